@@ -6,21 +6,19 @@ memory; agent-shell#519: text must not be missing between tool calls).
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import field
 
 import anyio
+from msgspec import Struct, field
 
 from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, pieces
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 
 FLUSH_SECONDS = 0.04
 FLUSH_CHARACTERS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """Text of one message; `thought` tells reasoning from answer."""
 
     message_id: str
@@ -28,8 +26,7 @@ class Chunk:
     thought: bool
 
 
-@dataclass(slots=True)
-class FlushTimer:
+class FlushTimer(Struct):
     """One task a connection that sends waiting text when its time has come."""
 
     _due: "list[ChunkBatch]" = field(default_factory=list["ChunkBatch"])

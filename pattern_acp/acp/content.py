@@ -1,9 +1,10 @@
 """Prompt blocks to message parts, and back for a replay."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.line_budget import IMAGE_BYTES, pieces

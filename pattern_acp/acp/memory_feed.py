@@ -9,11 +9,11 @@ from typing import assert_never
 
 import anyio
 import anyio.abc
+from msgspec import Struct
 
 from pattern_acp.acp import schema_memory as wire
 from pattern_acp.acp.schema_base import Wire
 from pattern_acp.domain.ids import IdFactory, SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, ConnectionClosedError, RpcError
 from pattern_acp.memory import feed
@@ -30,8 +30,7 @@ class Nothing(Wire, frozen=True, kw_only=True):
     """An empty answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     session_id: SessionId
     subscription: Subscription
 

@@ -5,8 +5,9 @@ what the model was sent.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from pattern_acp.acp.line_budget import IMAGE_BYTES
 from pattern_acp.domain.messages import ImagePart

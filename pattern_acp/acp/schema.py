@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.acp.introduction import PROTOCOL_VERSION
 from pattern_acp.acp.schema_base import Meta, MetaWire, Wire
@@ -112,15 +113,13 @@ from pattern_acp.acp.schema_updates import (
     UserMessageChunk,
 )
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.decoding import DROP, KEEP, decode_params
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(Struct, frozen=True):
     """A method: the struct of its parameters, and of its result (None for a notification)."""
 
     params: type[Wire]

@@ -5,8 +5,10 @@ shows terminals as text, since clients drop updates that name a dead terminal (z
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
 from datetime import UTC, datetime
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.compactions import Compactions
@@ -14,7 +16,6 @@ from pattern_acp.acp.content import blocks_of
 from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, pieces, shown_input
 from pattern_acp.acp.tool_content import content_items, locations_of
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
@@ -34,8 +35,7 @@ from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStrea
 MICRO = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What the client can show."""
 
     terminal_meta: bool = False
@@ -77,8 +77,7 @@ def terminal_updates(event: TerminalStreamed | TerminalEnded, abilities: Abiliti
     return [schema.ToolCallProgress(tool_call_id=event.call_id, meta=meta) for meta in metas]
 
 
-@dataclass(slots=True)
-class _Replay:
+class _Replay(Struct):
     updates: list[schema.SessionUpdate] = field(default_factory=list[schema.SessionUpdate])
     plan: Plan | None = None
     usage: UsageReported | None = None

@@ -4,11 +4,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.acp import schema
 from pattern_acp.acp.editor_files import EditorFileSystem
 from pattern_acp.acp.editor_terminal import EditorTerminal
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.files import FileSystem
@@ -18,8 +19,7 @@ from pattern_acp.workspace.shell import shell_program
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
 
 
-@dataclass(frozen=True, slots=True)
-class LocalMeans:
+class LocalMeans(Struct, frozen=True):
     """What a workbench uses on this machine."""
 
     environment: Mapping[str, str]

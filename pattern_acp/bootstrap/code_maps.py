@@ -7,17 +7,16 @@ no session. Must not know: what is asked. `codemap` is imported with the first q
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
+from msgspec import Struct, field
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, WorkspaceError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.code_access import CodeState
 from pattern_acp.turn.groups import single_error
 
@@ -42,8 +41,7 @@ TELL_SECONDS = 0.4
 FoundT = TypeVar("FoundT")
 
 
-@dataclass(slots=True)
-class _Opened:
+class _Opened(Struct):
     """The indexes, once they are open; why they are not, when they could not be opened."""
 
     ready: anyio.Event = field(default_factory=anyio.Event)

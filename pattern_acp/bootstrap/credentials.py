@@ -5,11 +5,11 @@ Owns: the translation of sign-in errors into those of providers, and telling the
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also

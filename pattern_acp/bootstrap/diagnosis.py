@@ -10,12 +10,13 @@ import stat
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS
@@ -35,7 +36,6 @@ from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.room import RoomInside, room_inside, room_summary
 from pattern_acp.journal.streams import streams_by_use
@@ -61,8 +61,7 @@ PROBE_SECONDS = 5.0
 """Longest wait for a provider to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """Everything that was found."""
 
     findings: tuple[Finding, ...]

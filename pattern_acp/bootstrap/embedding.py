@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.embeddings import Embedder, EmbedderError
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
@@ -82,8 +82,7 @@ class ProviderPost:
         return HttpClient(Deadlines(first_byte=IDLE_SECONDS, idle=IDLE_SECONDS), self._clock)
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenEmbedder:
+class ChosenEmbedder(Struct, frozen=True):
     """The embedder that is used."""
 
     embedder: Embedder

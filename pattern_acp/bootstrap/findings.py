@@ -6,7 +6,7 @@ Owns: a finding, its health and its repair. Must not know: what is looked at.
 from enum import StrEnum
 from typing import Literal
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
 class Health(StrEnum):
@@ -19,8 +19,7 @@ class Health(StrEnum):
     """Something that is needed does not work; `pattern-acp doctor` exits with 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """What would mend a finding. Only one that is `safe`, since it loses nothing, is ever carried out by itself."""
 
     action: Literal["chmod", "move", "rebuild_search", "begin_histories", "restore"]
@@ -28,8 +27,7 @@ class Repair:
     safe: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that was looked at. `remedy` says what to do; empty when there is nothing to do."""
 
     name: str

@@ -9,16 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
+class OpenedFile(Struct, frozen=True):
     """The constellation's file."""
 
     database: Database

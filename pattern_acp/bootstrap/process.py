@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from pattern_acp.config.load import Loaded, SettingsReader
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """Settings and environment of this process."""
 
     loaded: Loaded

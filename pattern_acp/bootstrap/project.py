@@ -3,7 +3,7 @@
 Owns: putting together what several packages read of it. Must not know: who trusts it.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.definitions.collection import find_definitions

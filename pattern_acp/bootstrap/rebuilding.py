@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.bootstrap.recovery import stamp
 from pattern_acp.bootstrap.recovery_checks import check_rows
@@ -18,7 +20,6 @@ from pattern_acp.db.backup import COMPANIONS, FOLDER, check_copy, put_in_place
 from pattern_acp.db.connection import Transaction, read_file
 from pattern_acp.db.segment_files import generations, read_tail
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.segment_rebuild import Rebuilt, rebuild
 from pattern_acp.journal.sessions import every_session
@@ -35,8 +36,7 @@ def _silent(_what: str, _done: int, _of: int) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildReport:
+class RebuildReport(Struct, frozen=True):
     """What was rebuilt, from which generation, what of it is not sound, and how much there is of it."""
 
     generation: str

@@ -17,13 +17,13 @@ from pathlib import Path
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.config.settings import BackupSettings
 from pattern_acp.db.backup import FOLDER, PART, back_up, check_copy, put_in_place
 from pattern_acp.db.segment_files import generations
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,7 @@ _NAME = re.compile(r"(snapshot|backup)-([0-9]{8}T[0-9]{6}Z)\.db")
 _BEFORE_MIGRATION = re.compile(r".+\.v[0-9]+\.([0-9]+)\.backup\.db")
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(Struct, frozen=True):
     """One copy. `kind` is `snapshot`, `backup` or `migration` (made before the schema changed)."""
 
     path: Path

@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.bootstrap.recovery import STAMP, Backup, list_backups
 from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.retention import old_contents, old_sessions, sweep_contents, sweep_session
 from pattern_acp.journal.room import size_text
 from pattern_acp.journal.sweeping import delete_unused_blobs, newest_forgetting_ms, unused_blobs
@@ -34,8 +35,7 @@ SEGMENT_WAIT_SECONDS = 2.0
 Kind: TypeAlias = Literal["copy", "segments", "deleted session", "file contents", "payloads"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sweepable:
+class Sweepable(Struct, frozen=True):
     """One thing that may go: a file or folder, or with an empty `path` contents inside the constellation."""
 
     kind: Kind
@@ -46,8 +46,7 @@ class Sweepable:
     session_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """What the person wants kept, and the moment that ages are counted from."""
 
     now_ms: int

@@ -5,16 +5,15 @@ import logging
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import SessionMethodsPort
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 
@@ -31,8 +30,7 @@ for at each of some hundred statements, are longer than all imports take."""
 Introduce = Callable[[schema.ClientCapabilities, schema.Implementation | None], None]
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     """One try to build the services; everyone who waits shares its end."""
 
     done: anyio.Event = field(default_factory=anyio.Event)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.session_methods import SessionMethods
@@ -23,7 +24,6 @@ from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
@@ -68,8 +68,7 @@ REFRESH_SECONDS = 2.0
 What tool calls need is imported then, too: a person takes longer to write, and a model to make the first call."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSessions:
+class OpenSessions(Struct, frozen=True):
     """What the connection needs of the open services."""
 
     methods: SessionMethods

@@ -7,9 +7,10 @@ nothing: whoever calls it shows the text that comes back.
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from pattern_acp.cli.auth_arguments import Auth, AuthUsageError, auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_READERS, BackUp, BackupUsageError, Restore, Sweep
@@ -28,7 +29,6 @@ from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, sessi
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, trust_arguments
 from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, usage_arguments
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -42,15 +42,13 @@ EXIT_CANCELLED = 130
 PROGRAM = "pattern-acp"
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
+class Serve(Struct, frozen=True):
     """Speak ACP on stdin and stdout."""
 
     flags: Flags = field(default_factory=Flags)
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
+class Chat(Struct, frozen=True):
     """Be a client of our own agent, in a terminal."""
 
     flags: Flags = field(default_factory=Flags)
@@ -70,8 +68,7 @@ class Chat:
     """Files of images that go with the first prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doctor:
+class Doctor(Struct, frozen=True):
     """Report what works and what does not."""
 
     flags: Flags = field(default_factory=Flags)
@@ -84,15 +81,13 @@ class Doctor:
     """Show what is well row by row too, and settings that nobody set."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShowText:
+class ShowText(Struct, frozen=True):
     """Print `text` on stdout and exit 0: help or the version."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class BadUsage:
+class BadUsage(Struct, frozen=True):
     """Print `sentence` on stderr, one line, and exit 2."""
 
     sentence: str

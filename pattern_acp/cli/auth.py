@@ -4,11 +4,11 @@ import getpass
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
 from pattern_acp.bootstrap.process import Process

@@ -5,11 +5,11 @@ else. A key is never an argument: every process of the machine could read it.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, cast
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 Action = Literal["login", "status", "logout"]
 
 
-@dataclass(frozen=True, slots=True)
-class Auth:
+class Auth(Struct, frozen=True):
     """Sign in at a provider, show which keys there are, or forget one."""
 
     flags: Flags = field(default_factory=Flags)

@@ -5,18 +5,17 @@ anything else.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
 
 
-@dataclass(frozen=True, slots=True)
-class BackUp:
+class BackUp(Struct, frozen=True):
     """Copy the constellation, or list the copies that there are."""
 
     flags: Flags = field(default_factory=Flags)
@@ -26,8 +25,7 @@ class BackUp:
     json: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Struct, frozen=True):
     """Put a copy in the place of the constellation."""
 
     flags: Flags = field(default_factory=Flags)
@@ -36,8 +34,7 @@ class Restore:
     json: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(Struct, frozen=True):
     """Take away what serves nothing any more."""
 
     flags: Flags = field(default_factory=Flags)

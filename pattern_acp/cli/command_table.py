@@ -7,6 +7,8 @@ Owns: the table of commands, and the flags that have no module of their own. Mus
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.cli.auth_arguments import add_auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
 from pattern_acp.cli.explain_arguments import add_explain_arguments
@@ -16,7 +18,6 @@ from pattern_acp.cli.models_arguments import add_models_arguments
 from pattern_acp.cli.session_arguments import add_session_arguments
 from pattern_acp.cli.trust_arguments import add_trust_arguments
 from pattern_acp.cli.usage_arguments import add_usage_arguments
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -89,8 +90,7 @@ def _add_doctor(parser: "argparse.ArgumentParser") -> None:
     parser.add_argument("--all", action="store_true", help="show each check that found nothing, and every setting")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One command as its help shows it."""
 
     name: str

@@ -3,12 +3,12 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.diagnosis import FROM_DEFAULT, Diagnosis, diagnose
 from pattern_acp.bootstrap.findings import Finding, Health, Repair

@@ -4,18 +4,17 @@ Owns: its arguments. Must not know: what they do. Imports nothing heavy.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(Struct, frozen=True):
     """Say what a failure code means."""
 
     flags: Flags = field(default_factory=Flags)

@@ -5,11 +5,11 @@ else.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -59,8 +59,7 @@ _OF = {
 TAIL_LINES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(Struct, frozen=True):
     """Do something with the journal."""
 
     flags: Flags = field(default_factory=Flags)

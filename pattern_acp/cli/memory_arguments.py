@@ -6,12 +6,12 @@ the command line is read before anything else.
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import date
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -67,8 +67,7 @@ VALUED = frozenset(
 """Options that the next word belongs to, those of every command too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """Look at memory and its history, or change it as the person."""
 
     flags: Flags = field(default_factory=Flags)

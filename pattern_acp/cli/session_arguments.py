@@ -5,11 +5,11 @@ else.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -21,8 +21,7 @@ SessionAction: TypeAlias = Literal[
 ACTIONS: tuple[str, ...] = get_args(SessionAction)
 
 
-@dataclass(frozen=True, slots=True)
-class Sessions:
+class Sessions(Struct, frozen=True):
     """List sessions, or do something with one."""
 
     flags: Flags = field(default_factory=Flags)

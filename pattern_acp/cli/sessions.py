@@ -3,13 +3,13 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK

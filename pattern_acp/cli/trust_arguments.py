@@ -5,18 +5,17 @@ else.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, cast
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """Trust a folder, list those that are trusted, or take it back."""
 
     flags: Flags = field(default_factory=Flags)

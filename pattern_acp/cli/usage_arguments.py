@@ -6,11 +6,11 @@ else.
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
+from msgspec import Struct, field
+
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import argparse
@@ -22,8 +22,7 @@ GROUPINGS: tuple[str, ...] = get_args(UsageGrouping)
 SINCE = re.compile(r"\d{4}-\d{2}-\d{2}|[1-9]\d{0,3}d")
 
 
-@dataclass(frozen=True, slots=True)
-class UsageWanted:
+class UsageWanted(Struct, frozen=True):
     """Sum up what models used and cost."""
 
     flags: Flags = field(default_factory=Flags)

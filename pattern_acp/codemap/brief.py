@@ -11,14 +11,14 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.codemap import lookups
 from pattern_acp.codemap.model import FileRecord, Symbol
 from pattern_acp.codemap.naming import fold, words_of
 from pattern_acp.codemap.paths import stem_of
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MOST_FILES = 12
 """Files of a brief (issue 4, section 2); at most a quarter of them are tests."""
@@ -61,8 +61,7 @@ _NOT_TELLING = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class BriefFile:
+class BriefFile(Struct, frozen=True):
     """A file of a brief: its matching symbols, best first, and why it is in."""
 
     file: FileRecord
@@ -70,16 +69,14 @@ class BriefFile:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Brief:
+class Brief(Struct, frozen=True):
     """The files for a topic, best first; `more` others had to do with it, too."""
 
     files: tuple[BriefFile, ...]
     more: int = 0
 
 
-@dataclass(slots=True)
-class _Evidence:
+class _Evidence(Struct):
     """What speaks for one file, by words of the topic."""
 
     weights: dict[str, float] = field(default_factory=dict[str, float])

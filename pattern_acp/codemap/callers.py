@@ -10,15 +10,15 @@ guesses.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from pattern_acp.codemap import lookups, store
 from pattern_acp.codemap.model import FileRecord, Import, Reference, Symbol
 from pattern_acp.codemap.naming import fold
 from pattern_acp.codemap.paths import folder_of, stem_of
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 HANDED_ON = 3
 """How many files a name may be handed through, as by `__init__.py` and `index.ts`."""
@@ -36,8 +36,7 @@ _FOLDER_IS_MODULE = frozenset({"go", "java"})
 _NAME_ONLY = "same name only"
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A place that uses a name. `why` says what proves it, or why it is no more than a guess."""
 
     path: str
@@ -51,8 +50,7 @@ class Use:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Uses:
+class Uses(Struct, frozen=True):
     """Uses of one thing: tests last, in the order of paths and lines; of guesses, those that say more first."""
 
     proven: tuple[Use, ...] = ()
@@ -61,8 +59,7 @@ class Uses:
     """Whether there are more guesses than these."""
 
 
-@dataclass(slots=True)
-class _Access:
+class _Access(Struct):
     """How a file can reach a symbol: by which plain names, and behind which receivers."""
 
     names: dict[str, str] = field(default_factory=dict[str, str])

@@ -12,14 +12,14 @@ type that a method outside of it belongs to; `@scope` lends its name without bei
 from __future__ import annotations
 
 import re
-from dataclasses import field
 from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct, field
 
 from pattern_acp.codemap.exporting import is_exported
 from pattern_acp.codemap.grammars import load_grammar
 from pattern_acp.codemap.model import ReferenceKind, SymbolKind
 from pattern_acp.codemap.statements import ImportedName, read_import
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -41,8 +41,7 @@ _EXPORTS = frozenset({"exports", "module.exports"})
 _UPPER = re.compile(r"_?[A-Z][A-Z0-9_]*")
 
 
-@dataclass(slots=True)
-class FoundSymbol:
+class FoundSymbol(Struct):
     """A definition; see `model.Symbol`. `parent` is the place of another one in the list, which comes before."""
 
     name: str
@@ -56,8 +55,7 @@ class FoundSymbol:
     parent: int | None
 
 
-@dataclass(slots=True)
-class FoundReference:
+class FoundReference(Struct):
     """A use; see `model.Reference`. `symbol` is the place of the enclosing one in the list of symbols."""
 
     name: str
@@ -69,8 +67,7 @@ class FoundReference:
     count: int = 1
 
 
-@dataclass(slots=True)
-class SourceFacts:
+class SourceFacts(Struct):
     """Everything that is kept of a file."""
 
     symbols: list[FoundSymbol] = field(default_factory=list[FoundSymbol])
@@ -78,8 +75,7 @@ class SourceFacts:
     references: list[FoundReference] = field(default_factory=list[FoundReference])
 
 
-@dataclass(slots=True)
-class _Definition:
+class _Definition(Struct):
     """A match of a definition or a scope, before the nesting is known."""
 
     kind: str
@@ -89,15 +85,13 @@ class _Definition:
     owner: str
 
 
-@dataclass(slots=True)
-class _Use:
+class _Use(Struct):
     kind: ReferenceKind
     node: Node
     receiver: Node | None
 
 
-@dataclass(slots=True)
-class _Enclosing:
+class _Enclosing(Struct):
     """A definition or scope that the sweep is inside of. `index` is None for a scope without a symbol."""
 
     start: int
@@ -107,8 +101,7 @@ class _Enclosing:
     kind: str
 
 
-@dataclass(slots=True)
-class _Matches:
+class _Matches(Struct):
     """What the query found, in no order."""
 
     definitions: dict[int, _Definition] = field(default_factory=dict[int, _Definition])

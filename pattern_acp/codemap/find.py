@@ -8,12 +8,13 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
+from msgspec import Struct
+
 from pattern_acp.codemap import lookups, store
 from pattern_acp.codemap.model import Symbol
 from pattern_acp.codemap.naming import fold, words_of
 from pattern_acp.codemap.paths import is_path_like, qualified_parts, stem_of
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 CANDIDATES = 2_000
 """Symbols that one way of matching brings in at most; beyond it, the number of what is left out is not exact."""
@@ -58,8 +59,7 @@ class Match(IntEnum):
         return self >= Match.START
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """One thing found: a symbol, or a file where `symbol` is None."""
 
     match: Match
@@ -68,8 +68,7 @@ class Hit:
     symbol: Symbol | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FindAnswer:
+class FindAnswer(Struct, frozen=True):
     """What was found, best first, and how much more there is; `more_is_exact` is False when that is a lower bound."""
 
     hits: tuple[Hit, ...]
@@ -77,8 +76,7 @@ class FindAnswer:
     more_is_exact: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FindQuery:
+class FindQuery(Struct, frozen=True):
     """A query. `kinds` are of `model.SymbolKind` or `file`, none for all; `under` is a folder with a final slash."""
 
     text: str

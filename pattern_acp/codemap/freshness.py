@@ -8,12 +8,13 @@ otherwise its content is compared (the same care that Git takes with its own ind
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.codemap.indexing import content_hash, read_bytes
 from pattern_acp.codemap.languages import language_of
 from pattern_acp.codemap.model import Freshness, ListedFile, Stamp
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 RACY_NS = 2_000_000_000
 """How long before the reading the last change must lie for the stamp to be trusted: the coarsest times of a file
@@ -23,8 +24,7 @@ _MOST_COMPARED = 500
 """Files whose content is compared at one time; the rest counts as changed, and is read anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFile:
+class KnownFile(Struct, frozen=True):
     """What the index knows of a file that matters here."""
 
     stamp: Stamp
@@ -34,8 +34,7 @@ class KnownFile:
     language: str
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """How the workspace differs from the index; paths in order."""
 
     listed: int

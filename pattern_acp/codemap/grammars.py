@@ -13,8 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.codemap.languages import LANGUAGES
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Query
@@ -34,8 +35,7 @@ _USES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(Struct, frozen=True):
     """What reads the files of one language."""
 
     parser: Parser

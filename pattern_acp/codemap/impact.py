@@ -7,7 +7,8 @@ Only proven uses are followed. Guesses about what changes itself are told apart 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.codemap import lookups, store
 from pattern_acp.codemap.callers import Known, Use, importers_of_file, uses_of
@@ -15,14 +16,12 @@ from pattern_acp.codemap.model import FileRecord, Symbol
 from pattern_acp.codemap.naming import fold
 from pattern_acp.codemap.paths import name_under_test, stem_of
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MOST_FOLLOWED = 200
 """Symbols and files that are followed; beyond it, an answer says that it is not whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """A file that a change can reach. `depth` is 1 for what uses the changed thing itself."""
 
     file: FileRecord
@@ -31,8 +30,7 @@ class Reached:
     """The uses by which it was reached, those of its own depth."""
 
 
-@dataclass(frozen=True, slots=True)
-class Impact:
+class Impact(Struct, frozen=True):
     """What a change can reach, nearest first; `tests` are proven, `likely_tests` only have the name."""
 
     reached: tuple[Reached, ...] = ()
@@ -44,8 +42,7 @@ class Impact:
     """Whether there are more guesses than these."""
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """One breadth-first search."""
 
     known: Known

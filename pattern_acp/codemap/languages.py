@@ -6,11 +6,10 @@ grammar is loaded (`grammars.py`) or what is read with it.
 
 import re
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
+class Language(Struct, frozen=True):
     """One language. `package` is both the module that is imported and, with dashes, what is installed."""
 
     name: str

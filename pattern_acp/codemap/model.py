@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 SymbolKind: TypeAlias = Literal[
     "function", "method", "class", "interface", "type", "enum", "constant", "variable", "field", "module", "macro"
@@ -29,8 +29,7 @@ Freshness: TypeAlias = Literal["fresh", "stale", "partial", "missing"]
 it was never complete so far; `missing`: there is no index."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """What tells a changed file from an unchanged one without reading it. Times are nanoseconds since 1970."""
 
     size: int
@@ -44,8 +43,7 @@ def stamp_of(found: os.stat_result) -> Stamp:
     return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & 0x7FFF_FFFF_FFFF_FFFF)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFile:
+class ListedFile(Struct, frozen=True):
     """A file of the workspace as it lies on disk. `path` is relative to the root, with forward slashes."""
 
     path: str
@@ -57,8 +55,7 @@ ListFiles: TypeAlias = Callable[[str, threading.Event], list[ListedFile]]
 thread; it gives up with any exception of its own once the event is set."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True):
     """One file of the index."""
 
     id: int
@@ -76,8 +73,7 @@ class FileRecord:
     """Why it was not read, as a few words; "" when it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(Struct, frozen=True):
     """Something that a file defines. `id` lasts until its file is read anew. Lines and columns count from 1."""
 
     id: int
@@ -96,8 +92,7 @@ class Symbol:
     parent_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
+class Import(Struct, frozen=True):
     """One imported name; a statement that imports three names is three of these."""
 
     path: str
@@ -114,8 +109,7 @@ class Import:
     imports folders (Go); None when it is outside the workspace or not certain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """Where a name is used.
 
     One for each name, receiver, kind and enclosing symbol of a file: the first place, and how many.
@@ -134,8 +128,7 @@ class Reference:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """How fresh the index is, and why."""
 
     freshness: Freshness
@@ -149,8 +142,7 @@ class Judgement:
     """Languages of the workspace whose grammar is not installed, with the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far a build or a refresh is."""
 
     done: int

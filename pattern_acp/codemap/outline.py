@@ -5,25 +5,24 @@ Owns: the nesting, and which symbols stand for a file. Must not know: how it is 
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.codemap import store
 from pattern_acp.codemap.model import FileRecord, Import, Symbol
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 SYMBOLS_OF_A_FILE = 6
 """Symbols that stand for a file in the outline of its folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineLine:
+class OutlineLine(Struct, frozen=True):
     """A symbol and how deep it is nested; 0 at the top."""
 
     depth: int
     symbol: Symbol
 
 
-@dataclass(frozen=True, slots=True)
-class FileOutline:
+class FileOutline(Struct, frozen=True):
     """A file, its symbols in the order of lines, and what it imports."""
 
     file: FileRecord
@@ -31,8 +30,7 @@ class FileOutline:
     imports: tuple[Import, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FolderOutline:
+class FolderOutline(Struct, frozen=True):
     """The files of a folder, each with its top-level symbols, and how many files are not among them."""
 
     files: tuple[FileOutline, ...]

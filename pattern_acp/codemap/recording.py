@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.codemap.extract import SourceFacts
 from pattern_acp.codemap.languages import is_test, language_of
 from pattern_acp.codemap.model import FileStatus, Stamp
@@ -16,13 +18,11 @@ from pattern_acp.codemap.naming import fold, words_of
 from pattern_acp.codemap.resolving import names_meaning, resolve, tail_of
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _MANIFEST_BYTES = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFile:
+class ReadFile(Struct, frozen=True):
     """A file as it was read. `read_ns` is the time before reading; `facts` is None unless it was parsed."""
 
     path: str

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from pattern_acp.codemap.building import BuildLease, Report, read_in_process
 from pattern_acp.codemap.freshness import Difference, compare, known_files, word_for
@@ -24,7 +25,6 @@ from pattern_acp.db.connection import Database
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -39,8 +39,7 @@ MOST_ROUNDS = 3
 """How often a refresh looks again for what changed meanwhile before it leaves the rest to the next one."""
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """What one comparison found."""
 
     difference: Difference

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _MOST_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedName:
+class ImportedName(Struct, frozen=True):
     """One imported name; see `model.Import`."""
 
     module: str

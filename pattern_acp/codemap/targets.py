@@ -6,12 +6,13 @@ Owns: the ways to name one. Must not know: what is asked about it.
 import re
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from pattern_acp.codemap import lookups, store
 from pattern_acp.codemap.find import FindQuery, Match, find
 from pattern_acp.codemap.model import FileRecord, Symbol
 from pattern_acp.codemap.paths import is_path_like
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 CANDIDATES = 200
 """Things found that are looked through for those that have exactly the name."""
@@ -22,8 +23,7 @@ MOST_SYMBOLS = 12
 _AT_LINE = re.compile(r"(.+):(\d+)(?::\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(Struct, frozen=True):
     """What a text names: symbols, or a file. Nothing of either when it names nothing; `near` is then what is alike."""
 
     symbols: tuple[Symbol, ...] = ()

@@ -4,14 +4,14 @@ Owns: their keys. Must not know: when a check runs, what it finds, or who trusts
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import cast
+
+from msgspec import Struct, field
 
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import describe_type
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 DEFAULT_SECONDS = 60
 
@@ -31,8 +31,7 @@ _NO_PLACES = ("{file}", "{path}", "{paths}", "{filename}")
 """What other tools put in place of a file's name; no shell gives these words a meaning of its own."""
 
 
-@dataclass(slots=True)
-class _Read:
+class _Read(Struct):
     checks: list[CheckSettings] = field(default_factory=list[CheckSettings])
     problems: list[Problem] = field(default_factory=list[Problem])
     values: list[EffectiveValue] = field(default_factory=list[EffectiveValue])

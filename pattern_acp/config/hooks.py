@@ -11,12 +11,12 @@ Owns: their keys in both forms. Must not know: when they run, or what a command 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import cast
+
+from msgspec import Struct, field
 
 from pattern_acp.config.settings import HookSettings
 from pattern_acp.config.toml_file import is_table
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop", "PreCompact")
 """Events that a hook can run at, in Claude Code's words."""
@@ -28,8 +28,7 @@ MOST_SECONDS = 600
 _KEYS = frozenset({"event", "matcher", "command", "timeout", "type"})
 
 
-@dataclass(slots=True)
-class ReadHooks:
+class ReadHooks(Struct):
     """The hooks that could be read, and what is wrong with the others: the key and the end of a sentence."""
 
     hooks: list[HookSettings] = field(default_factory=list[HookSettings])

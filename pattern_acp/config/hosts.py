@@ -5,19 +5,19 @@ how a cloud is asked for access (credentials), or how a request is built (provid
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Host, ProviderSettings
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _REGION = late_pattern(r"[a-z0-9]+(-[a-z0-9]+){0,5}")
 _PROJECT = late_pattern(r"([a-z0-9.-]{1,100}:)?[a-z0-9][a-z0-9-]{2,61}")
 """A project's id, in older accounts behind its domain; a number serves as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cloud:
+class Cloud(Struct, frozen=True):
     """One cloud. `address` gives the base URL of a region."""
 
     address: Callable[[str], str]

@@ -5,8 +5,9 @@ Owns: `Key`. Must not know: which settings there are (config/keys.py).
 
 from enum import Enum
 
+from msgspec import Struct
+
 from pattern_acp.config.values import Rule, Value
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class ProjectRule(Enum):
@@ -21,8 +22,7 @@ class ProjectRule(Enum):
     """Only a model of a provider that the person has set up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One setting outside tables whose names people give."""
 
     name: str

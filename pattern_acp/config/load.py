@@ -6,11 +6,12 @@ know: what any setting does.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.config.checks import read_checks
 from pattern_acp.config.contradictions import contradictions
@@ -29,14 +30,12 @@ from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettin
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.config.values import Value, but_is
 from pattern_acp.config.variables import unknown_variables
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _Found: TypeAlias = tuple[Value, str]
 """A value and its source."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """Everything that reading the settings gives."""
 
     settings: Settings
@@ -49,8 +48,7 @@ class Loaded:
     """What the project's files would run once the person trusts the folder."""
 
 
-@dataclass(slots=True)
-class _Resolution:
+class _Resolution(Struct):
     """The layers that values are looked for in, and what was found."""
 
     flags: Flags
@@ -86,8 +84,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, project_dir: str | None) -
     return SettingsReader(flags, environ).read(project_dir)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
+class _Sources(Struct, frozen=True):
     """The files that settings are read from, as they are now."""
 
     user: TomlFile

@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
 from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MAX_FILE_BYTES = 5_000_000
 KEPT_FILES = 3
@@ -160,8 +161,7 @@ class _StderrHandler(logging.Handler):
             return
 
 
-@dataclass(frozen=True, slots=True)
-class RunningLogs:
+class RunningLogs(Struct, frozen=True):
     """The log as it was started."""
 
     path: Path | None

@@ -5,9 +5,10 @@ keys of `[lsp]` itself are described in config/keys.py.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
+
+from msgspec.structs import replace
 
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.problem import EffectiveValue, Problem

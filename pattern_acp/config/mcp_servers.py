@@ -5,15 +5,16 @@ offer (config/project_offer.py), since opening a cloned repository must not run 
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.providers import normal_base_url, show_url, wrong_header
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import describe_type
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _ALLOWED = {
     "command": "text: a program",
@@ -25,8 +26,7 @@ _ALLOWED = {
 }
 
 
-@dataclass(slots=True)
-class _Read:
+class _Read(Struct):
     servers: dict[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     problems: list[Problem] = field(default_factory=list[Problem])
     values: list[EffectiveValue] = field(default_factory=list[EffectiveValue])

@@ -4,16 +4,17 @@ Owns: their keys. Must not know: what else is known of a model (providers/catalo
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import but_is
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 TABLE = "models"
 _ID = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
@@ -22,8 +23,7 @@ _MOST_DOLLARS = 1_000_000
 _LEVELS = ("off", "low", "medium", "high")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelKey:
+class ModelKey(Struct, frozen=True):
     """One key of such a table."""
 
     allowed: str

@@ -4,8 +4,9 @@ Owns: the keys of that table, and the one flow that is public without a client i
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import OAuthSettings
 from pattern_acp.config.toml_file import is_table

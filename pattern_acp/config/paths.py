@@ -8,9 +8,10 @@ import os
 import re
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 CONSTELLATION_FILE = "constellation.db"
 CONFIG_FILE = "config.toml"
@@ -23,8 +24,7 @@ _RESERVED = late_pattern(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I
 """Windows treats these as devices in every directory, with any extension."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(Struct, frozen=True):
     """The directories of one person. None of them need exist yet."""
 
     data: Path

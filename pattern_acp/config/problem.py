@@ -3,11 +3,10 @@
 Owns: the two records that `doctor` and the log show. Must not know: how settings are read.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A setting that was not used as written. The agent runs all the same (issue 2, section 2)."""
 
     place: str
@@ -27,8 +26,7 @@ class Problem:
         return "".join(each if each.isprintable() else "?" for each in f"{where}: {key}{self.sentence}")
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveValue:
+class EffectiveValue(Struct, frozen=True):
     """One setting as it is in force."""
 
     key: str

@@ -8,8 +8,9 @@ and compared. Must not know: who trusts what. A new table that can run something
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pattern_acp.config.checks import read_checks
 from pattern_acp.config.hooks import read_hooks
@@ -21,7 +22,6 @@ from pattern_acp.config.settings import CheckSettings, HookSettings, McpServerSe
 from pattern_acp.config.toml_file import MAX_BYTES, TomlFile, is_table
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
 CLAUDE_SETTINGS = (".claude", "settings.json")
@@ -30,8 +30,7 @@ SCRIPT_BYTES = 1_000_000
 """Largest script of which the content is part of what is trusted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectOffer:
+class ProjectOffer(Struct, frozen=True):
     """What a project would run, parsed, and the same as parts for the person."""
 
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])

@@ -5,10 +5,12 @@ or which one is chosen.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from ipaddress import ip_address
 from typing import TypeGuard
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.config.hosts import HOSTS, set_host, set_project, set_region, with_place
 from pattern_acp.config.oauth import ALLOWED as OAUTH_ALLOWED
@@ -20,7 +22,6 @@ from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import but_is
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MASK = str(Secret(""))
 SCRIPT_VARIABLE = "PATTERN_ACP_SCRIPT"
@@ -51,8 +52,7 @@ _HEADER_NAME = late_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token of RFC 9110, section 5.6.2."""
 
 
-@dataclass(slots=True)
-class _Collected:
+class _Collected(Struct):
     """What reading the providers gives, while it is being read."""
 
     providers: dict[str, ProviderSettings]
@@ -246,8 +246,7 @@ def show_url(url: str) -> str:
     return url.replace(parts.netloc, f"{MASK}@{parts.netloc.rpartition('@')[2]}", 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """One key of a provider's table."""
 
     allowed: str

@@ -1,19 +1,22 @@
 """The effective settings of one process, frozen."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
+from pattern_acp.domain.hidden_fields import repr_without
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(Struct, frozen=True):
     """A key. Never printed, logged, compared by content in errors, or stored in the constellation."""
 
-    value: str = field(repr=False)
+    value: str
     source: str = ""
     """The variable or file it came from, for error sentences."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "value")
 
     def __str__(self) -> str:
         """A fixed mask."""
@@ -30,8 +33,7 @@ Host = Literal["", "vertex", "bedrock"]
 """Whose cloud serves the models of the Anthropic wire; empty: their vendor's own API, or one like it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quirks:
+class Quirks(Struct, frozen=True):
     """In what a server of the OpenAI wire differs from the others."""
 
     answer_limit: str = "max_tokens"
@@ -40,8 +42,7 @@ class Quirks:
     """Whether `stream_options` is sent, by which servers are asked for token counts in a stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class OAuthSettings:
+class OAuthSettings(Struct, frozen=True):
     """How to sign in at a provider: addresses and a client id of the person's own, from `[providers.NAME.oauth]`."""
 
     authorization_url: str = ""
@@ -58,8 +59,7 @@ class OAuthSettings:
     """OpenRouter's way: the code is exchanged for an API key instead of tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSettings:
+class ProviderSettings(Struct, frozen=True):
     """One provider: built in (config/providers.py) or from `[providers.NAME]`."""
 
     name: str
@@ -69,7 +69,7 @@ class ProviderSettings:
     api_key: Secret | None = None
     api_key_env: str = ""
     """The variable that would hold the key, named in error sentences."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Sent with every request. A header may carry a key, so the values are kept out of the repr and of the logs."""
     models: tuple[str, ...] = ()
     """Models offered without asking the server; empty: ask its model list."""
@@ -91,9 +91,11 @@ class ProviderSettings:
     project: str = ""
     """Whose models they are at Google; empty: the project that its credentials name."""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "headers")
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
+
+class ModelSettings(Struct, frozen=True):
     """What the person says of a model, from `[models."PROVIDER/MODEL"]`; 0 and None where they say nothing.
 
     Windows in tokens, prices in micro-units a million tokens.
@@ -141,8 +143,7 @@ SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
 """What may become of a secret, from the least."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
+class TurnSettings(Struct, frozen=True):
     """Limits of one turn."""
 
     max_model_requests: int = 100
@@ -165,8 +166,7 @@ class TurnSettings:
     """How often in a row the model goes on with an answer that broke off, before the turn ends there."""
 
 
-@dataclass(frozen=True, slots=True)
-class DelegateSettings:
+class DelegateSettings(Struct, frozen=True):
     """What one subagent may use, and its model. All of it counts for its turn's limits as well."""
 
     model: str = ""
@@ -181,8 +181,7 @@ class DelegateSettings:
     """Read and written, over all its requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetSettings:
+class BudgetSettings(Struct, frozen=True):
     """What models may cost, each in the form of `domain.allowance`; empty for no limit (docs/cost.md)."""
 
     turn: str = ""
@@ -192,16 +191,14 @@ class BudgetSettings:
     """All sessions of the constellation, of all processes."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
+class FetchSettings(Struct, frozen=True):
     """What fetch_url may reach."""
 
     private_addresses: bool = False
     """Whether pages of this machine and its networks may be fetched, such as a development server's."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionSettings:
+class CompactionSettings(Struct, frozen=True):
     """When the conversation is made shorter for the model, and how (docs/context.md)."""
 
     strategy: CompactionStrategy = "summarise"
@@ -211,8 +208,7 @@ class CompactionSettings:
     """Of the same; what is left afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySettings:
+class MemorySettings(Struct, frozen=True):
     """How memory works."""
 
     embedder: str = "auto"
@@ -229,8 +225,7 @@ class MemorySettings:
     """Whether the person is asked before the agent notes a decision, constraint or trap for the project."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackupSettings:
+class BackupSettings(Struct, frozen=True):
     """How many snapshots of the constellation are kept; 0 for none of that kind, all 0: none are taken."""
 
     hourly: int = 24
@@ -240,8 +235,7 @@ class BackupSettings:
     """Whether what is committed is written to segments too, from which a destroyed constellation can be rebuilt."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionSettings:
+class RetentionSettings(Struct, frozen=True):
     """What `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/recovery.md)."""
 
     deleted_days: int = 30
@@ -253,8 +247,7 @@ class RetentionSettings:
     tell_mb: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class McpServerSettings:
+class McpServerSettings(Struct, frozen=True):
     """One MCP server, from `[mcp_servers.NAME]` or from the client; it may be one that cannot work.
 
     `env` and `headers` may carry keys, so the values are kept out of the repr and of the logs.
@@ -265,13 +258,15 @@ class McpServerSettings:
     """`stdio`, `http` or `sse`; a client may send any other word."""
     command: str = ""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __repr__(self) -> str:
+        return repr_without(self, "env", "headers")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckSettings:
+class CheckSettings(Struct, frozen=True):
     """One command that runs after edits, from `[checks.NAME]` of the person's file or a project's."""
 
     name: str
@@ -289,8 +284,7 @@ class CheckSettings:
     """The file it is from, for sentences."""
 
 
-@dataclass(frozen=True, slots=True)
-class LspServerSettings:
+class LspServerSettings(Struct, frozen=True):
     """One language server, from `[lsp.NAME]` of the person's file."""
 
     name: str
@@ -299,8 +293,7 @@ class LspServerSettings:
     """Language ids; none: it is not used."""
 
 
-@dataclass(frozen=True, slots=True)
-class LspSettings:
+class LspSettings(Struct, frozen=True):
     """Language servers."""
 
     mode: LspMode = "on"
@@ -312,8 +305,7 @@ class LspSettings:
     """The person's own, before those that are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookSettings:
+class HookSettings(Struct, frozen=True):
     """One command that runs at an event, from `[[hooks]]` or a project's file."""
 
     event: str
@@ -327,8 +319,7 @@ class HookSettings:
     """The file it is from, for sentences."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """What the command line says about settings; None where it says nothing."""
 
     model: str | None = None
@@ -341,8 +332,7 @@ class Flags:
     """No other model stands in for one that cannot be had."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Everything that was decided at start."""
 
     model: str = ""

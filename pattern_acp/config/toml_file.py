@@ -5,14 +5,14 @@ Owns: reading and parsing, and finding lines, which `tomllib` does not report. M
 
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeGuard
 
+from msgspec import Struct, field
+
 from pattern_acp.config.problem import Problem
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MAX_BYTES = 256 * 1024
 """A larger file is not a configuration; a project's file is read unasked, so its size is not ours to trust."""
@@ -23,8 +23,7 @@ _PART = late_pattern(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 _ERROR_PLACE = late_pattern(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class TomlFile:
+class TomlFile(Struct, frozen=True):
     """A parsed file; empty when there is none or it is broken."""
 
     path: str

@@ -6,10 +6,11 @@ Owns: the rules that config/keys.py names, each with the words for it. Must not 
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
+from msgspec import Struct
+
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
 from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | int | tuple[str, ...]
 """What a setting holds."""
@@ -18,8 +19,7 @@ _MODEL = late_pattern(r"[^\s/]+(?:/\S+)?")
 _EMBEDDER = late_pattern(r"[^\s/]+/\S+")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Which values a setting may hold."""
 
     allowed: str

@@ -3,15 +3,13 @@
 Owns: finding what broke that, and naming it. Must not know: where a wire puts its cache marks (each encoder does).
 """
 
-from dataclasses import field
+from msgspec import Struct, field
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, begins_with
 from pattern_acp.providers.base import ProviderRequest, ToolForm, ToolSpec
 
 
-@dataclass(slots=True)
-class BreakDetector:
+class BreakDetector(Struct):
     """Watches the requests of one session."""
 
     requests: int = 0

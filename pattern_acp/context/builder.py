@@ -1,19 +1,18 @@
 """Puts a provider request together, in three segments: stable, history, volatile."""
 
 from collections.abc import Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
 from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.data_frames import STATE, Section, framed, framed_line
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryView:
+class MemoryView(Struct, frozen=True):
     """One memory block as the model is shown it."""
 
     label: str
@@ -37,15 +36,14 @@ class MemoryView:
         return " ".join(part for part in (self.description, self.form) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Stable:
+class Stable(Struct, frozen=True):
     """What stays byte-identical for a session: system prompt and tools."""
 
     system: str
     tools: tuple[ToolSpec, ...]
     tool_form: ToolForm = ToolForm.AUTO
     cache_ttl: str = "5m"
-    texts: ShortenedTexts = field(default_factory=ShortenedTexts, compare=False)
+    texts: ShortenedTexts = field(default_factory=ShortenedTexts)
     """What is known of the texts of its conversation."""
 
 

@@ -6,9 +6,10 @@ Owns: when that is due, the words, and their budget. Must not know: how any of i
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from pattern_acp.context.recall_budget import count_tokens
 from pattern_acp.domain.data_frames import NOTHING, Section, framed, harmless
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 AWAY_MS = 3_600_000
 """Away for less than an hour is not away (issue 3, section 5)."""
@@ -26,8 +27,7 @@ _LONGEST = 160
 """Characters of one title, reason or step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Something that was written into memory: where, by whom, and why."""
 
     label: str
@@ -35,16 +35,14 @@ class Decision:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OpenThread:
+class OpenThread(Struct, frozen=True):
     """A session that did not come to its end: its title, and what is open."""
 
     title: str
     open: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(Struct, frozen=True):
     """Where a session stood when it was left: its title, in what state, and clauses on what there is to go on with."""
 
     title: str
@@ -53,8 +51,7 @@ class LeftBehind:
     clauses: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Absence:
+class Absence(Struct, frozen=True):
     """What went on since the persona was told last. Times are milliseconds since 1970-01-01 UTC."""
 
     last_active_ms: int

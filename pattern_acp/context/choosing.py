@@ -8,12 +8,12 @@ pinned, and the newest answer of a turn that still runs.
 """
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.compacted import is_gap, is_note, is_summary
 from pattern_acp.domain.ids import MessageId, ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
 
 LONG_RESULT_CHARACTERS = 4_000
@@ -34,8 +34,7 @@ CHANGING_TOOLS = frozenset({"edit_file", "write_file", "apply_patch", "run_comma
 TokensOf = Callable[[Sequence[Message]], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """Messages that stay or leave together."""
 
     messages: tuple[Message, ...]
@@ -51,8 +50,7 @@ class Unit:
         return self.messages[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What is to leave."""
 
     removed: tuple[Unit, ...] = ()
@@ -66,8 +64,7 @@ class Choice:
         return tuple(unit.first.message_id for unit in self.removed)
 
 
-@dataclass(frozen=True, slots=True)
-class Untouchable:
+class Untouchable(Struct, frozen=True):
     """What must stay."""
 
     prompts: Set[MessageId] = field(default_factory=frozenset[MessageId])

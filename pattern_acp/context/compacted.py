@@ -6,12 +6,13 @@ messages were chosen (`context/choosing.py`), or who wrote a summary. Pure.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.plan import Plan, PlanStatus
 from pattern_acp.journal.events import ContextCompacted
@@ -107,8 +108,7 @@ def is_gap(message: Message) -> bool:
     return message.role is Role.USER and message.text.startswith(f"<{GAP}")
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """What is known without a model of messages that are left out."""
 
     count: int

@@ -6,10 +6,10 @@ Owns: the estimate, and what the counts of providers teach about it. Must not kn
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.canonical import canonical_json
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
@@ -193,8 +193,7 @@ class MessageTokens:
         return self._total
 
 
-@dataclass(slots=True)
-class Calibration:
+class Calibration(Struct):
     """What the counts that came back with answers say about the estimate, a model each."""
 
     ratios: dict[str, float] = field(default_factory=dict[str, float])

@@ -1,7 +1,8 @@
 """From the journal to the message list that a provider accepts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.context.compacted import compacted, short_result
 from pattern_acp.context.memory_notices import state_message

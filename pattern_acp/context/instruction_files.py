@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
 """In one folder the first that is there counts: where several are, they say the same in most projects."""
@@ -23,8 +24,7 @@ TOTAL_LIMIT = 65_536
 _IMPORT = late_pattern(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectInstruction:
+class ProjectInstruction(Struct, frozen=True):
     """One instruction file.
 
     `cut` is the number of bytes left out; `problem` says why its text is not there at all. `of_person` is true for the

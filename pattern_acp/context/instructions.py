@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.context.instruction_files import ProjectInstruction, within_total
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Persona:
+class Persona(Struct, frozen=True):
     """Who answers. `identity` is the content hash of its prompt: what a session points at (rule R5)."""
 
     name: str
@@ -20,8 +20,7 @@ class Persona:
         return sha256_hex(self.prompt.encode("utf-8", "surrogatepass"))
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """What the model should know of where it works. Fixed for the session, so that the prefix stays byte-stable."""
 
     cwd: str

@@ -5,7 +5,8 @@ all of it. Pure, so that a longer history starts with the same bytes.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, begins_with
 

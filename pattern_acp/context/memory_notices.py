@@ -7,13 +7,14 @@ changed since stands in the last segment, and never touches a byte before it (is
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, block_section, note_section
 from pattern_acp.domain.data_frames import Section, framed, framed_line
 from pattern_acp.domain.ids import MessageId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, ShownBlock
 
@@ -26,8 +27,7 @@ DIFF_SLACK = 200
 _TIME = "%Y-%m-%d %H:%M"
 
 
-@dataclass(frozen=True, slots=True)
-class WriteNote:
+class WriteNote(Struct, frozen=True):
     """Who wrote into a block since it was shown, and when (milliseconds since 1970-01-01 UTC)."""
 
     author: str

@@ -6,11 +6,12 @@ found, or who asked. Pure.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pattern_acp.domain.data_frames import Section, framed, harmless
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MOST_RECALLED = 8
 """Things recalled for one prompt: beyond these a person no longer looks at what was recalled."""
@@ -39,8 +40,7 @@ SMALL_TALK = frozenset(
 """Words that a prompt has whatever it is about. A thing that shares only these with the prompt is not recalled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recallable:
+class Recallable(Struct, frozen=True):
     """A thing that was found: where it is from, its text, when it was written, and what it has in common with a prompt.
 
     `words` are words of the thing that the prompt has too, in some form; `meaning` is a cosine or None. `place` is

@@ -7,9 +7,10 @@ Pure.
 import re
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
@@ -52,8 +53,7 @@ _WISH = "\nThe person asks for this about the summary: {wish}"
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s*)?(?:\*\*)?\s*(?:\d+[.)]\s*)?(?P<name>[A-Za-z][A-Za-z ]*?)[\s:*]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryTask:
+class SummaryTask(Struct, frozen=True):
     """What is to be summed up, by whom."""
 
     system: str

@@ -4,12 +4,13 @@ Owns: the numbers, and which tools a small window has room for. Must not know: h
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings
 from pattern_acp.context.estimate import stable_weight, tool_weight, weight_per_token
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.answer_limit import USUAL_ANSWER_TOKENS, answer_beside, reserve_of
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
 
@@ -32,8 +33,7 @@ class ContextFullError(PatternError):
     failure_code = "context.full"
 
 
-@dataclass(frozen=True, slots=True)
-class WindowLimits:
+class WindowLimits(Struct, frozen=True):
     """Tokens of one model's window."""
 
     window: int

@@ -10,13 +10,13 @@ from typing import Protocol, cast
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.config.settings import Secret
 from pattern_acp.credentials.errors import CloudCredentialsError, SignInTransientError
 from pattern_acp.credentials.keys import REFRESH_BEFORE_MS
 from pattern_acp.credentials.model import Answer, Exchange
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 SOURCE = "Google's application default credentials"
@@ -30,8 +30,7 @@ EXCHANGE_SECONDS = 30.0
 ADVICE = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
 
 
-@dataclass(frozen=True, slots=True)
-class GoogleToken:
+class GoogleToken(Struct, frozen=True):
     """A token to send, and the project that the credentials name, if they name one."""
 
     secret: Secret

@@ -6,11 +6,11 @@ once for everybody who asks, also across processes. Must not know: wires and ses
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Host, ProviderSettings, Secret
 from pattern_acp.credentials.errors import CredentialFileError, SignInRevokedError, SignInTransientError

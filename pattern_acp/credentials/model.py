@@ -1,11 +1,12 @@
 """What is kept for a provider, and what may be shown of it."""
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
+from pattern_acp.domain.hidden_fields import repr_without
 
 SHORTEST_SHOWN = 12
 """Of a key shorter than this nothing is shown: four characters would be too much of it."""
@@ -29,20 +30,21 @@ Kind = Literal["api_key", "oauth"]
 Place = Literal["keyring", "file"]
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(Struct, frozen=True):
     """A key, or the tokens of a sign-in. Secrets stay out of the repr."""
 
-    secret: str = field(repr=False)
+    secret: str
     """The API key or the access token."""
     kind: Kind = "api_key"
-    refresh_token: str = field(default="", repr=False)
+    refresh_token: str = ""
     expires_at_ms: int | None = None
     """When the access token ends, milliseconds UTC; None when nobody said."""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "secret", "refresh_token")
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+
+class Entry(Struct, frozen=True):
     """What is known of a kept credential without asking the keyring."""
 
     kind: Kind
@@ -58,8 +60,7 @@ class Entry:
         return Tier.OAUTH if self.kind == "oauth" else Tier(self.place)
 
 
-@dataclass(frozen=True, slots=True)
-class KeySource:
+class KeySource(Struct, frozen=True):
     """One place that holds a key of a provider. `where` names it for the person."""
 
     tier: Tier
@@ -86,13 +87,15 @@ class Post(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to one `Exchange`; header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)
+    body: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "body")
 
 
 class Exchange(Protocol):

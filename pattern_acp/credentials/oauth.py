@@ -9,7 +9,6 @@ import math
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import field
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
@@ -20,6 +19,7 @@ from authlib.oauth2.rfc6749.parameters import (
 from authlib.oauth2.rfc7636 import (
     create_s256_code_challenge,  # pyright: ignore[reportUnknownVariableType] - same
 )
+from msgspec import Struct
 
 from pattern_acp.config.settings import OAuthSettings
 from pattern_acp.credentials.errors import (
@@ -32,7 +32,7 @@ from pattern_acp.credentials.errors import (
 )
 from pattern_acp.credentials.model import Credential
 from pattern_acp.domain.errors import SignInError
-from pattern_acp.domain.lazy_dataclass import dataclass
+from pattern_acp.domain.hidden_fields import repr_without
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_INTERVAL_SECONDS = 5.0
@@ -51,37 +51,43 @@ _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "applica
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """One POST to an endpoint."""
 
     url: str
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)
+    body: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "body")
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizationRequest:
+class AuthorizationRequest(Struct, frozen=True):
     """A sign-in in a browser that has begun."""
 
     url: str
     """What the browser opens."""
     redirect_uri: str
-    state: str = field(repr=False)
-    verifier: str = field(repr=False)
+    state: str
+    verifier: str
+
+    def __repr__(self) -> str:
+        return repr_without(self, "state", "verifier")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCode:
+class DeviceCode(Struct, frozen=True):
     """What the person enters on another device, and what is polled with."""
 
     user_code: str
     verification_url: str
     complete_url: str
     """With the code in it; empty when the server gives none."""
-    device_code: str = field(repr=False)
+    device_code: str
     interval_seconds: float
     expires_at_ms: int
+
+    def __repr__(self) -> str:
+        return repr_without(self, "device_code")
 
 
 class DevicePending(Exception):  # noqa: N818 - a state of the flow, not a fault

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+from msgspec import Struct
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, rewrite_file
 from pattern_acp.db.errors import DatabaseCorruptError, is_of_index
@@ -21,7 +22,6 @@ from pattern_acp.db.segment_files import delete_segments
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.db.worker import WorkerConnection
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 __all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database", "read_file"]
 
@@ -36,8 +36,7 @@ _CLOSE_SECONDS = 1.0
 """Longest wait for a connection to close; the whole program has 2 s after its stdin ends (invariant 9)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseFacts:
+class DatabaseFacts(Struct, frozen=True):
     """What `doctor` tells about the database."""
 
     path: Path

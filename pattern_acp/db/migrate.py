@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.errors import DatabaseForeignError, DatabaseNewerError, translate
 from pattern_acp.db.raw import Row, copy_database
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 APPLICATION_ID = 0x50414350
 """`PACP` in the file's header: what tells a constellation from any other SQLite file."""
@@ -23,8 +23,7 @@ APPLICATION_ID = 0x50414350
 _INSERT_BACKUP = "INSERT INTO backups (at_ms, from_version, to_version, path) VALUES (?, ?, ?, ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """One step: `sql` brings the schema from `version - 1` to `version`."""
 
     version: int

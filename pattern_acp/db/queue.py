@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 STALE_NS = 200_000_000
 """Nanoseconds after which a note whose owner did not look is passed over: what a killed process costs the others, once.
@@ -42,8 +42,7 @@ _PAUSE_BEHIND = 0.001
 _LONGEST_PAUSE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
+class _Note(Struct, frozen=True):
     place: int
     owner: int
     since: int

@@ -14,12 +14,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pattern_acp.db.segment_lines import SegmentDamageError, decode_line, encode_line
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 FOLDER = "segments"
 """Where segments are, beside the constellation."""
@@ -36,8 +36,7 @@ _VALUES = "blobs"
 _NAME = "seg-{:012}.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class Torn:
+class Torn(Struct, frozen=True):
     """A piece of a line that was cut off: where it begins, its bytes, and their SHA-256."""
 
     at: int
@@ -45,8 +44,7 @@ class Torn:
     sha256: str
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """What was found besides lines while segments were read."""
 
     torn: int = 0
@@ -55,8 +53,7 @@ class Reading:
     """The places of lines that are not what was written, such as `seg-000000000001.jsonl, byte 4711`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The end of a segment: its file and size. While both are the same, nobody wrote there."""
 
     segment: Path
@@ -71,8 +68,7 @@ class Place:
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """How far a generation has come: the number of its last event, 0 without one, and its row as it was written."""
 
     seq: int = 0

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import LiteralString
 
 import apsw
+from msgspec import Struct
 
 from pattern_acp.db.errors import translate
 from pattern_acp.db.raw import Params, RawConnection, Row, SqlValue, Token
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 def storable(text: str) -> str:
@@ -27,8 +27,7 @@ def _storable_params(params: Params) -> Params:
     return [storable(value) if isinstance(value, str) else value for value in params]
 
 
-@dataclass(slots=True)
-class Handle:
+class Handle(Struct):
     """The connection while its transaction lasts, then None. Kept by whoever begins and ends the transaction."""
 
     connection: RawConnection | None

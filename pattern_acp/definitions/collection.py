@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+
 from pattern_acp.definitions.commands import CommandDefinition, find_commands, inline_commands
 from pattern_acp.definitions.files import Reading
 from pattern_acp.definitions.skills import SkillDefinition, find_skills
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
 COMMANDS = "commands"
@@ -23,8 +24,7 @@ PROJECT_FOLDERS = (".pattern", ".claude")
 _Named = TypeVar("_Named", CommandDefinition, SkillDefinition)
 
 
-@dataclass(frozen=True, slots=True)
-class Definitions:
+class Definitions(Struct, frozen=True):
     """Commands and skills by name, the person's own before the project's, and what could not be used."""
 
     commands: tuple[CommandDefinition, ...] = ()

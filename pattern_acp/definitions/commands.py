@@ -9,18 +9,18 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.definitions.files import Reading, files_below, read_text
 from pattern_acp.definitions.frontmatter import read_document
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
 _PLACE = late_pattern(r"\$(?:ARGUMENTS\b|([1-9])(?![0-9]))")
 _INLINE = late_pattern(r"!`([^`\n]+)`")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandDefinition:
+class CommandDefinition(Struct, frozen=True):
     """A command as its file has it. `name` holds a colon for each folder it lies in."""
 
     name: str

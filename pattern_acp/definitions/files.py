@@ -5,10 +5,9 @@ Owns: how deep and how much is looked at, and that no link leads out. Must not k
 
 import os
 from collections.abc import Iterator
-from dataclasses import field
 from pathlib import Path
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 MOST_FILES = 200
 MOST_LEVELS = 5
@@ -16,8 +15,7 @@ FILE_BYTES = 200_000
 """Largest file that is read; a prompt of this size fills a small model."""
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """What was found to be wrong while reading: sentences for the person."""
 
     problems: list[str] = field(default_factory=list[str])

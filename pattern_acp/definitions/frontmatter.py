@@ -7,11 +7,11 @@ time; whatever is deeper is kept as text (docs/adr/0014).
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 Value: TypeAlias = str | tuple[str, ...]
 
@@ -22,8 +22,7 @@ _KEY = late_pattern(r"(?P<key>[A-Za-z][A-Za-z0-9_-]*)[ \t]*:(?:[ \t]+(?P<value>.
 _BLOCK = late_pattern(r"[|>][+-]?\d?")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A file's head and the text below it; `problem` says what is wrong with the head, as the end of a sentence."""
 
     head: Mapping[str, Value] = field(default_factory=dict[str, Value])

@@ -6,19 +6,19 @@ Owns: finding them, their name and description, and the files beside. Must not k
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.definitions.files import FILE_BYTES, Reading, files_below, read_text
 from pattern_acp.definitions.frontmatter import read_document
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 SKILL_FILE = "SKILL.md"
 
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class SkillDefinition:
+class SkillDefinition(Struct, frozen=True):
     """A skill. `files` are those beside SKILL.md, relative to `folder`; `digest` is that of all of them."""
 
     name: str

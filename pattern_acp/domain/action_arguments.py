@@ -17,14 +17,14 @@ is an `ActionError` that says what to write instead.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TypeGuard
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.argument_repair import meant_name
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NAMED = late_pattern(rf"({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
@@ -43,8 +43,7 @@ class ActionError(PatternError):
     failure_code = "model.action-unreadable"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolVerb:
+class ToolVerb(Struct, frozen=True):
     """A tool as a verb: its name, and the JSON Schema of its arguments."""
 
     name: str
@@ -73,8 +72,7 @@ class ToolVerb:
         return isinstance(node, Mapping) and node.get("type") == "string"
 
 
-@dataclass(slots=True)
-class OpenAction:
+class OpenAction(Struct):
     """An action whose lines are being read; `take` each of them, without its line break, while `wants_more`."""
 
     verb: ToolVerb

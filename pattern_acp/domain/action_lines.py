@@ -19,9 +19,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from pattern_acp.domain.argument_repair import meant_name
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class Named(Protocol):
@@ -72,8 +73,7 @@ class Verbs(Generic[VerbT]):
         return tuple(self._verbs)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """A verb of a person with the slots behind it, such as `replace` with `old:quoted with new:quoted in path:word`."""
 
     name: str

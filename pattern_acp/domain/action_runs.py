@@ -10,29 +10,27 @@ tools, wires, or what becomes of an action. Actions that cannot be read, or stan
 """
 
 import re
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.action_arguments import ActionError, OpenAction, ToolVerb
 from pattern_acp.domain.action_lines import Verbs, split_action
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _FENCE = late_pattern(r" {0,3}(`{3,}|~{3,})(.*)")
 _MAYBE_VERB = late_pattern(r"/[^\s/]{0,80}")
 """The beginning of a line that may still become an action; longer words are no verbs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One action: the verb that is meant, and its arguments."""
 
     verb: str
     arguments: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnd:
+class RunEnd(Struct, frozen=True):
     """The end of an answer: more text, and the run, or why nothing of it runs.
 
     With a `problem`, `raw` is what the model wrote and `verb` the first verb in it; then there are no actions.
@@ -45,8 +43,7 @@ class RunEnd:
     raw: str = ""
 
 
-@dataclass(slots=True)
-class _Begun:
+class _Begun(Struct):
     """A line that began an action where none can be, and why none can be there."""
 
     verb: str
@@ -54,8 +51,7 @@ class _Begun:
     why: str
 
 
-@dataclass(slots=True)
-class ActionReader:
+class ActionReader(Struct):
     """Reads one answer. `result_mark` begins the line with which results are told to the model."""
 
     verbs: Verbs[ToolVerb]

@@ -5,7 +5,8 @@ Owns: the form, `2.50 USD`, `500k tokens`, `2.50 USD, 500k tokens`. Must not kno
 
 import re
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.domain.usage import MICRO, amount_text
 
 ALLOWED = 'an amount such as "2.50 USD", "500k tokens" or both with a comma between; empty for no limit'
@@ -16,8 +17,7 @@ _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 _MOST = 10**15
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """The most that may be spent; None for as much as is wanted, and 0 for nothing at all."""
 
     micro_units: int | None = None

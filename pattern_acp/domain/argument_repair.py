@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MOST_UNWRAPPED = 2
 """Times that an object may be written as text inside a string; more has not been seen, and each doubles the marks."""
@@ -30,8 +31,7 @@ _PREFIX = "functions."
 """What models of OpenAI put before the name of a tool."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     """An object, and what had to be mended for it, as phrases; nothing for an object that was valid."""
 
     value: JsonObject

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 FILE = Path(__file__).with_name("failures.toml")
 
@@ -30,8 +30,7 @@ class Fault(StrEnum):
     ENVIRONMENT = "environment"
 
 
-@dataclass(frozen=True, slots=True)
-class FailureRow:
+class FailureRow(Struct, frozen=True):
     """One failure. `is_final` says that the same again fails again, until something was changed."""
 
     code: str

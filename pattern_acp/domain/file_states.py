@@ -5,7 +5,7 @@ Owns: the value types that the journal keeps and the workspace captures. Must no
 
 from typing import Literal, TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 A_FOLDER = "it is a folder"
 """Why nothing is kept of a path that is one."""
@@ -13,8 +13,7 @@ A_FOLDER = "it is a folder"
 FileKind: TypeAlias = Literal["missing", "file", "link"]
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True):
     """One path at one moment.
 
     `digest` is the SHA-256 of a file's bytes, or what a link points at; empty when the content was not kept, and
@@ -43,16 +42,14 @@ MISSING = FileState("missing")
 """There is nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedFile:
+class SavedFile(Struct, frozen=True):
     """A path, absolute and resolved but for its last part, and its state."""
 
     path: str
     state: FileState
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """What became of a path."""
 
     path: str
@@ -60,8 +57,7 @@ class FileChange:
     after: FileState
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Something that a checkpoint does not hold, and why, in a clause."""
 
     path: str

@@ -5,8 +5,9 @@ from enum import StrEnum
 from operator import is_
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import MessageId, ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class Role(StrEnum):
@@ -17,15 +18,13 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(Struct, frozen=True):
     """Plain text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingPart:
+class ThinkingPart(Struct, frozen=True):
     """A model's reasoning. `signature` and `redacted` go back to the same provider byte for byte."""
 
     text: str
@@ -38,8 +37,7 @@ class ThinkingPart:
     """The wire whose form `signature` and `redacted` have; no other wire reads or sends them. Empty in old journals."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePart:
+class ImagePart(Struct, frozen=True):
     """An image as base64 text with its media type, such as `image/png`.
 
     `workspace/images.py` makes one that models take. `width` and `height` are in pixels, 0 where they are not known.
@@ -69,8 +67,7 @@ class Given(StrEnum):
     """The person wrote `@path`; the text is what we read there, and the client sent nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourcePart:
+class ResourcePart(Struct, frozen=True):
     """A file or link that the person attached. `text` is None when only the link is known."""
 
     uri: str
@@ -84,8 +81,7 @@ class ResourcePart:
     """What the model should know of it, in a sentence: what was left out, why it was not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallPart:
+class ToolCallPart(Struct, frozen=True):
     """A call that the model asked for. `arguments` is the JSON text exactly as the model wrote it."""
 
     call_id: ToolCallId
@@ -95,8 +91,7 @@ class ToolCallPart:
     """Why the call cannot be read, for one that was written as text and is none; `arguments` is that text then."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResultPart:
+class ToolResultPart(Struct, frozen=True):
     """The result of one call, as the model reads it."""
 
     call_id: ToolCallId
@@ -108,8 +103,7 @@ class ToolResultPart:
 Part: TypeAlias = TextPart | ThinkingPart | ImagePart | ResourcePart | ToolCallPart | ToolResultPart
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message: a role and its parts in order."""
 
     message_id: MessageId

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
 class PlanPriority(StrEnum):
@@ -21,8 +21,7 @@ class PlanStatus(StrEnum):
     COMPLETED = "completed"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanEntry:
+class PlanEntry(Struct, frozen=True):
     """One step."""
 
     content: str
@@ -30,8 +29,7 @@ class PlanEntry:
     status: PlanStatus = PlanStatus.PENDING
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The whole plan; every update replaces the one before."""
 
     entries: tuple[PlanEntry, ...]

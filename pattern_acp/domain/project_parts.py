@@ -7,8 +7,9 @@ them.
 from collections.abc import Iterable
 from enum import StrEnum
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class PartKind(StrEnum):
@@ -22,8 +23,7 @@ class PartKind(StrEnum):
     LANGUAGE_SERVER = "language server"
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectPart:
+class ProjectPart(Struct, frozen=True):
     """One hook, server, check, command, skill or language server of a project.
 
     `text` is what the person is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so

@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 COMPACT_CALL = "compact"
 """Name of the call that shows a compaction."""
@@ -35,31 +36,27 @@ class ToolCallStatus(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A place in a file: an absolute path and a 1-based line."""
 
     path: str
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TextContent:
+class TextContent(Struct, frozen=True):
     """Text shown in a tool call."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImageContent:
+class ImageContent(Struct, frozen=True):
     """An image shown in a tool call (base64 data)."""
 
     media_type: str
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiffContent:
+class DiffContent(Struct, frozen=True):
     """A change of one file: absolute path, old text (None for a new file), new text; of a large file one place."""
 
     path: str
@@ -67,8 +64,7 @@ class DiffContent:
     new_text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalContent:
+class TerminalContent(Struct, frozen=True):
     """A command's terminal.
 
     `terminal_id` names a live terminal of the client, or one that we show ourselves; a replay shows `output` as text
@@ -82,8 +78,7 @@ class TerminalContent:
     client_owned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LinkContent:
+class LinkContent(Struct, frozen=True):
     """A link that the person can follow, shown in a tool call: its name on one line, and what is behind it."""
 
     uri: str
@@ -94,8 +89,7 @@ class LinkContent:
 ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | TerminalContent | LinkContent
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallView:
+class ToolCallView(Struct, frozen=True):
     """What the person is shown of one call."""
 
     call_id: ToolCallId

@@ -1,10 +1,9 @@
 """Token counts and cost."""
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one model request; counts that the provider did not give are 0."""
 
     input_tokens: int = 0
@@ -31,8 +30,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """An amount of money in millionths of a unit, so that it is exact and needs no float."""
 
     micro_units: int

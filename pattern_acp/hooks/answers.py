@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import cast
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 TEXT_CHARACTERS = 10_000
 """Most characters of context or of a reason that are taken from one hook."""
@@ -39,8 +40,7 @@ _VERDICTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HookAnswer:
+class HookAnswer(Struct, frozen=True):
     """One hook's opinion; everything is optional."""
 
     verdict: Verdict = Verdict.NONE
@@ -110,8 +110,7 @@ def _cut(text: str) -> str:
     return f"{text[:TEXT_CHARACTERS]}\n[{len(text) - TEXT_CHARACTERS} characters were left out.]"
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What all hooks of one event think together."""
 
     verdict: Verdict = Verdict.NONE

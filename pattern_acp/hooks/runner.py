@@ -10,10 +10,10 @@ from itertools import count
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
+from msgspec import Struct
 
 from pattern_acp.config.settings import HookSettings
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.answers import HookAnswer, answer_of
 from pattern_acp.processes.groups import end_group, start_group
 
@@ -28,8 +28,7 @@ CLEANUP_SECONDS = 1.2
 """For ending a command with everything it started; a cancel is answered within 2 s (invariant 3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookRunner:
+class HookRunner(Struct, frozen=True):
     """Runs commands on this machine."""
 
     environment: Mapping[str, str]

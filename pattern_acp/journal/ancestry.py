@@ -5,14 +5,15 @@ what the events mean. A parent may be deleted: its events stay for its forks.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import CheckpointTaken, Event, SessionRewound, TurnEnded
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
@@ -24,8 +25,7 @@ _NEAR = 20
 """Events behind a turn's end among which its checkpoint is looked for; commands in the background may end between."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(Struct, frozen=True):
     """A session whose history another goes on with, up to its event number `seq`, the `session_seq`-th of its own."""
 
     session_id: SessionId
@@ -84,8 +84,7 @@ def _closes(event: Event, turn_id: str | None) -> bool:
     return isinstance(event, CheckpointTaken) and event.cause == "turn" and event.turn_id == turn_id
 
 
-@dataclass(frozen=True, slots=True)
-class EventPlace:
+class EventPlace(Struct, frozen=True):
     """An event: its number, the session whose stream has it, and its hash."""
 
     seq: int

@@ -3,11 +3,10 @@
 Owns: this kind; `journal.events` has them all.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetChanged:
+class BudgetChanged(Struct, frozen=True):
     """A budget took another value.
 
     `scope` is `turn`, `session` or `day`; `allowance` has the form of `domain.allowance`. `by` is `person` for /budget,

@@ -10,11 +10,12 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.journal.chain import FIRST_PREV_HASH
 from pattern_acp.journal.reader import stored_payload
@@ -34,8 +35,7 @@ Mask = Callable[[str, JsonObject], JsonObject]
 """What the payload of an event of a kind becomes in the bundle."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundledStream:
+class BundledStream(Struct, frozen=True):
     """The events of one stream, as their lines; `blobs` are large payloads by their hash."""
 
     stream: str

@@ -9,8 +9,9 @@ Owns: what each hash is taken over. Must not know: SQL. A stranger can check a j
   `[prev_hash, payload_hash, kind, actor, origin, item, session_seq]`; form 2 appends `version, at_ms, stream, 2`.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 FIRST_PREV_HASH = "0" * 64
 """What the first event of a stream has as `prev_hash`."""
@@ -19,8 +20,7 @@ FORM = 2
 """The form of the hash that new events get."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """What the hash of one event covers."""
 
     prev_hash: str

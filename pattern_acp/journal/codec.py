@@ -8,10 +8,10 @@ it does not know and fills those that are missing from the dataclass, so a field
 from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal import events
 from pattern_acp.journal.content import (
@@ -30,8 +30,7 @@ from pattern_acp.journal.events import Event
 from pattern_acp.journal.values import as_flag, as_list, as_number, as_object, as_text
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedEvent:
+class EncodedEvent(Struct, frozen=True):
     """An event's kind, the version of its form, and the form itself."""
 
     kind: str

@@ -5,8 +5,9 @@ Events are what a replay shows and what the next request is built from, so each 
 
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
@@ -47,8 +48,7 @@ from pattern_acp.journal.window_events import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionCreated:
+class SessionCreated(Struct, frozen=True):
     """A session began. `persona_identity` is the content hash of the persona it runs (rule R5).
 
     A fork names its `parent`, the number of the parent's event behind which it begins, and that event's hash: a parent
@@ -68,8 +68,7 @@ class SessionCreated:
     """Empty in what was recorded before there was a setting for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOpened:
+class SessionOpened(Struct, frozen=True):
     """A session was loaded or resumed by a process. `how` is `load` or `resume`."""
 
     how: str
@@ -77,8 +76,7 @@ class SessionOpened:
     additional_directories: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionConfigured:
+class SessionConfigured(Struct, frozen=True):
     """An option took a new value: `mode`, `model`, `thought_level` or `tools`. `by` is `client` or `agent`."""
 
     option: str
@@ -86,20 +84,17 @@ class SessionConfigured:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTitled:
+class SessionTitled(Struct, frozen=True):
     """The session has a title."""
 
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionClosed:
+class SessionClosed(Struct, frozen=True):
     """The client closed the session; it can be loaded again."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandoffLeft:
+class HandoffLeft(Struct, frozen=True):
     """Where a session stood when it was left: put together from its own events, no model had a part in it.
 
     `state` is `finished`, `cancelled`, `limit` or `failed`, as its last turn ended. `files` are those that it changed,
@@ -117,25 +112,21 @@ class HandoffLeft:
     commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionDeleted:
+class SessionDeleted(Struct, frozen=True):
     """The person deleted the session; it is no longer listed or loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRestored:
+class SessionRestored(Struct, frozen=True):
     """The person took the deletion back."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionArchived:
+class SessionArchived(Struct, frozen=True):
     """The person put the session away (`archived`) or back into the list."""
 
     archived: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True):
     """The person sent a prompt. `command` is the slash command's name when it is one (the model does not see those)."""
 
     turn_id: TurnId
@@ -143,8 +134,7 @@ class TurnStarted:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownBlock:
+class ShownBlock(Struct, frozen=True):
     """A memory block as the model was shown it. `version` is the number of its newest write then."""
 
     block_id: str
@@ -158,8 +148,7 @@ class ShownBlock:
     """False for a block of which only the head was shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryShown:
+class MemoryShown(Struct, frozen=True):
     """The model was shown its whole memory, in the words of `text`, right before the turn's prompt.
 
     Later requests tell what changed since; so the text stays in the history, byte for byte.
@@ -170,8 +159,7 @@ class MemoryShown:
     blocks: tuple[ShownBlock, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePartial:
+class MessagePartial(Struct, frozen=True):
     """What was added to an unfinished message, committed at least once a second (rule R2).
 
     The text begins behind the first `text_at` characters of what was committed of the message before, the thinking
@@ -186,8 +174,7 @@ class MessagePartial:
     thinking_at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRecorded:
+class MessageRecorded(Struct, frozen=True):
     """An assistant message ended. `complete` is False when it was cut (cancel, broken stream)."""
 
     turn_id: TurnId
@@ -197,16 +184,14 @@ class MessageRecorded:
     """False for what only the person sees (answers to slash commands, notices)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanUpdated:
+class PlanUpdated(Struct, frozen=True):
     """The plan was replaced."""
 
     turn_id: TurnId
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class UsageReported:
+class UsageReported(Struct, frozen=True):
     """Tokens of one model request, tokens now in context, the model's window, and the session's cost so far.
 
     `spent` is the cost of this request alone, reckoned with the price table `prices`; `model` is `PROVIDER/MODEL`.
@@ -225,8 +210,7 @@ class UsageReported:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReported:
+class ErrorReported(Struct, frozen=True):
     """A turn failed; the event behind it ends the turn. `kind` names the error class, `code` a row of failures.toml."""
 
     turn_id: TurnId | None
@@ -235,8 +219,7 @@ class ErrorReported:
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """The turn is over; the last event of a turn."""
 
     turn_id: TurnId
@@ -244,8 +227,7 @@ class TurnEnded:
     sentence: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobStarted:
+class JobStarted(Struct, frozen=True):
     """A command runs in the background from now on, beside the turns of the session."""
 
     job_id: str
@@ -253,8 +235,7 @@ class JobStarted:
     cwd: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnded:
+class JobEnded(Struct, frozen=True):
     """A background command ended. `outcome` is `exited`, `stopped` or `lost`: nobody saw how."""
 
     job_id: str
@@ -264,8 +245,7 @@ class JobEnded:
     last_line: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SubagentRecorded:
+class SubagentRecorded(Struct, frozen=True):
     """Something that happened in the thread of a subagent, which is beside the conversation of its session.
 
     `call_id` is the call that the subagent runs for, `name` what the person knows it by. Neither the model nor a replay

@@ -3,22 +3,21 @@
 Owns: these kinds; `journal.events` has them all.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.project_parts import ProjectPart
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionFile:
+class InstructionFile(Struct, frozen=True):
     """A file whose instructions are part of a system prompt, and the bytes of it that are."""
 
     path: str
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionsCompiled:
+class InstructionsCompiled(Struct, frozen=True):
     """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix."""
 
     system: str
@@ -26,8 +25,7 @@ class InstructionsCompiled:
     files: tuple[InstructionFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ContextAdded:
+class ContextAdded(Struct, frozen=True):
     """The model is told something that the person did not write: what hooks say, instructions of a folder in hand.
 
     It stands before the turn's prompt while nothing was answered yet, else at the end of the conversation. `sources`
@@ -39,16 +37,14 @@ class ContextAdded:
     sources: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRefused:
+class PromptRefused(Struct, frozen=True):
     """A hook refused the turn's prompt; the model never sees it."""
 
     turn_id: TurnId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FolderTrustDecided:
+class FolderTrustDecided(Struct, frozen=True):
     """The person decided on what a project's folder brings along.
 
     `decision` is `trusted`, `session`, `refused` or `revoked`; `root` is the folder with symbolic links followed,

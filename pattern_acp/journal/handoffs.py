@@ -7,11 +7,12 @@ told. A handoff is kept by the program: it is no memory block, and nobody writes
 import os
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.cwd import cwd_key
 from pattern_acp.journal.events import (
@@ -44,8 +45,7 @@ _KINDS: tuple[type[Event], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Handoff:
+class Handoff(Struct, frozen=True):
     """A handoff as it was left: when, and in which session."""
 
     left: HandoffLeft

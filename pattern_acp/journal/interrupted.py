@@ -5,10 +5,10 @@ status exactly once. Must not know: what a replay shows, or who calls it; the ca
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 from typing import cast
 
 import msgspec
+from msgspec import Struct, field
 
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Transaction
@@ -16,7 +16,6 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -43,8 +42,7 @@ INTERRUPTED_RESULT = "interrupted"
 INTERRUPTED_SENTENCE = "The process ended during this turn."
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptedEnd:
+class InterruptedEnd(Struct, frozen=True):
     """How an interrupted turn ended, as far as that is known."""
 
     stop_reason: StopReason
@@ -56,8 +54,7 @@ PROCESS_ENDED = InterruptedEnd(StopReason.CANCELLED, INTERRUPTED_SENTENCE, TurnF
 """What is known of a turn when another process finds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptedTurn:
+class InterruptedTurn(Struct, frozen=True):
     """A turn without its end, with what it left open, in order.
 
     `partials` holds all that was committed of each unfinished message, `open_calls` the calls that were announced and
@@ -70,8 +67,7 @@ class InterruptedTurn:
     unannounced: tuple[ToolCallPart, ...] = ()
 
 
-@dataclass(slots=True)
-class _OpenTurn:
+class _OpenTurn(Struct):
     partials: dict[MessageId, MessagePartial] = field(default_factory=dict[MessageId, MessagePartial])
     calls: dict[ToolCallId, ToolCallStarted] = field(default_factory=dict[ToolCallId, ToolCallStarted])
     asked: dict[ToolCallId, ToolCallPart] = field(default_factory=dict[ToolCallId, ToolCallPart])

@@ -6,8 +6,9 @@ know: how commands run; the caller of `close_lost_jobs` holds the session's leas
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.reader import Recorded
@@ -17,8 +18,7 @@ LOST = "lost"
 """The outcome of a command whose agent died: it was ended with it, as far as the platform lets, and nobody saw how."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedJob:
+class RecordedJob(Struct, frozen=True):
     """One background command; `ended` is None while none is recorded. Times are milliseconds UTC."""
 
     started: JobStarted

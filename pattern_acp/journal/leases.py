@@ -8,12 +8,13 @@ what happened.
 import os
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.processes import host_name, is_running, own_start_mark
 
@@ -23,8 +24,7 @@ STALE_MS = 60_000
 """A lease of another machine, whose processes we cannot see, is dead when it was not renewed for this long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """One start of this program: a random id, its process and machine."""
 
     holder: str
@@ -33,8 +33,7 @@ class Holder:
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """Who has a session, since when, and when they last said so."""
 
     holder: Holder

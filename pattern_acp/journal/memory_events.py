@@ -3,12 +3,12 @@
 Each names the block or entry, who may be asked about it, and hashes of texts instead of the texts, which are in memory.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCommitted:
+class BlockCommitted(Struct, frozen=True):
     """A memory block was created or changed.
 
     Hashes are SHA-256 of the rendered text; `peer_version` is Loro's frontier, hex.
@@ -38,8 +38,7 @@ class BlockCommitted:
     """SHA-256 of the settings that a block is created with; empty for other writes, and in journals of before."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPassage:
+class NamedPassage(Struct, frozen=True):
     """A passage by what it stands in, a block or archival entry, and the beginning of the SHA-256 of its text.
 
     The ids of the search index are others when that is made again.
@@ -49,16 +48,14 @@ class NamedPassage:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class CountedPassage:
+class CountedPassage(Struct, frozen=True):
     """A passage that a turn recalled, and how often."""
 
     passage: NamedPassage
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToldRepeat:
+class ToldRepeat(Struct, frozen=True):
     """Two passages that say nearly the same; `likeness` is their cosine in thousandths."""
 
     one: NamedPassage
@@ -66,8 +63,7 @@ class ToldRepeat:
     likeness: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRecalled:
+class MemoryRecalled(Struct, frozen=True):
     """What of memory a turn recalled, and of which repeats the model was told in it.
 
     Forgetting takes passages out of it.
@@ -78,8 +74,7 @@ class MemoryRecalled:
     told: tuple[ToldRepeat, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BlockDeleted:
+class BlockDeleted(Struct, frozen=True):
     """A memory block was deleted; it can be restored, unless it is `discarded`. `text_hash` is that of its text."""
 
     block_id: str
@@ -94,8 +89,7 @@ class BlockDeleted:
     discarded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRestored:
+class BlockRestored(Struct, frozen=True):
     """A deleted memory block is back as it was."""
 
     block_id: str
@@ -109,8 +103,7 @@ class BlockRestored:
     """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockForgotten:
+class BlockForgotten(Struct, frozen=True):
     """Words were taken out of a memory block, its history, the search index and the journal, for good.
 
     `whole` tells that nothing of the block is left; otherwise it was a passage, which is not repeated here. `events`
@@ -134,8 +127,7 @@ class BlockForgotten:
     """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockConfigured:
+class BlockConfigured(Struct, frozen=True):
     """A setting of a memory block was changed: its description, limit, permission, tier, or whether it is pinned."""
 
     block_id: str
@@ -148,8 +140,7 @@ class BlockConfigured:
     turn_id: TurnId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockShared:
+class BlockShared(Struct, frozen=True):
     """A memory block was attached to a persona or project; an empty permission means that it is no longer."""
 
     block_id: str
@@ -162,8 +153,7 @@ class BlockShared:
     turn_id: TurnId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EntryArchived:
+class EntryArchived(Struct, frozen=True):
     """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces.
 
     `kind` is `trap`, `constraint` or `decision`, and empty for a plain fact, which has no `paths` or `severity` either.
@@ -185,8 +175,7 @@ class EntryArchived:
     """SHA-256 of the text as it is stored, and of how it is checked; journals of before have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryStatusChanged:
+class EntryStatusChanged(Struct, frozen=True):
     """A trap, constraint or decision holds no longer (`resolved`), or does again (`active`)."""
 
     entry_id: str
@@ -198,8 +187,7 @@ class EntryStatusChanged:
     call_id: ToolCallId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EntryVerified:
+class EntryVerified(Struct, frozen=True):
     """A fact in the archive was found to be still true."""
 
     entry_id: str
@@ -209,8 +197,7 @@ class EntryVerified:
     call_id: ToolCallId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHealed:
+class BlockHealed(Struct, frozen=True):
     """What was stored of a memory block was damaged, and was written anew from what was sound."""
 
     block_id: str

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import LiteralString, cast
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Params, Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
 from pattern_acp.journal.codec import decode, kinds_of
@@ -30,8 +30,7 @@ _CHAIN_PAGE = 500
 _LAST = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """An event and what the journal knows about it. `seq` orders all streams, `session_seq` counts within one."""
 
     seq: int
@@ -43,8 +42,7 @@ class Recorded:
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class ChainReport:
+class ChainReport(Struct, frozen=True):
     """The result of checking a stream: how many events were sound, and the first that is not.
 
     `first_bad_seq` counts over all streams, `first_bad_index` within this one; either may be unknown.
@@ -227,8 +225,7 @@ def _is_audited(tx: Transaction, audit_seq: int) -> bool:
     return isinstance(event, BlockForgotten | EventsRedacted) and event.redaction == redaction_digest(done)
 
 
-@dataclass(frozen=True, slots=True)
-class _ChainState:
+class _ChainState(Struct, frozen=True):
     """The newest sound event."""
 
     seq: int = 0

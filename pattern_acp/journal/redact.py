@@ -13,11 +13,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, cast
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import DamagedEventError, RedactionError, UnknownEventError
 from pattern_acp.journal.events import Event
@@ -33,8 +34,7 @@ _PAGE = 200
 """Events read at a time: payloads can be large."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRedaction:
+class PlannedRedaction(Struct, frozen=True):
     """What would become of one event."""
 
     seq: int
@@ -49,8 +49,7 @@ class PlannedRedaction:
         return sha256_hex(self.canonical)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(Struct, frozen=True):
     """An event as it is stored.
 
     `blob` is the hash of its payload where that is large, else empty; `payload` is None where it cannot be read.

@@ -3,14 +3,13 @@
 Owns: this kind; `journal.events` has them all.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 RETENTION = "retention"
 """The cause of a redaction that makes room: nobody wanted any words forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventsRedacted:
+class EventsRedacted(Struct, frozen=True):
     """The person had words of the session taken out of its journal, for good; they are not repeated here.
 
     `events` counts the events that lost words, `files` the kept contents of files that are gone. `redaction` is

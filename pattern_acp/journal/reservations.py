@@ -6,11 +6,12 @@ nothing about what happened, and end with the request, or with the process that 
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.leases import STALE_MS, Holder
 from pattern_acp.journal.processes import is_running
 from pattern_acp.journal.usage import Spent, SpentSoFar
@@ -22,8 +23,7 @@ LONGEST_MS = 3_600_000
 before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """What one request is expected to use; `micro_units` are 0 where no price is known."""
 
     reservation_id: str

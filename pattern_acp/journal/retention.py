@@ -13,12 +13,13 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import cast
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.journal.bundle_masks import mask_texts
@@ -78,8 +79,7 @@ _DIGEST_LENGTH = 64
 _PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class OldSession:
+class OldSession(Struct, frozen=True):
     """A deleted session of which something may go: the events, and the bytes that this frees."""
 
     session_id: SessionId
@@ -87,8 +87,7 @@ class OldSession:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class OldContents:
+class OldContents(Struct, frozen=True):
     """Contents of files that may go: which, their bytes, and why in a clause."""
 
     digests: tuple[str, ...]

@@ -4,21 +4,20 @@ Owns: these kinds; `journal.events` has them all. Nothing is erased by any of th
 the turns behind it in the stream, and `journal.kept` says which of them still count.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.file_states import FileChange, LeftOut, SavedFile
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class FilesSaved:
+class FilesSaved(Struct, frozen=True):
     """What files were right before the session changed them; recorded before the change, so that a crash loses none."""
 
     turn_id: TurnId
     files: tuple[SavedFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPoint:
+class MemoryPoint(Struct, frozen=True):
     """How far the history of a memory block had come: the number of its newest write, and Loro's frontiers as hex."""
 
     block_id: str
@@ -27,8 +26,7 @@ class MemoryPoint:
     frontiers: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointTaken:
+class CheckpointTaken(Struct, frozen=True):
     """A moment to which the session can go back.
 
     `cause` is `turn`, `tool`, `person`, `rewind` or `recovered`. `position` is the session's event it stands behind and
@@ -48,8 +46,7 @@ class CheckpointTaken:
     memory: tuple[MemoryPoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RewindStarted:
+class RewindStarted(Struct, frozen=True):
     """The session is about to go back to `position`; an end of the process before its SessionRewound is made up for.
 
     `before` is the event behind which an undo of this rewind begins. `files` are the changes that are to be made, each
@@ -67,8 +64,7 @@ class RewindStarted:
     memory_from: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRewound:
+class SessionRewound(Struct, frozen=True):
     """The session went back.
 
     With `back_to`, the conversation is what it was behind that event of the session, and goes on with this one; None

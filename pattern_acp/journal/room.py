@@ -7,19 +7,19 @@ here is quick, reads no contents, and blocks: call it on a worker thread.
 import contextlib
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.db import backup, segment_files
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 QUERIES = load_queries("pattern_acp.journal")
 
 _KB = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RoomInside:
+class RoomInside(Struct, frozen=True):
     """What takes room in the file: bytes of kept contents of files and of large payloads; deleted sessions."""
 
     contents: int

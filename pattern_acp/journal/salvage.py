@@ -4,8 +4,9 @@ Owns: going on behind events that cannot be read. Must not know: what is done wi
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Transaction

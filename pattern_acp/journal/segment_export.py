@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import FileReader, Row, Transaction, reading_file
 from pattern_acp.db.migrate import load_migrations
@@ -37,7 +39,6 @@ from pattern_acp.db.segment_files import (
 from pattern_acp.db.segment_lines import encode_rows
 from pattern_acp.db.table_rows import all_rows, columns_of, rows_between
 from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -59,8 +60,7 @@ PAGE_BYTES = 4_000_000
 """Payloads of a page: what is held in memory at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """What one call wrote. `upto` is the newest event that segments hold now."""
 
     events: int
@@ -70,16 +70,14 @@ class Exported:
     """Why a new generation was begun: `first`, `schema`, `forgotten`, `swept` or `diverged`; empty when none was."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateTables:
+class StateTables(Struct, frozen=True):
     """The tables besides the events: those written row by row, and those written as a whole."""
 
     by_row: Sequence[str]
     whole: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Struct, frozen=True):
     rows: dict[str, list[Row]]
     blobs: list[Row]
     events: list[Row]
@@ -88,8 +86,7 @@ class _Page:
     """The newest event that takes something out of earlier rows, 0 without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
+class _Left(Struct, frozen=True):
     """Where the last call ended: reading it again is not needed while nobody else wrote."""
 
     place: Place

@@ -5,9 +5,10 @@ beyond its own mean; the search index, which is made from the texts afterwards b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pattern_acp.db.backup import COMPANIONS
 from pattern_acp.db.columns import integer
@@ -18,7 +19,6 @@ from pattern_acp.db.segment_files import Reading, read_header, read_lines, read_
 from pattern_acp.db.segment_lines import SegmentDamageError, decode_row
 from pattern_acp.db.table_rows import clear_table, columns_of, count_rows, mend_references, put_rows
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.segment_export import BLOBS, EVENTS, FORM, StateTables
 
@@ -27,8 +27,7 @@ QUERIES = load_queries("pattern_acp.journal")
 _ROWS_AT_ONCE = 500
 
 
-@dataclass(slots=True)
-class Rebuilt:
+class Rebuilt(Struct):
     """What came of a generation."""
 
     events: int = 0
@@ -50,8 +49,7 @@ class Rebuilt:
     """Rows that referred to something that is missing."""
 
 
-@dataclass(slots=True)
-class _Loading:
+class _Loading(Struct):
     tx: Transaction
     generation: Path
     allowed: dict[str, tuple[str, ...]]
@@ -90,8 +88,7 @@ class _Loading:
         self.waiting = []
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSegments:
+class CheckedSegments(Struct, frozen=True):
     """What reading a generation from end to end found."""
 
     events: int

@@ -7,10 +7,11 @@ not know: how a list is shown.
 from collections.abc import Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.journal.events import Event, MessageRecorded, TurnStarted
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of
@@ -40,8 +41,7 @@ class SessionStatus(StrEnum):
     """Its last turn was cut off, and nobody has opened it since."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSession:
+class ListedSession(Struct, frozen=True):
     """A session of a list; `elsewhere` says that another process has it."""
 
     row: SessionRow

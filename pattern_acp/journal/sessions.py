@@ -9,13 +9,13 @@ import json
 from typing import LiteralString, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.cwd import cwd_key
 from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
 
@@ -24,8 +24,7 @@ QUERIES = load_queries("pattern_acp.journal")
 _NEWEST = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class NewSession:
+class NewSession(Struct, frozen=True):
     """What is known of a session when it begins. `parent` and `fork_seq` say where it was forked, if it was."""
 
     session_id: SessionId
@@ -40,8 +39,7 @@ class NewSession:
     fork_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True):
     """A session as stored. Times are milliseconds since 1970 UTC; `title` is empty before the first prompt."""
 
     session_id: SessionId

@@ -3,11 +3,12 @@
 Owns: the newest events of a stream and of all streams. Must not know: what the events say.
 """
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.chain import FIRST_PREV_HASH
 from pattern_acp.journal.redact import newest_event
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
@@ -15,8 +16,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM
 QUERIES = load_queries("pattern_acp.journal")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPosition:
+class StreamPosition(Struct, frozen=True):
     """The newest event of a stream: its place there and its hash; and the newest event of all streams."""
 
     session_seq: int
@@ -24,8 +24,7 @@ class StreamPosition:
     global_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class EventHead:
+class EventHead(Struct, frozen=True):
     """An event without what it says; `size` is that of its payload in bytes."""
 
     seq: int

@@ -3,18 +3,18 @@
 Owns: reading it. Must not know: how it is told.
 """
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.cwd import cwd_key
 
 _QUERIES = load_queries("pattern_acp.journal")
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     """A session: its title, when it was used last, how its last turn ended ('' for not), and open steps of its plan."""
 
     title: str

@@ -3,14 +3,14 @@
 Owns: these kinds; `journal.events` has them all.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallStarted:
+class ToolCallStarted(Struct, frozen=True):
     """A call was announced, with what the person was shown of it."""
 
     turn_id: TurnId
@@ -19,8 +19,7 @@ class ToolCallStarted:
     """What was mended of what the model wrote, in phrases without values; the message keeps its own words."""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionDecided:
+class PermissionDecided(Struct, frozen=True):
     """Policy decided on a call: verdict, the rule that gave it, the reason (invariant 7)."""
 
     turn_id: TurnId
@@ -30,8 +29,7 @@ class PermissionDecided:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionAsked:
+class PermissionAsked(Struct, frozen=True):
     """The person was asked."""
 
     turn_id: TurnId
@@ -40,8 +38,7 @@ class PermissionAsked:
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionAnswered:
+class PermissionAnswered(Struct, frozen=True):
     """The person answered, or the client did in their place. `answer` is a policy `Answer` value."""
 
     turn_id: TurnId
@@ -49,8 +46,7 @@ class PermissionAnswered:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallFinished:
+class ToolCallFinished(Struct, frozen=True):
     """A call reached its final status, once. The model reads `result_text`; `failure` is a code of failures.toml."""
 
     turn_id: TurnId
@@ -74,8 +70,7 @@ class ToolCallFinished:
         return ToolCallStatus.FAILED if self.failure else self.status
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResultExtended:
+class ToolResultExtended(Struct, frozen=True):
     """The model reads `text` behind the result of a call that has ended, such as what checks found after the edit."""
 
     turn_id: TurnId
@@ -83,8 +78,7 @@ class ToolResultExtended:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class GrantStored:
+class GrantStored(Struct, frozen=True):
     """An always answer was remembered. `effect` is `allow` or `deny`; `lifetime` is `session`."""
 
     effect: str
@@ -94,8 +88,7 @@ class GrantStored:
     call_id: ToolCallId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedTool:
+class PinnedTool(Struct, frozen=True):
     """A tool of an MCP server as the person agreed to it: `definition` is its name, description and schema as text."""
 
     name: str
@@ -103,8 +96,7 @@ class PinnedTool:
     definition: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServerToolsPinned:
+class ServerToolsPinned(Struct, frozen=True):
     """The person agreed to tools of an MCP server. `identity` is the hash of the program or address behind it."""
 
     server: str

@@ -4,15 +4,15 @@ Owns: that both are appended together, so that no reader ever sees one without t
 ended, or who records it. A cancelled turn did not fail.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import ErrorReported, Event, TurnEnded
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFailure:
+class TurnFailure(Struct, frozen=True):
     """Why a turn failed: a code of domain/failures.toml, and the class of the error where there was one."""
 
     code: str

@@ -5,11 +5,12 @@ Owns: the table `usage`. Must not know: prices, budgets, or how sums are shown.
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import UsageReported
 
@@ -19,8 +20,7 @@ USUAL_REQUESTS = 20
 QUERIES = load_queries("pattern_acp.journal")
 
 
-@dataclass(frozen=True, slots=True)
-class UsedOnce:
+class UsedOnce(Struct, frozen=True):
     """One model request. `micro_units` are millionths of a US dollar, None where no price was known."""
 
     at_ms: int
@@ -40,8 +40,7 @@ class UsedOnce:
     """Whether the provider did not count it, since it was cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """Tokens read and written, and millionths of a US dollar as far as prices were known."""
 
     tokens: int = 0
@@ -52,8 +51,7 @@ class Spent:
         return Spent(self.tokens + other.tokens, self.micro_units + other.micro_units)
 
 
-@dataclass(frozen=True, slots=True)
-class SpentSoFar:
+class SpentSoFar(Struct, frozen=True):
     """The same of one turn with its subagents, of its session, and of everything since a moment."""
 
     turn: Spent

@@ -3,12 +3,12 @@
 Owns: these kinds; `journal.events` has them all.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ContextCompacted:
+class ContextCompacted(Struct, frozen=True):
     """Messages left the model's context. They stay in the journal, so a replay shows them and search finds them.
 
     A message that calls tools takes its results with it. `text`, a message of id `note_id`, stands in their place.
@@ -31,8 +31,7 @@ class ContextCompacted:
     """Both estimated, of the whole request."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePinned:
+class MessagePinned(Struct, frozen=True):
     """The person wants a message to stay in the context whatever is compacted; `pinned` is False when no longer."""
 
     turn_id: TurnId
@@ -40,15 +39,13 @@ class MessagePinned:
     pinned: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryCleared:
+class HistoryCleared(Struct, frozen=True):
     """The model's context starts anew behind this: `/clear`. What was said stays in the transcript and in memory."""
 
     turn_id: TurnId
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedTool:
+class OfferedTool(Struct, frozen=True):
     """A tool as a model was offered it. `schema` is the JSON Schema of its arguments as text."""
 
     name: str
@@ -57,8 +54,7 @@ class OfferedTool:
     free_form: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsOffered:
+class ToolsOffered(Struct, frozen=True):
     """What the requests behind this offer, until the next one says otherwise.
 
     It names no turn: so its payload is that of every session with these tools, and is kept once for them all.
@@ -67,8 +63,7 @@ class ToolsOffered:
     tools: tuple[OfferedTool, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestParts:
+class RequestParts(Struct, frozen=True):
     """What a request was made of, for a replay to compare (session/replay).
 
     `system`, `tools`, `volatile` and each of `messages` are the first 16 hexadecimal digits of a SHA-256
@@ -88,8 +83,7 @@ class RequestParts:
     tool_form: str = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequested:
+class ModelRequested(Struct, frozen=True):
     """A request is about to be sent; `digest` is the SHA-256 of all of it but for the ids of its messages.
 
     `number` counts those of the turn from 1; 0 for one that writes a summary. Journals of before have no `parts`, and

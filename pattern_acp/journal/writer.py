@@ -7,12 +7,13 @@ because of the event; rows that follow from it take `Appended.seq` in the same t
 import contextlib
 import os
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, FORM, Link, salted_hash
 from pattern_acp.journal.codec import encode
@@ -32,8 +33,7 @@ _SALT_BYTES = 16
 """128 bits: as much as nobody can try."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """Where an event went. `seq` is what the rows that follow from it store as `last_seq`."""
 
     seq: int

@@ -3,14 +3,13 @@
 Owns: where a message ends, and how long one may be. Must not know: JSON, or where the bytes come from.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 LINE_LIMIT = 64 * 1024 * 1024
 """Bytes of one line. Clients send files and images inline; issue 2 section 11 asks for 60 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Oversize:
+class Oversize(Struct, frozen=True):
     """Stands for a line that was longer than `limit` bytes and was thrown away."""
 
     limit: int

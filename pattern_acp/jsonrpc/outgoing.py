@@ -5,13 +5,12 @@ in, except answers.
 """
 
 import logging
-from dataclasses import field
 from typing import TypeVar
 
 import anyio
 import msgspec
+from msgspec import Struct, field
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.jsonrpc.decoding import Repair, decode, describe_misfit
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.jsonrpc.messages import RequestId, Response, encode_notification, encode_request
@@ -29,8 +28,7 @@ CANCEL_REQUEST = "$/cancel_request"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
+class _Waiter(Struct, eq=False):
     """Waits for one answer; `response` is None when none will come, `is_asked` whether the request went out."""
 
     request_id: int

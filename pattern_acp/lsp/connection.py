@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from lsprotocol import types
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.channel import Channel
 from pattern_acp.lsp.model import Diagnostic, FileEdits, LanguageServerError, Place, Span, TextEdit
 from pattern_acp.processes.child_program import ChildProgram
@@ -21,8 +21,7 @@ from pattern_acp.processes.child_program import ChildProgram
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What a server can do, as far as we use it."""
 
     gives_diagnostics: bool = False

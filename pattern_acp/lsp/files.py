@@ -5,11 +5,10 @@ counts as all of it. Must not know: how a server is reached. Nothing here waits.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
 
 import anyio
+from msgspec import Struct, field
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.difference import introduced
 from pattern_acp.lsp.model import Diagnostic, NewError
 
@@ -24,8 +23,7 @@ MOST_FILES = 100
 """Most files that a server is told of at a time."""
 
 
-@dataclass(slots=True)
-class OpenFile:
+class OpenFile(Struct):
     """One file."""
 
     path: str
@@ -54,8 +52,7 @@ Tell = Callable[[OpenFile], None]
 """Sends the file's text with its version."""
 
 
-@dataclass(slots=True)
-class OpenFiles:
+class OpenFiles(Struct):
     """All files of one server. `changed` is called when a file has a new text for the server."""
 
     changed: Tell

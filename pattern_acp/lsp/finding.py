@@ -9,14 +9,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.config.lsp import PROJECT_FOLDERS, can_serve
 from pattern_acp.config.settings import LspServerSettings
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.languages import KNOWN, ServerKind
 
 
-@dataclass(frozen=True, slots=True)
-class FoundServer:
+class FoundServer(Struct, frozen=True):
     """A server that can be started."""
 
     kind: ServerKind

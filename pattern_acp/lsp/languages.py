@@ -7,7 +7,7 @@ Language Identifiers".
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 _ENDINGS = {
     "python": "py pyi",
@@ -39,8 +39,7 @@ def language_of(path: str) -> str:
     return LANGUAGE_OF_ENDING.get(ending, ending)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerKind:
+class ServerKind(Struct, frozen=True):
     """A server: what it is started with, and for which languages."""
 
     name: str

@@ -4,8 +4,9 @@ Owns: diagnostics, places, and edits. Must not know: the wire, or who asks. Line
 `Place` count from 1 as people do; a `Span` counts as the protocol does: lines from 0, columns in UTF-16 code units.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
 class LanguageServerError(PatternError):
@@ -14,8 +15,7 @@ class LanguageServerError(PatternError):
     failure_code = "lsp.failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A range of a text as the protocol counts."""
 
     line: int
@@ -24,8 +24,7 @@ class Span:
     end_unit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One thing that a server finds wrong."""
 
     span: Span
@@ -35,32 +34,28 @@ class Diagnostic:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where something is."""
 
     path: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TextEdit:
+class TextEdit(Struct, frozen=True):
     """One replacement."""
 
     span: Span
     new_text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileEdits:
+class FileEdits(Struct, frozen=True):
     """The replacements of one file; none overlaps another."""
 
     path: str
     edits: tuple[TextEdit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewError:
+class NewError(Struct, frozen=True):
     """An error that was not there before: the file, and where in its present text."""
 
     path: str
@@ -71,8 +66,7 @@ class NewError:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Introduced:
+class Introduced(Struct, frozen=True):
     """What became wrong since files were last compared."""
 
     errors: tuple[NewError, ...] = ()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.lsp.finding import FoundServer
 from pattern_acp.lsp.model import LanguageServerError
 from pattern_acp.lsp.telling import ToldFiles
@@ -51,8 +51,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where and how one server runs."""
 
     roots: tuple[str, ...]

@@ -5,16 +5,16 @@ Owns: the value types, and what two definitions of a tool have in common. Must n
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart
 
 Report = Callable[[str], Awaitable[None]]
 """Told how far a call is, in a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteTool:
+class RemoteTool(Struct, frozen=True):
     """A tool of a server, in the server's own words."""
 
     name: str
@@ -44,16 +44,14 @@ class RemoteTool:
         return sha256_hex(self.definition.encode("utf-8", "surrogatepass"))
 
 
-@dataclass(frozen=True, slots=True)
-class PromptArgument:
+class PromptArgument(Struct, frozen=True):
     """An argument of a prompt; all are text."""
 
     name: str
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RemotePrompt:
+class RemotePrompt(Struct, frozen=True):
     """A prompt that a server keeps ready for the person."""
 
     name: str
@@ -61,8 +59,7 @@ class RemotePrompt:
     arguments: tuple[PromptArgument, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteResource:
+class RemoteResource(Struct, frozen=True):
     """Something that can be read from a server."""
 
     uri: str
@@ -71,8 +68,7 @@ class RemoteResource:
     media_type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """Everything that a server offers, in its own order."""
 
     tools: tuple[RemoteTool, ...] = ()
@@ -89,8 +85,7 @@ class Catalogue:
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What a server answered to a call, a prompt or a read: text for the model, and images."""
 
     text: str

@@ -14,11 +14,11 @@ import httpx2
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 
 from pattern_acp import __version__
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.catalogue import Catalogue, RemotePrompt, RemoteResource, RemoteTool, Reply, Report
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
 from pattern_acp.mcp_servers.refusals import Refusal, refusal_of
@@ -59,8 +59,7 @@ _Page: TypeAlias = tuple[dict[str, T], str | None]
 """Entries by what they are called by, and the cursor of the next page."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallLimits:
+class CallLimits(Struct, frozen=True):
     """How long a call of a tool may take, in seconds."""
 
     silence: float = SILENCE_SECONDS

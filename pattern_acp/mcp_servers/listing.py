@@ -11,10 +11,10 @@ from typing import Any, cast
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 from mcp_types import methods
+from msgspec import Struct
 from pydantic_core import ValidationError
 
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.schemas import UnusableSchemaError, is_sound, usable_schema
 
 NAME_LIMIT = 80
@@ -23,8 +23,7 @@ NAME_LIMIT = 80
 Entry = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _List:
+class _List(Struct, frozen=True):
     key: str
     kind: str
     result: type[types.ListToolsResult | types.ListPromptsResult | types.ListResourcesResult]

@@ -6,14 +6,14 @@ agreement (the caller appends `ServerToolsPinned` first, in the same transaction
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.catalogue import RemoteTool
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A tool as it was agreed to."""
 
     tool: str
@@ -21,8 +21,7 @@ class Pin:
     definition: str
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True):
     """What the person has not agreed to: a sentence, and the definition that they knew before, if any."""
 
     sentence: str = ""

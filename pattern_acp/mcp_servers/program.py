@@ -7,13 +7,13 @@ for this: it waits up to 4 s for a program to end, and a session has to be gone 
 import shutil
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.server import CannotStartError, Place
 from pattern_acp.processes.child_program import ChildProgram, running_program
 
@@ -27,8 +27,7 @@ class LineTooLongError(PatternError):
     failure_code = "mcp.line-too-long"
 
 
-@dataclass(slots=True)
-class Program:
+class Program(Struct):
     """A running server: lines in, lines out."""
 
     child: ChildProgram

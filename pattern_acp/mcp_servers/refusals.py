@@ -6,7 +6,6 @@ Owns: bringing the status to whoever asked, since the `mcp` package hands on wor
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -14,9 +13,9 @@ import httpx2
 import mcp_types as types
 import msgspec
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
+from msgspec.structs import asdict
 from pydantic_core import ValidationError
-
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from httpx2._client import UseClientDefault
@@ -38,8 +37,7 @@ _MAY_PASS_TOO = frozenset({502, 504})
 """Something between us and the server gave up; whether the request was begun is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A request that a server refused by an HTTP status."""
 
     status: int

@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
 from pattern_acp.processes.child_program import Means
@@ -50,8 +50,7 @@ class ServerState(StrEnum):
     """It is not used in this session any more; `Server.problem` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where one server is started."""
 
     cwd: str

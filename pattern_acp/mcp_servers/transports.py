@@ -9,7 +9,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, cast
@@ -21,6 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.listing import Sieve

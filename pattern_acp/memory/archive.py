@@ -9,13 +9,14 @@ import json
 from collections.abc import Sequence
 from hashlib import sha256
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.recall import index_archival, remove_source
@@ -28,8 +29,7 @@ MOST_CHARACTERS = 8_000
 _LAST_MS = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class NewEntry:
+class NewEntry(Struct, frozen=True):
     """A fact to keep. `supersedes` is the id of the entry that it corrects, empty for none."""
 
     id: str
@@ -44,8 +44,7 @@ class NewEntry:
     check_command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivalEntry:
+class ArchivalEntry(Struct, frozen=True):
     """A fact as stored. Times are milliseconds since 1970-01-01 UTC."""
 
     id: str

@@ -11,15 +11,15 @@ the same result.
 from bisect import bisect_left
 from itertools import groupby
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.document import EMPTY_FRONTIERS, CharacterId, last_operation
 from pattern_acp.memory.errors import DocumentError
 from pattern_acp.memory.history import StoredHistory, changes_from, whole_document
 from pattern_acp.memory.schemas.types import TextSchema
 
 
-@dataclass(frozen=True, slots=True)
-class BlameSpan:
+class BlameSpan(Struct, frozen=True):
     """The characters from `start` to before `end` came with write `number`."""
 
     start: int
@@ -27,8 +27,7 @@ class BlameSpan:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class LineBlame:
+class LineBlame(Struct, frozen=True):
     """A line (1-based), without its end, and the newest write that put characters into it."""
 
     line: int

@@ -4,7 +4,8 @@ Owns: which of both, and the way back to the text that a block reads as. Must no
 change is applied.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.forms import read, show
 from pattern_acp.memory.schemas.toml_reading import looks_like_toml, read_toml
@@ -16,8 +17,7 @@ MARKDOWN, TOML = ".md", ".toml"
 """How the names of files of each form end."""
 
 
-@dataclass(frozen=True, slots=True)
-class EditableText:
+class EditableText(Struct, frozen=True):
     """A text of a block in the form that it is edited in, and how the name of its file ends."""
 
     text: str

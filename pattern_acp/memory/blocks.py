@@ -5,8 +5,9 @@ Owns: the types of blocks at rest. Must not know: Loro, SQL, search.
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.schemas.types import TEXT, BlockSchema
@@ -39,8 +40,7 @@ SHARED_OWNER = "(shared)"
 """Owner of all shared blocks. Brackets keep it apart from the names of personas and the keys of projects."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockKey:
+class BlockKey(Struct, frozen=True):
     """What names a block: its label is unique in its scope and owner."""
 
     scope: Scope
@@ -48,8 +48,7 @@ class BlockKey:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class BlockSpec:
+class BlockSpec(Struct, frozen=True):
     """A block to make: its key, what it is for, how long it may get, and what it says at first."""
 
     key: BlockKey
@@ -62,8 +61,7 @@ class BlockSpec:
     tier: Tier = Tier.CORE
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A block as stored. Times are milliseconds since 1970-01-01 UTC, the limit is in characters."""
 
     id: BlockId

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_entry
 from pattern_acp.memory.blocks import Scope
@@ -56,8 +57,7 @@ WARNING_KINDS = (BoundKind.TRAP, BoundKind.CONSTRAINT)
 """Those that are told before an edit; a decision is told along with them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """What an entry is beside its text. `paths` are patterns as in `.gitignore`, relative to the project."""
 
     kind: BoundKind
@@ -67,8 +67,7 @@ class Terms:
     """From when on it holds no longer, in milliseconds since 1970-01-01 UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChange:
+class StatusChange(Struct, frozen=True):
     """Who said that an entry holds, or does no longer, when and why."""
 
     actor: Actor
@@ -76,8 +75,7 @@ class StatusChange:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BoundEntry:
+class BoundEntry(Struct, frozen=True):
     """An entry with its terms, as stored."""
 
     entry: ArchivalEntry

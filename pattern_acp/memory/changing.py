@@ -4,7 +4,8 @@ Owns: the checks that make a bad write change nothing: the document is thrown aw
 permissions, events.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.blocks import MOST_LIMIT, Block, BlockSpec
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Append, Operation, Patch, Replace, Rewrite, plan_edit, storable_text
@@ -20,8 +21,7 @@ LONGEST_LABEL = 64
 """Characters of a label: it stands in titles and file names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """What was done to a document, and the double changes that are in it now."""
 
     operation: Operation

@@ -7,13 +7,14 @@ who asks, or what follows from damage.
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.table_rows import columns_of
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.forget import every_block
@@ -80,8 +81,7 @@ def damaged_snapshots(tx: Transaction) -> Iterator[tuple[str, str]]:
         yield from ((block.key.label, problem) for problem in problems)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRows:
+class StoredRows(Struct, frozen=True):
     """Every column of the rows of a block, by its name. In writes `data` is the SHA-256 of the update, or empty."""
 
     block: Mapping[str, SqlValue]

@@ -14,10 +14,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.embeddings import Vector
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -37,8 +38,7 @@ _ID_BITS = 48
 _IDS = (1 << _ID_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(Struct, frozen=True):
     """Codes of one owner's entries, each with the entry's id above it."""
 
     stamp: int
@@ -55,8 +55,7 @@ class Portion:
         return cls(stamp, bits, marked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """The codes of one model as a snapshot of the file had them."""
 
     stamp: int

@@ -5,7 +5,8 @@ Owns: which settings there are and their values. Must not know: the journal; eve
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries

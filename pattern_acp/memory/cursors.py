@@ -8,10 +8,11 @@ of the event that moved it (rule R1).
 import json
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -20,8 +21,7 @@ MOST_WRITES = 50
 """Writes of one block that are looked at; who wrote earlier ones is not told."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaterWrite:
+class LaterWrite(Struct, frozen=True):
     """One write: its number in the block, when, by whom, why, and the stream (session) whose journal holds it."""
 
     number: int
@@ -31,8 +31,7 @@ class LaterWrite:
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One write as it is told of later: the block's label, who, why, when, in which stream, and what was done."""
 
     label: str
@@ -45,8 +44,7 @@ class Change:
     operation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """Up to which event a persona was told of a project, and when it was last at work there."""
 
     told_seq: int

@@ -6,12 +6,13 @@ the journal. Damaged blocks can be deleted too, so the text is not looked at bef
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.edits import Operation
@@ -23,8 +24,7 @@ from pattern_acp.memory.stored import newest_number, read_row
 _QUERIES = load_queries("pattern_acp.memory")
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedMark:
+class ProposedMark(Struct, frozen=True):
     """A deletion or restoration that would work. `block` is the block as it is now."""
 
     block: Block

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import accumulate
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.edits import Splice
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
@@ -30,8 +31,7 @@ class Change(StrEnum):
     ADDED = "added"
 
 
-@dataclass(frozen=True, slots=True)
-class DiffPart:
+class DiffPart(Struct, frozen=True):
     """A part of the comparison."""
 
     change: Change

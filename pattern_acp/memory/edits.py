@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.errors import LimitExceededError, PassageError, UnusableEditError
 
 
@@ -35,31 +36,27 @@ class Operation(StrEnum):
     FORGET = "forget"
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Add `text` at the end, on a line of its own."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Struct, frozen=True):
     """Put `text` in the place of `passage`, which is in the block exactly once. An empty `text` removes it."""
 
     passage: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """Make the block read `text`. Stored line by line, so that lines which stay keep their authors."""
 
     text: str
     operation: Operation = Operation.REWRITE
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
+class Splice(Struct, frozen=True):
     """At code point `at`, `removed` code points go and `inserted` comes."""
 
     at: int
@@ -67,8 +64,7 @@ class Splice:
     inserted: str
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """A change worked out from the history of a block, such as an undo.
 
     The places of `splices` are those in the text before; they ascend and do not overlap.
@@ -81,8 +77,7 @@ class Patch:
 BlockEdit: TypeAlias = Append | Replace | Rewrite | Patch
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedEdit:
+class PlannedEdit(Struct, frozen=True):
     """An edit that is known to work: `text` afterwards, and the splices that lead there (None: line by line)."""
 
     operation: Operation

@@ -10,8 +10,9 @@ from math import sqrt
 from operator import mul
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats, of length 1 unless it is empty of meaning, so that the product of two is their cosine."""
@@ -30,8 +31,7 @@ class TextUse(StrEnum):
     QUERY = "query"
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingModel:
+class EmbeddingModel(Struct, frozen=True):
     """What tells the vectors of one embedder from those of another, and how far to trust them."""
 
     name: str

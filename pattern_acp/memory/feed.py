@@ -12,16 +12,15 @@ knows is dropped, and it is told all of it anew.
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TypeAlias
 
 import anyio
+from msgspec import Struct, field
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Database, Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Isolation
@@ -43,8 +42,7 @@ MOST_DELTAS = 64
 """Writes of one block that are told one by one; beyond them the block is told anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockInfo:
+class BlockInfo(Struct, frozen=True):
     """What a block is, besides its text."""
 
     block_id: str
@@ -57,8 +55,7 @@ class BlockInfo:
     pinned: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BlockAvailable:
+class BlockAvailable(Struct, frozen=True):
     """A block is in sight, or what a subscriber knew of it does not count any more. `version` numbers its writes."""
 
     info: BlockInfo
@@ -66,8 +63,7 @@ class BlockAvailable:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """One write. `update` is Loro's, empty for one that has none; `text` is the block's text when this is its newest.
 
     `session` is the session that wrote, or `constellation`.
@@ -86,23 +82,20 @@ class Delta:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataChanged:
+class MetadataChanged(Struct, frozen=True):
     """A block is described, limited or permitted differently now."""
 
     info: BlockInfo
 
 
-@dataclass(frozen=True, slots=True)
-class BlockGone:
+class BlockGone(Struct, frozen=True):
     """A block was deleted, or is no longer in sight."""
 
     block_id: str
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The last event of a subscription, so that an end differs from a loss."""
 
     reason: str
@@ -111,8 +104,7 @@ class Done:
 FeedEvent: TypeAlias = BlockAvailable | Delta | MetadataChanged | BlockGone | Done
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """What a subscriber looks at, and whose writes it does not want to hear of, since they are its own."""
 
     owners: tuple[tuple[Scope, str], ...]
@@ -120,8 +112,7 @@ class Watch:
     without_sessions: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What a subscriber knows of a block: its version, and what it is (None: that has to be told)."""
 
     version: int
@@ -202,8 +193,7 @@ def _delta(row: Row, visible: VisibleBlock) -> Delta:
     )
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(Struct):
     """One subscriber's events, in order."""
 
     watch: Watch

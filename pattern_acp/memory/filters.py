@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import SqlValue
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant", "task", "skill"]
 """What a passage is from: a block, an archival entry (in force, or replaced by another), a message by its role, a step
@@ -25,8 +26,7 @@ FACT_KINDS = frozenset({"block", "archival", "superseded", "task", "skill"})
 _LAST_MS = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """The visible entries. Times are milliseconds since 1970-01-01 UTC, both ends included."""
 
     owners: tuple[str, ...]

@@ -11,14 +11,15 @@ the characters that stay keep their origin, so that blame still knows who wrote 
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.archive import forget_entry
 from pattern_acp.memory.blocks import Block, BlockKey
 from pattern_acp.memory.changing import change_document
@@ -59,8 +60,7 @@ _SHORTEST_OF_WHOLE = 12
 that have nothing to do with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedForgetting:
+class ProposedForgetting(Struct, frozen=True):
     """What forgetting would store.
 
     `change` leads to the text that is left; its update is a whole document without a past. `words` recognises copies

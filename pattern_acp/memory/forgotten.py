@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.naming_keys import Role, walk
 
 MARK = "[forgotten]"
@@ -56,8 +57,7 @@ _PATHS = frozenset({"path", "cwd"})
 """Keys of payloads whose texts are paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """The words to forget, as the sources that copies are recognised by."""
 
     sources: tuple[str, ...]
@@ -266,8 +266,7 @@ def _cut_end(sources: Sequence[str], places: "_Folded") -> Iterator[tuple[int, i
                 return
 
 
-@dataclass(frozen=True, slots=True)
-class _Folded:
+class _Folded(Struct, frozen=True):
     """A folded text that knows where each of its characters was.
 
     It is made of pieces, each from `folded_at` of the folded text on, and from `starts` to `ends` of the text. The

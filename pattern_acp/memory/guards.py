@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.embeddings import cosine
 from pattern_acp.memory.errors import LimitExceededError
@@ -65,8 +66,7 @@ class SecretRule(StrEnum):
     ASK = "ask"
 
 
-@dataclass(frozen=True, slots=True)
-class Passages:
+class Passages(Struct, frozen=True):
     """Where repeats are looked for: the blocks in sight, by id and label, and the owners of archival entries."""
 
     blocks: Sequence[tuple[str, str]]

@@ -9,10 +9,11 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.stored import OpenBlock, has_archive, load_history, open_block, text_hash
@@ -20,8 +21,7 @@ from pattern_acp.memory.stored import OpenBlock, has_archive, load_history, open
 _QUERIES = load_queries("pattern_acp.memory")
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """A block of which stored parts are damaged while others are sound."""
 
     opened: OpenBlock

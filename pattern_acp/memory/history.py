@@ -8,10 +8,11 @@ can be worked on in another process (`memory/history_worker.py`).
 from collections.abc import Iterator
 from itertools import pairwise
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import line_splices
@@ -26,8 +27,7 @@ READING_PEER = 1
 """Peer of documents that are only read: nothing is ever exported from them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """One entry of a block's log: who wrote, when, from what, why, and what it did.
 
     `seq` is its event, `stream` the session whose journal holds that (or `constellation`), `target` the write that an
@@ -51,8 +51,7 @@ class Write:
     """Title of the session, as far as it has one and is not deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteData:
+class WriteData(Struct, frozen=True):
     """What a history is worked out from: one write with its update, which is empty where there is none."""
 
     number: int
@@ -62,8 +61,7 @@ class WriteData:
     frontiers: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredHistory:
+class StoredHistory(Struct, frozen=True):
     """All that is stored of a block's history, as it was in one transaction."""
 
     label: str

@@ -13,10 +13,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 import anyio.to_process
 import anyio.to_thread
 from anyio import BrokenWorkerProcess
+from msgspec import Struct
 
 from pattern_acp.db.connection import Database, read_file
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.errors import BlockCorruptError, HistoryCorruptError
 from pattern_acp.memory.history import StoredHistory, read_history
@@ -31,8 +31,7 @@ WORKER_WRITES = 10_000
 between which other threads run; starting a process costs about as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(Struct, frozen=True):
     """An error on its way between processes: ours take other arguments than pickle would give them."""
 
     kind: type[PatternError]

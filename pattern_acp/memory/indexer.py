@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory import vectors
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
 from pattern_acp.memory.repeats import find_repeats, store_repeats
@@ -53,8 +53,7 @@ RETRY_SECONDS = 60.0
 """After a failure, which may be a server that is not running."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexState(Struct, frozen=True):
     """What `doctor` tells about meaning."""
 
     model: str

@@ -8,10 +8,11 @@ only ever added, and a write looks at the newest of them alone, however long the
 import json
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.passages import block_passages, common_last_passages, common_passages
 from pattern_acp.memory.recall import insert_passage
@@ -31,8 +32,7 @@ _AFTER_NUMBERS = ":"
 _DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
+class _Log(Struct, frozen=True):
     """The entries that a log shows, how many that are at most, and what its items begin with where it is a section."""
 
     text: str
@@ -40,8 +40,7 @@ class _Log:
     prefix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Changed:
+class _Changed(Struct, frozen=True):
     """Rows of the index that may be wrong, the passages that are right, and how many stand before them."""
 
     rows: Sequence[Row]

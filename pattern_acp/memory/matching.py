@@ -12,10 +12,11 @@ ones with any.
 import json
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.vectors import EXACT_ENTRIES
 from pattern_acp.memory.words import match_any_of, match_expression
@@ -23,8 +24,7 @@ from pattern_acp.memory.words import match_any_of, match_expression
 _QUERIES = load_queries("pattern_acp.memory")
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
+class Effort(Struct, frozen=True):
     """How much of the index one query may look at."""
 
     counted: int = 20_000
@@ -61,8 +61,7 @@ MOST_COMMON = 8
 """Words of a query for passages with any of several common ones: each costs 3 ms in 100,000 passages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occurring:
+class Occurring(Struct, frozen=True):
     """Words of a query that are in the index, rarest first, each with its passages as far as they were counted."""
 
     counts: tuple[tuple[str, int], ...]
@@ -83,8 +82,7 @@ class Occurring:
         return rare, [word for word, _ in self.counts[len(rare) :]]
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
+class Visible(Struct, frozen=True):
     """The passages that may be found, and how many those are as far as it matters (`EXACT_ENTRIES`)."""
 
     filters: Filters

@@ -9,22 +9,20 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import TypeAlias, cast
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 _Region: TypeAlias = tuple[int, int, int, int, int, int]
 """Start and end of the same lines in base, theirs and ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """Lines that two writers made of the same ones. Both are in the text until someone mends it."""
 
     theirs: str
     ours: str
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """A merged text and the conflicts in it."""
 
     text: str

@@ -6,18 +6,18 @@ Owns: reading it in one transaction. Must not know: checkpoints.
 import json
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.sharing import visible_rows
 
 _QUERIES = load_queries("pattern_acp.memory")
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPoint:
+class BlockPoint(Struct, frozen=True):
     """A block in sight, the number of its newest write, and Loro's frontiers of that state."""
 
     block_id: str

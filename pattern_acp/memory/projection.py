@@ -6,12 +6,13 @@ folder is, or when files are written and read. A file is a projection (rule R3):
 
 import re
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import MARKDOWN, TOML, EditableText
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -35,8 +36,7 @@ class MemoryFileError(BlockError):
         super().__init__(f"The memory file {file} was not taken in and was left as it is: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryFile:
+class MemoryFile(Struct, frozen=True):
     """A file as it was written: its name, from which write of which block, and the SHA-256 of its bytes."""
 
     block_id: str

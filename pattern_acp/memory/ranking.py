@@ -12,7 +12,8 @@ recency and kind then change it a little.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.filters import FACT_KINDS
 
 NEIGHBOUR_SHARE = 0.3
@@ -58,8 +59,7 @@ class Candidate(NamedTuple):
     meaning: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A passage with its final score and what it is made of.
 
     `text` is the normalised text score, `meaning` the cosine, `spread` what neighbours gave, `recency` the part that
@@ -74,8 +74,7 @@ class Ranked:
     recency: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class QueryFacts:
+class QueryFacts(Struct, frozen=True):
     """What is known of the query."""
 
     names_identifier: bool = False

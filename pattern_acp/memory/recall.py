@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.candidates import gather
 from pattern_acp.memory.filters import EntryKind, Filters
 from pattern_acp.memory.marking import Marker
@@ -28,8 +29,7 @@ MessageKind: TypeAlias = Literal["user", "assistant"]
 """Whose message it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """Why a passage was found."""
 
     words: tuple[str, ...]
@@ -65,8 +65,7 @@ _TOLD_MEANING = 0.2
 _TOLD_RECENCY = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """One result, best first. `text` is an excerpt, `why` says how it got here.
 
     `source` is the id of a block (then `label` is its label), of an archival entry, or of a session; `item` the number

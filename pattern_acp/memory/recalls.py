@@ -9,11 +9,12 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pattern_acp.memory.forgotten import Forgotten
@@ -30,8 +31,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 """By how much each recall makes a passage count as younger when the least needed ones are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seldom:
+class Seldom(Struct, frozen=True):
     """A passage of a block that may be given up: when it was written (milliseconds), and how often it was recalled."""
 
     text: str

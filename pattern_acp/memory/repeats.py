@@ -8,10 +8,11 @@ embedded it, and the model is told at its next turn. Nothing is refused or chang
 import json
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.guards import NEAR
@@ -26,8 +27,7 @@ _NEIGHBOURS = 4
 _SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two passages, by the ids of their index entries, and the cosine of their vectors."""
 
     entry: int

@@ -12,12 +12,12 @@ import string
 from collections import Counter
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import AnchoredPattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(Struct, frozen=True):
     """What was recognised: the kind, with its article, and an excerpt that does not give it away."""
 
     what: str

@@ -8,11 +8,12 @@ only those it is attached to hear of it.
 import json
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, Scope, Tier
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.permissions import Isolation, Permission
@@ -21,8 +22,7 @@ from pattern_acp.memory.stored import decode_block, read_row
 _QUERIES = load_queries("pattern_acp.memory")
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """To whom a block is attached, and what they may do with it."""
 
     scope: Scope
@@ -30,8 +30,7 @@ class Attachment:
     permission: Permission
 
 
-@dataclass(frozen=True, slots=True)
-class VisibleBlock:
+class VisibleBlock(Struct, frozen=True):
     """A block in someone's sight: under which label, with which permission, and from whom when it is shared."""
 
     block: Block
@@ -40,8 +39,7 @@ class VisibleBlock:
     shared_from: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedBlock:
+class DamagedBlock(Struct, frozen=True):
     """A block in someone's sight that cannot be read: what its row says, unchecked, and a sentence about it."""
 
     visible: VisibleBlock

@@ -13,15 +13,16 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.changing import change_document, new_document
@@ -63,16 +64,14 @@ ARCHIVE_SHARE = 4
 history, is spread over ever more writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewBase:
+class NewBase(Struct, frozen=True):
     """What is written when a base is due: the shallow snapshot, and the full one unless the archive is recent."""
 
     snapshot: bytes
     archive: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedChange:
+class ProposedChange(Struct, frozen=True):
     """A change that would work. `block` is the block before it (for a creation: without text)."""
 
     block: Block
@@ -139,8 +138,7 @@ def facts_hash(facts: Mapping[str, SqlValue]) -> str:
     return sha256_hex(canonical_json(cast("JsonObject", values)))
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRecord:
+class WriteRecord(Struct, frozen=True):
     """Who changed a block, from what, why and when, and the number of the event that says so."""
 
     seq: int

@@ -10,15 +10,16 @@ another, that of the log is tried.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
@@ -36,8 +37,7 @@ _READING_PEER = 1
 """Peer of documents that are only read: nothing is ever exported from them."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenBlock:
+class OpenBlock(Struct, frozen=True):
     """A block with its document.
 
     `base_bytes` is the size of its base, `pending_updates` and `pending_bytes` came after that; `mended` tells that
@@ -52,8 +52,7 @@ class OpenBlock:
     mended: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     block: Block
     text_hash: str
     frontiers: bytes

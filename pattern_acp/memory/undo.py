@@ -10,7 +10,8 @@ result is a change of the newest version, so it never depends on history that th
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, Splice, apply_splices, storable_text
 from pattern_acp.memory.errors import UndoConflictError, UnusableEditError
 from pattern_acp.memory.history import StoredHistory, WriteData, changes_from, text_of_version
@@ -31,8 +32,7 @@ _LINE_BROKEN = "later writes put text into a line that it brought; edit the bloc
 _SURROUNDINGS_GONE = "later writes changed the text around the place where it took something out."
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A change worked out from a history whose newest write is `head`.
 
     `target` is the write that it reverts or the version it goes back to. `conflicts` are lines that were changed here
@@ -158,8 +158,7 @@ def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> Plan:
     return Plan(Rewrite(apply_splices(splices, history.text), operation), history.head, target)
 
 
-@dataclass(frozen=True, slots=True)
-class _Hunk:
+class _Hunk(Struct, frozen=True):
     """One place that a write changed: the text it took out, the characters it brought, and those beside the place.
 
     Characters are named by identities; a neighbour is None at an end of the text. `on_last_line` tells that it wrote

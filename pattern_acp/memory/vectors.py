@@ -8,13 +8,13 @@ vectors of one model alone.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from hashlib import sha256
+
+from msgspec import Struct, field
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.codes import (
     CodeCache,
     Portion,
@@ -52,8 +52,7 @@ UNUSED_MS = 60 * 24 * 3_600_000
 """The vectors of a model that no start used for two months are dropped; its texts would be embedded anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class VectorTable:
+class VectorTable(Struct, frozen=True):
     """One model's vectors, as this process may use them."""
 
     model: int
@@ -66,8 +65,7 @@ class VectorTable:
     """What this process keeps of the model's codes."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryVector:
+class QueryVector(Struct, frozen=True):
     """A query as a vector, and where to look for what is near it."""
 
     table: VectorTable
@@ -75,8 +73,7 @@ class QueryVector:
     vector: Vector
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A text that is not embedded yet."""
 
     entry: int

@@ -3,11 +3,10 @@
 from enum import StrEnum
 from typing import TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPath:
+class ReadPath(Struct, frozen=True):
     """Read a file or folder. `path` is absolute and resolved through symlinks."""
 
     path: str
@@ -15,8 +14,7 @@ class ReadPath:
     """Whether `path` is a folder, so that an always answer reaches below it and not below the folder it is in."""
 
 
-@dataclass(frozen=True, slots=True)
-class WritePath:
+class WritePath(Struct, frozen=True):
     """Create, change or delete a file.
 
     `path` is absolute and resolved through symlinks (the parent's, for a new file).
@@ -25,16 +23,14 @@ class WritePath:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunCommand:
+class RunCommand(Struct, frozen=True):
     """Run a shell line in `cwd` (absolute, resolved)."""
 
     line: str
     cwd: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadMemory:
+class ReadMemory(Struct, frozen=True):
     """Read or search memory."""
 
 
@@ -46,8 +42,7 @@ class Standing(StrEnum):
     DENIED = "denied"
 
 
-@dataclass(frozen=True, slots=True)
-class WriteMemory:
+class WriteMemory(Struct, frozen=True):
     """Change a memory block.
 
     `scope` and `owner` tell blocks of one label apart. `reason` says in a sentence why the person has to consent, or
@@ -62,8 +57,7 @@ class WriteMemory:
     only_once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CallServer:
+class CallServer(Struct, frozen=True):
     """Use an MCP server: one of its tools, or its resources.
 
     `definition` is a hash of what the person would agree to: the program or address behind the server, and the tool as
@@ -78,16 +72,14 @@ class CallServer:
     news: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchUrl:
+class FetchUrl(Struct, frozen=True):
     """Fetch a page of the web. `host` has the port where the URL names one."""
 
     host: str
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoEffect:
+class NoEffect(Struct, frozen=True):
     """Nothing outside the conversation, such as a plan."""
 
 

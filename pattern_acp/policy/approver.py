@@ -3,7 +3,8 @@
 from enum import StrEnum
 from typing import Protocol
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.domain.tool_calls import ToolCallView
 
 
@@ -26,16 +27,14 @@ class Answer(StrEnum):
         return self in {Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS}
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalOption:
+class ApprovalOption(Struct, frozen=True):
     """One button: an answer and its label, which says how far an always reaches."""
 
     answer: Answer
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """One question: the call as shown, the reason why it is asked, and the buttons."""
 
     call: ToolCallView

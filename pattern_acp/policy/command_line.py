@@ -5,7 +5,7 @@ Owns: the value types. Must not know: any grammar, which commands are dangerous 
 
 from enum import StrEnum
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
 class Feature(StrEnum):
@@ -49,8 +49,7 @@ HIDING = frozenset(
 """Features that keep a reader from knowing which commands a line runs: such a line asks even in `auto`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redirection:
+class Redirection(Struct, frozen=True):
     """One redirection: operator and target as the shell would see it. Harmless ones are left out of a line."""
 
     operator: str
@@ -62,8 +61,7 @@ class Redirection:
         return ">" in self.operator
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True):
     """One simple command. Words have their quotes taken off; expansions stay as they are written.
 
     `changing` are the indexes of words that hold an expansion or substitution. `piped` says that it reads what
@@ -76,8 +74,7 @@ class SimpleCommand:
     piped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """A line as read: every simple command at any depth, in source order, and what else it holds."""
 
     text: str

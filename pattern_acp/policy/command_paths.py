@@ -6,10 +6,10 @@ side of seeing a path where there is none, since the price is one question.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
 from pattern_acp.policy.paths import (
     Protection,
@@ -44,16 +44,14 @@ _MOST_QUESTIONS = 2_000
 _TOO_MANY = "(more paths than are checked)"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A word that may be a path: as written, and what it leads to; `resolved` is None when that cannot be told."""
 
     word: str
     resolved: str | None
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """What is known while the words of a line are gone through."""
 
     line: CommandLine
@@ -105,8 +103,7 @@ def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None
     return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(Struct, frozen=True):
     """One word to look at. `changing`: its text is only known at run time; `moves`: it may become the folder."""
 
     text: str

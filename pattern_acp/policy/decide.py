@@ -7,7 +7,8 @@ paths lead to comes from the `resolve` that the caller hands in.
 from collections.abc import Sequence
 from typing import assert_never
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.policy.access import (
     Access,
     CallServer,
@@ -41,8 +42,7 @@ from pattern_acp.policy.scopes import (
 __all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Situation:
+class _Situation(Struct, frozen=True):
     """What every access of one call is decided by."""
 
     mode: Mode

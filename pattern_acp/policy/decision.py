@@ -5,7 +5,7 @@ Owns: the words of policy. Must not know: how a decision is reached.
 
 from enum import StrEnum
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
 class Mode(StrEnum):
@@ -30,8 +30,7 @@ class Verdict(StrEnum):
         return ("allow", "ask", "deny").index(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class GrantScope:
+class GrantScope(Struct, frozen=True):
     """How far an always reaches. `label` is the text of the allowing button.
 
     `kind` and `pattern` are one of:
@@ -50,8 +49,7 @@ class GrantScope:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A verdict, the rule that gave it, and a sentence why.
 
     `scopes` are what an always would store, narrowest first; empty when only this once can be answered.

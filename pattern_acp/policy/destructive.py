@@ -7,7 +7,8 @@ wrote itself can do all of this unseen, which is why `auto` is never the default
 import re
 from collections.abc import Callable, Sequence
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.policy.arguments import has_option
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.destructive_git import git_reason
@@ -36,8 +37,7 @@ _DATABASES = _names(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """Programs, which of their calls match, and the reason as the end of a sentence that starts with the command."""
 
     programs: frozenset[str]

@@ -6,11 +6,12 @@ caller appends `GrantStored` first, in the same transaction, and hands over its 
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.errors import PolicyError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 LIFETIME = "session"
 """How long every grant lasts, as its label says: no file of a project and no later session can bring one back."""
@@ -35,8 +36,7 @@ class GrantKind(StrEnum):
     FETCH_HOST = "fetch_host"
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One remembered answer: an always of either kind, and how far it reaches."""
 
     effect: Effect

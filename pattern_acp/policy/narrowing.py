@@ -6,14 +6,14 @@ ever makes a decision stricter, so nobody gains by delegating.
 
 from collections.abc import Sequence
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.paths import is_inside_any
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowing:
+class Narrowing(Struct, frozen=True):
     """`name` is who is narrowed, for sentences; `paths` are absolute and resolved, none for no limit."""
 
     name: str = ""

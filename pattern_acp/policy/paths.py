@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 Resolver: TypeAlias = Callable[[str, str], str]
 """`resolve(path, folder)`: the absolute path that `path`, as written in `folder`, leads to through symlinks.
@@ -53,8 +53,7 @@ _SAMPLES = (
 """Names that stand for what a file pattern might find."""
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(Struct, frozen=True):
     """Why a path asks in every mode. `for_reading` says that already reading it does."""
 
     reason: str

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.policy.arguments import has_option
 from pattern_acp.policy.command_line import CommandLine, SimpleCommand
 from pattern_acp.policy.destructive_git import git_command
@@ -46,8 +47,7 @@ _TRANSPORT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|ext::|fd::|[\w.-]+@[\w.-]+:).*
 _OWN_PROCESS = re.compile(r"%\S*|\$!|\$\{!\}|0")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """Programs, which of their calls match, and the reason as the end of a sentence that starts with the command."""
 
     programs: frozenset[str]

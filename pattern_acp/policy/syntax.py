@@ -7,11 +7,11 @@ node makes the line hold a feature.
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pattern_acp.policy.command_line import CommandLine, Feature, Redirection, SimpleCommand
 from pattern_acp.policy.shell_text import unquote_ansi, unquote_double, unquote_word
 
@@ -69,8 +69,7 @@ _MOST_COMMANDS = 500
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
+class _Visit(Struct, frozen=True):
     """A node to look at. `owed` are words of its command that the grammar put elsewhere."""
 
     node: Node
@@ -79,8 +78,7 @@ class _Visit:
     owed: tuple[Node, ...] = ()
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """The line, and what the walk has found so far."""
 
     line: str

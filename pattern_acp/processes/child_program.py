@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import end_group, start_group
 
 LEAVE_SECONDS = 0.3
@@ -28,15 +28,13 @@ _LAST_WORDS = 2000
 _WATCH_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
+class Means(Struct, frozen=True):
     """What programs are started with: an environment without our keys."""
 
     environment: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class ChildProgram:
+class ChildProgram(Struct):
     """A running program."""
 
     process: Process

@@ -2,18 +2,17 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from msgspec import Struct, field
+
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.usage import Cost, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True):
     """A tool as the model sees it. `input_schema` is a JSON Schema object."""
 
     name: str
@@ -56,8 +55,7 @@ class ToolForm(StrEnum):
     """As actions that it writes (providers/text_tools.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRequest:
+class ProviderRequest(Struct, frozen=True):
     """One request, in three segments (architecture.md, the way of a prompt, step 5).
 
     `system` and `tools` are byte-stable for a session; `messages` only ever grows; `volatile` is current memory and
@@ -81,22 +79,19 @@ class ProviderRequest:
     """How long a provider that is told keeps the prefix: `5m` or `1h`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """More text of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingDelta:
+class ThinkingDelta(Struct, frozen=True):
     """More reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingEnded:
+class ThinkingEnded(Struct, frozen=True):
     """The end of one reasoning block, with what must go back unchanged, in the form of `wire`."""
 
     signature: str = ""
@@ -104,8 +99,7 @@ class ThinkingEnded:
     wire: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallBegun:
+class ToolCallBegun(Struct, frozen=True):
     """A call starts; its arguments follow as fragments. `index` tells parallel calls apart."""
 
     index: int
@@ -113,39 +107,34 @@ class ToolCallBegun:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallFragment:
+class ToolCallFragment(Struct, frozen=True):
     """More of a call's argument text."""
 
     index: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallEnded:
+class ToolCallEnded(Struct, frozen=True):
     """The wire says that all of a call has come. Not every wire does; a call that another one follows is whole too."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallUnread:
+class ToolCallUnread(Struct, frozen=True):
     """A call is in no form that can be read, and `problem` says why: it does not run, and this is its result."""
 
     index: int
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsageKnown:
+class UsageKnown(Struct, frozen=True):
     """Token counts of this request so far; the last one counts."""
 
     usage: Usage
     cost: Cost | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UsageUntold:
+class UsageUntold(Struct, frozen=True):
     """A whole answer came, and its server said nothing of tokens that can be believed: they have to be estimated."""
 
 
@@ -161,8 +150,7 @@ class ProviderStop(StrEnum):
     """The stream was cut after content had come; what came is kept and marked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True):
     """The last event of every stream. `detail` is a sentence when there is more to say."""
 
     reason: ProviderStop
@@ -171,8 +159,7 @@ class Stopped:
     """Whether an answer that was interrupted would be again: its provider refused to go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retrying:
+class Retrying(Struct, frozen=True):
     """The request failed before any content and is tried again after `delay_ms`."""
 
     attempt: int
@@ -180,27 +167,24 @@ class Retrying:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """The request waits for a rate limit before it is sent."""
 
     delay_ms: int
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSwitched:
+class ModelSwitched(Struct, frozen=True):
     """Another model answers this request. `sentence` says why; empty where the person was told before."""
 
     qualified: str
     """`PROVIDER/MODEL` that answers from here on."""
     sentence: str = ""
-    info: "ModelInfo | None" = field(default=None, compare=False)
+    info: "ModelInfo | None" = None
     """What is known of it, its prices above all; None where a recorded answer is read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """A sentence that the person should read: what was found out about the model or the provider on the way."""
 
     sentence: str
@@ -235,8 +219,7 @@ class Figure(StrEnum):
     PRICES = "prices"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True):
     """What is known of one model.
 
     `context_window` in tokens; prices in micro-units a million tokens, 0 when unknown. Some models cost more when the
@@ -264,7 +247,7 @@ class ModelInfo:
     """The price table that the prices are from; empty when none are known."""
     is_free: bool = False
     """Whether it is known to cost nothing: it runs on this machine."""
-    sources: Mapping[Figure, str] = field(default_factory=dict["Figure", str], compare=False)
+    sources: Mapping[Figure, str] = field(default_factory=dict["Figure", str])
     """Who says each figure; those that are not here are assumed."""
 
     @property

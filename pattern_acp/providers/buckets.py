@@ -13,13 +13,13 @@ answer has told of holds up nobody.
 import datetime
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.shared_limits import SharedLimits
 
@@ -32,8 +32,7 @@ _DURATION = late_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """What one answer says of one bucket. `full_in_ms` is from the answer on."""
 
     limit: float
@@ -41,8 +40,7 @@ class Level:
     full_in_ms: int
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(Struct):
     limit: float
     left: float
     """At `at_ms`; below zero: in debt."""
@@ -61,8 +59,7 @@ class _Bucket:
         return 0 if self.left >= 0 or self.per_ms <= 0 else int(-self.left / self.per_ms) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """What one request has taken, until it was sent."""
 
     wait_ms: int
@@ -70,8 +67,7 @@ class Taken:
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-@dataclass(slots=True)
-class Buckets:
+class Buckets(Struct):
     """Those of one server, key and model."""
 
     clock: Clock

@@ -8,14 +8,15 @@ the defaults of `ModelInfo` and without a price.
 """
 
 import re
-from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pattern_acp.config.settings import ModelSettings
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel
 from pattern_acp.providers.model_figures import Source, with_configured, with_sources
@@ -39,8 +40,7 @@ class Thinking(StrEnum):
     """Adaptive, and cannot be turned off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """What an encoder must know of a model."""
 
     thinking: Thinking = Thinking.NONE
@@ -60,16 +60,14 @@ class Traits:
     """Wants its `reasoning_content` back between tool calls (DeepSeek, Kimi)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """All that is known of one model."""
 
     info: ModelInfo
     traits: Traits
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(Struct, frozen=True):
     """What a provider's own list says of a model; None and 0 where it says nothing."""
 
     name: str

@@ -6,10 +6,11 @@ server, else `offline`. Pure: what is known is handed in. A named model that can
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Settings
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
 from pattern_acp.providers.endpoints import has_vendor_names, is_official, is_openai, model_mismatch
 from pattern_acp.providers.local_servers import LocalServer
@@ -17,8 +18,7 @@ from pattern_acp.providers.local_servers import LocalServer
 WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """The choice. `reason` is a sentence for the person."""
 
     provider: str

@@ -4,16 +4,16 @@ Owns: the list requests and what their answers mean. Must not know: the cache an
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import ListedModel, Thinking
 from pattern_acp.providers.endpoints import base_url, endpoint, headers_of
 from pattern_acp.providers.errors import ProviderProtocolError
@@ -100,8 +100,7 @@ class _OllamaModels(msgspec.Struct):
     models: list[_OllamaModel]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedModels:
+class FetchedModels(Struct, frozen=True):
     """What a provider's list tells."""
 
     models: tuple[ListedModel, ...]
@@ -109,8 +108,7 @@ class FetchedModels:
     """Whether it is llama-server with one model, which says more of it in `/props`."""
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     servers: dict[str, LocalServer]
 
 

@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, begins_with
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.providers.history import pair_calls
@@ -31,8 +31,7 @@ IsEnough: TypeAlias = Callable[[list[WireItem]], bool]
 """Whether these items, the last ones, hold all that a wire changes at the end of a history."""
 
 
-@dataclass(frozen=True, slots=True)
-class WireHistory:
+class WireHistory(Struct, frozen=True):
     """A conversation as a wire has it: what is settled as JSON, and the last items, which may be changed."""
 
     settled: tuple[Json, ...]

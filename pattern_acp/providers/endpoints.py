@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -25,8 +26,7 @@ _NAMES = {
 ANTHROPIC_VERSION = "2023-06-01"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A POST. `who` is the provider's name, for sentences."""
 
     who: str

@@ -7,21 +7,20 @@ what the events mean.
 
 import base64
 import binascii
+import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import field
-from struct import Struct, error
 
 import msgspec
+from msgspec import field
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.sse import MAX_EVENT_BYTES, SseEvent
 
-_PRELUDE = Struct(">III")
+_PRELUDE = struct.Struct(">III")
 """Length of the whole message, length of its headers, checksum of both; CRC-32, as every checksum here."""
-_CHECKSUM = Struct(">I")
+_CHECKSUM = struct.Struct(">I")
 _LEAST_BYTES = _PRELUDE.size + _CHECKSUM.size
-_SHORT = Struct(">H")
+_SHORT = struct.Struct(">H")
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Bytes of a header's value by its type, where they are fixed; 6 and 7, bytes and text, say their length."""
 _TEXT = 7
@@ -40,8 +39,7 @@ class _Exception(msgspec.Struct):
     original: str = msgspec.field(default="", name="originalMessage")
 
 
-@dataclass(slots=True)
-class EventStreamParser:
+class EventStreamParser(msgspec.Struct):
     """Parses one stream; the chunks may be cut anywhere.
 
     What a chunk carries is given as an event of server-sent events, and an exception as the error event of the
@@ -104,7 +102,7 @@ def _headers(data: bytes) -> Mapping[str, str]:
             if kind == _TEXT:
                 found[name] = data[at : at + size].decode("utf-8", "replace")
             at += size
-    except (IndexError, error) as cause:
+    except (IndexError, struct.error) as cause:
         raise EventStreamError("The headers of a message are broken.") from cause
     return found
 

@@ -7,10 +7,11 @@ sessions.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart, Message, ToolResultPart
 from pattern_acp.providers.answer_limit import USUAL_ANSWER_TOKENS, answer_beside
 from pattern_acp.providers.base import (
@@ -41,8 +42,7 @@ Resolve = Callable[[str], tuple[Provider, ModelInfo]]
 """The provider and model of `PROVIDER/MODEL`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Current:
+class _Current(Struct, frozen=True):
     provider: Provider
     info: ModelInfo | None = None
     """None for the model that the person chose, whose requests go as they are."""

@@ -7,8 +7,9 @@ Everything here depends on a message and those before it only, so that a longer 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from operator import is_
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.data_frames import framed, harmless_result

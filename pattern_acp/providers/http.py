@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.left_out import LeftOut
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import (
@@ -47,8 +47,7 @@ EXCHANGE_BYTES = 1024 * 1024
 """An answer that holds a token has some kilobytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadlines:
+class Deadlines(Struct, frozen=True):
     """How long one request may take, in seconds; config/settings.py says where the numbers are from."""
 
     connect: float = 10.0

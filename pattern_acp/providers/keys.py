@@ -6,8 +6,9 @@ and how they are renewed (`bootstrap` connects `credentials`).
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
 from pattern_acp.providers.base import Provider, ProviderEvent, ProviderRequest, TokenCounter

@@ -5,12 +5,12 @@ Owns: keeping that knowledge and refreshing it off the hot path. Must not know: 
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import HTTP_WIRES, ModelSettings, ProviderSettings, Settings
 from pattern_acp.domain.errors import ProviderError

@@ -3,8 +3,9 @@
 Owns: their names and usual addresses. Must not know: HTTP.
 """
 
+from msgspec import Struct
+
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.catalogue import ListedModel
 
 LOCAL_SERVERS: tuple[ProviderSettings, ...] = (
@@ -19,8 +20,7 @@ LOCAL_SECONDS = 0.3
 """Longest that looking for all of them together may take (issue 2, section 6)."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalServer:
+class LocalServer(Struct, frozen=True):
     """A server that answered, with its models."""
 
     settings: ProviderSettings

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
-
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 FILE = Path(__file__).parent / "model_data.json"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelData:
+class ModelData(Struct, frozen=True):
     """What the file says of one model. Prices in micro-units a million tokens; `window` 0 where it is not known."""
 
     window: int

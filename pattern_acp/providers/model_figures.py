@@ -4,8 +4,9 @@ Owns: the names of figures and of their sources. Must not know: any model (catal
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel

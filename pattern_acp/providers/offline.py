@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 import anyio.lowlevel
+from msgspec import Struct
 
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart
 from pattern_acp.providers.base import (
     ProviderEvent,
@@ -32,8 +32,7 @@ OFFLINE_MODEL = "offline"
 """The one model name of this provider."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(Struct, frozen=True):
     """The current turn as the messages tell it."""
 
     prompt_id: str

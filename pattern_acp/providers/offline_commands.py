@@ -14,40 +14,36 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.action_lines import Form, Verbs, read_form, unquote_text
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFile:
+class ReadFile(Struct, frozen=True):
     """`read PATH`."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListDirectory:
+class ListDirectory(Struct, frozen=True):
     """`list [PATH]`."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindText:
+class FindText(Struct, frozen=True):
     """`find TEXT`, taken literally."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunCommand:
+class RunCommand(Struct, frozen=True):
     """`run COMMAND`; the rest of the line as it is."""
 
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceText:
+class ReplaceText(Struct, frozen=True):
     """`replace [all] "A" with "B" in PATH`."""
 
     old_text: str
@@ -56,16 +52,14 @@ class ReplaceText:
     is_everywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(Struct, frozen=True):
     """`remember [LABEL:] TEXT`; without a label the text goes to `human`, the block about the person."""
 
     text: str
     label: str = "human"
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(Struct, frozen=True):
     """`recall QUERY`."""
 
     query: str

@@ -6,8 +6,9 @@ Owns: which command becomes which call, and what is looked up for a question. Mu
 import re
 from typing import assert_never
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.offline_commands import (
     Command,
     FindText,
@@ -37,16 +38,14 @@ _COMMON_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool call to make."""
 
     tool: str
     arguments: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Calls that are made together. `command` is None for the look-up behind a question."""
 
     command: Command | None

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderStop,
@@ -45,8 +45,7 @@ FIRST_DELAY_MS = 500
 MAX_DELAY_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """How often and after how long. `sleep` takes seconds; `jitter` gives numbers in [0, 1)."""
 
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep

@@ -26,9 +26,9 @@ from typing import Literal, TypeAlias
 import anyio
 import anyio.lowlevel
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
@@ -60,16 +60,14 @@ MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """A script is written by hand or by a test; more than this is a wrong path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """A step that waits until somebody sets `opened`; `reached` is set when the script gets there."""
 
     reached: anyio.Event
     opened: anyio.Event
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """A step that waits: milliseconds, or for ever when None."""
 
     ms: int | None

@@ -6,9 +6,8 @@ docs/adr/0003-sse-parser.md.
 """
 
 import re
-from dataclasses import field
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Most bytes of one event, and of one line. Some servers send a whole tool call in one event, and a call may hold a
@@ -22,16 +21,14 @@ class SseTooLargeError(ValueError):
     """One event or line is longer than `MAX_EVENT_BYTES`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(Struct, frozen=True):
     """One event: its type (empty when not given) and its data with lines joined by a line feed."""
 
     event: str
     data: str
 
 
-@dataclass(slots=True)
-class SseParser:
+class SseParser(Struct):
     """Parses one stream; the chunks may be cut anywhere, also inside a character or a line end."""
 
     limit: int = MAX_EVENT_BYTES

@@ -7,11 +7,11 @@ of a JSON error is, shortened, and never for a refused key, since vendors quote 
 import re
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.errors import (
     ContentFilteredError,
     ContextTooLongError,
@@ -67,8 +67,7 @@ _NO_MONEY = late_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What a provider said went wrong."""
 
     message: str = ""

@@ -5,7 +5,8 @@ and those before it, so that a longer conversation starts with the same bytes. M
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.action_arguments import ToolVerb, write_action
 from pattern_acp.domain.action_lines import Verbs

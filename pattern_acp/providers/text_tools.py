@@ -9,7 +9,8 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.action_arguments import ToolVerb
 from pattern_acp.domain.action_lines import Verbs

@@ -4,13 +4,13 @@ Owns: that it waits for the next request, is recorded first, and is visible to t
 from.
 """
 
-from dataclasses import field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pattern_acp.context.history import add_context
 from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session, SessionState
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
+class Addition(Struct, frozen=True):
     """One thing to tell: `name` and `title` of the call that shows it, the text, and where it came from."""
 
     name: str
@@ -35,8 +34,7 @@ class Addition:
     """What belongs to it besides the text, such as files that it mentions."""
 
 
-@dataclass(slots=True)
-class Hearing:
+class Hearing(Struct):
     """A conversation with a model and what it is told next: a subagent's; a session's state is one too."""
 
     history: list[Message] = field(default_factory=list[Message])

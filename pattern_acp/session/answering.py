@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """One turn, and which of its ends the journal has."""
 
     turn_id: TurnId

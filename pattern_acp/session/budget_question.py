@@ -7,10 +7,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.domain.allowance import Allowance
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
@@ -40,8 +40,7 @@ BUDGET_CALL = "budget"
 """Name of the call that shows the question."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetQuestion:
+class BudgetQuestion(Struct, frozen=True):
     """One budget that a turn's next request does not fit into."""
 
     session: "Session"

@@ -9,17 +9,16 @@ those side by side (subagents, other windows) do not all spend the same rest.
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
+from msgspec import Struct, field
 
 from pattern_acp.context.estimate import MessageTokens, request_tokens
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.events import (
@@ -51,8 +50,7 @@ NOTICE_PERCENT = 80
 """Of a budget that is used when the person is told (issue 6, section 5)."""
 
 
-@dataclass(slots=True)
-class BudgetState:
+class BudgetState(Struct):
     """What a session knows of its budgets beside the settings."""
 
     changed: dict[Scope, Allowance] = field(default_factory=dict["Scope", Allowance])
@@ -75,8 +73,7 @@ class BudgetState:
     """Whether the answer to a question was another model, with which the turn is to go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """A budget that the next request does not fit into."""
 
     scope: Scope

@@ -6,11 +6,12 @@ the journal is read, or what is on the disk.
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.subagents import with_threads
@@ -31,16 +32,14 @@ COMPARED = 20
 """Most deleted files that new ones are compared with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """What became of a text: None before is a file that was not there. Of a large file it is one place."""
 
     before: str | None
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedFile:
+class ChangedFile(Struct, frozen=True):
     """One file and its changes in their order; edits that follow on each other are one passage."""
 
     path: str

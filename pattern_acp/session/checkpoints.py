@@ -10,17 +10,17 @@ end when it changed no file, else right behind it, once the files are read.
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, SavedFile
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved
@@ -50,8 +50,7 @@ MOST_LEFT_OUT = 50
 CANCELLED = "what a command changed there before it was cancelled could not be found in time"
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A change since the last checkpoint. `after` is what the session left; None while that is not known."""
 
     path: str
@@ -59,8 +58,7 @@ class _Open:
     after: FileState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFacts:
+class CheckpointFacts(Struct, frozen=True):
     """What is known of a checkpoint before the transaction that takes it."""
 
     checkpoint_id: str

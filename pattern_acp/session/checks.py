@@ -6,8 +6,9 @@ Owns: which are in force, and that what they find at the end of a turn lets it g
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.ids import TurnId

@@ -6,10 +6,11 @@ question is answered.
 
 import json
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError

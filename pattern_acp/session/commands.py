@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.canonical import canonical_json
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.definitions import run_skills, written_commands
@@ -46,16 +47,14 @@ Run = Callable[["Session", str], Awaitable[str]]
 """Answers in Markdown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command as it was typed."""
 
     name: str
     argument: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSpec:
+class CommandSpec(Struct, frozen=True):
     """A command as it is advertised; `hint` tells what to type behind it, empty when it takes nothing."""
 
     name: str

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.context import compacted
 from pattern_acp.context.choosing import Choice, TokensOf, Untouchable
 from pattern_acp.context.estimate import messages_tokens
 from pattern_acp.context.summary import summary_tokens
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
@@ -49,8 +49,7 @@ LEAST_GAIN = 20
 """One part in so many of what a request may fill has to be gained, or compacting costs more than it brings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What came of it."""
 
     event: ContextCompacted
@@ -58,8 +57,7 @@ class Outcome:
     """Why there is no summary although one was wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What the journal says must stay."""
 
     rules: Untouchable
@@ -153,8 +151,7 @@ async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may
     return "\n".join(part for part in (wanted.wish, *opinion.contexts) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     wanted: Wanted
     choice: Choice
     known: _Known

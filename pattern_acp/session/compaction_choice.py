@@ -6,6 +6,8 @@ recorded (`session/compacting.py`).
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context import compacted
 from pattern_acp.context.choosing import (
@@ -22,7 +24,6 @@ from pattern_acp.context.choosing import (
 from pattern_acp.context.summary import summary_tokens
 from pattern_acp.context.window import WindowLimits
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import ContextCompacted
 
@@ -30,8 +31,7 @@ LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
 """What stays of every result when nothing else makes enough room."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What a compaction is for."""
 
     trigger: str

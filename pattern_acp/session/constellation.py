@@ -1,11 +1,11 @@
 """What all sessions of one process share."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import LspSettings, Settings
@@ -14,7 +14,6 @@ from pattern_acp.db.connection import Database
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import Holder
 from pattern_acp.mcp_servers.host import ServerHost
@@ -82,8 +81,7 @@ class Models(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectSettings:
+class ProjectSettings(Struct, frozen=True):
     """The settings of one project, and sentences about what its file may not set."""
 
     settings: Settings
@@ -94,8 +92,7 @@ class ProjectSettings:
     """The commands and skills of the person and of the project."""
 
 
-@dataclass(slots=True)
-class Constellation:
+class Constellation(Struct):
     """One open constellation and the means to act on it."""
 
     name: str

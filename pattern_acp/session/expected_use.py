@@ -5,8 +5,9 @@ Owns: the estimate from the request's tokens, the cache, and how long answers we
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.usage import last_used, usual_output
 from pattern_acp.providers.base import ModelInfo
@@ -19,8 +20,7 @@ FIRST_OUTPUT_TOKENS = 500
 """Of the first answer of a model in a session: some sentences and a call or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What a request is expected to use; `micro_units` None where no price is known."""
 
     tokens: int

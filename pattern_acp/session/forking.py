@@ -7,10 +7,11 @@ the parent's lifetime, its background commands and its costs stay with the paren
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.ancestry import EventPlace, end_of_turn, place_of_event, read_history, turn_ids
@@ -26,8 +27,7 @@ MARK = " (fork)"
 """Stands behind the parent's title."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(Struct, frozen=True):
     """A session that was forked: its id, its title, its folders, and the number of turns that it begins with."""
 
     session_id: SessionId

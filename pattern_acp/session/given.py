@@ -8,15 +8,15 @@ data beside the person's words and never part of them (invariant 8).
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.policy.access import ReadPath
@@ -51,8 +51,7 @@ FILE_BYTES = 20_000_000
 """Bytes of a file that is opened at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A path that exists, or may: as the editor knows it, through its links, and short for showing."""
 
     path: str
@@ -60,8 +59,7 @@ class _Place:
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """What reading gave: text or an image, and a note for the model. Neither: only the note."""
 
     text: str | None = None

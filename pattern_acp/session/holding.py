@@ -10,10 +10,11 @@ Nothing of the question is recorded: the stream belongs to the other window.
 
 from enum import Enum
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import leases
@@ -47,8 +48,7 @@ OPTIONS = (
 """A client that allows everything by itself picks the first, which disturbs nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """The session in which the prompt runs, and its ticket there."""
 
     session: Session

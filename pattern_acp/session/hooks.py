@@ -6,12 +6,13 @@ Must not know: how a command runs, or how a verdict changes policy (`turn/tool_h
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
@@ -45,8 +46,7 @@ PERMISSION_MODES = {
 """Our modes in the words that scripts for Claude Code know."""
 
 
-@dataclass(slots=True)
-class HookState:
+class HookState(Struct):
     """What one session knows of its hooks."""
 
     started: bool = False

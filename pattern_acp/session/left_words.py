@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from pattern_acp.db.columns import text
 from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
 from pattern_acp.db.segment_files import FOLDER as SEGMENTS
@@ -21,7 +23,6 @@ from pattern_acp.db.segment_files import Reading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import BlockError, DatabaseError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.naming_keys import Role, walk
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import JournalError
@@ -46,8 +47,7 @@ _REDACT = "`pattern-acp journal redact {}`"
 _FORGET = "`pattern-acp memory forget {} PASSAGE`"
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOver:
+class LeftOver(Struct, frozen=True):
     """Where words are left: in how many places of a kind, what takes them out there, and how they are spelled.
 
     `remedy` is empty where they name something and stay, `spelling` where they are copies of what was looked for.

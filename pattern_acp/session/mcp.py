@@ -6,11 +6,12 @@ as slash commands. Must not know: how servers are started or called.
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.action_lines import split_action
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ResourcePart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.tool_call_events import PinnedTool, ServerToolsPinned
@@ -33,8 +34,7 @@ LEFT_OUT_SHOWN = 5
 """Entries of servers' lists that a notice names at most; /mcp names all."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCommand:
+class ServerCommand(Struct, frozen=True):
     """A server's prompt as a slash command, as it is advertised."""
 
     name: str

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
@@ -60,8 +60,7 @@ FORGET_CALL = "memory_forget"
 Run = Callable[["Session", str], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(Struct, frozen=True):
     """A verb of /memory: what to type behind it, what it does, and what carries it out."""
 
     hint: str

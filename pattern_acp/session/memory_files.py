@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.errors import BlockError, PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import MARKDOWN, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.history import read_history, text_of_version
@@ -47,8 +47,7 @@ FOLDER = (".pattern", "memory")
 _IGNORED = ".gitignore"
 
 
-@dataclass(frozen=True, slots=True)
-class _OnDisk:
+class _OnDisk(Struct, frozen=True):
     """What a folder holds of the files that were written: bytes by name; a missing file is absent."""
 
     contents: dict[str, bytes]

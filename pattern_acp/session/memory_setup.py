@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.project import project_key
@@ -28,8 +28,7 @@ _TEXT = re.compile(r'--text[ =](?:"((?:[^"\\]|\\.)*)"|(\S+))\s*', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class SetupPlace:
+class SetupPlace(Struct, frozen=True):
     """Where blocks are set up: the person's memory, the folder that paths start from, and their folder of templates."""
 
     setup: MemorySetup
@@ -40,8 +39,7 @@ class SetupPlace:
     """Whether the project's agent hears nothing that was noted for the persona."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """What was typed behind `create`."""
 
     label: str

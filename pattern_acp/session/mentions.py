@@ -6,8 +6,9 @@ Owns: what counts as a mention in a text. Must not know: whether such a path exi
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MENTIONS = 20
 """Most mentions of one prompt that are looked at; a pasted text may hold thousands of `@`."""
@@ -35,8 +36,7 @@ _FENCE = late_pattern(r"\s{0,3}(`{3,}|~{3,})")
 _CODE = late_pattern(r"`[^`\n]+`")
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A path as it was written, and the lines that were asked for as `10-20`; empty for all."""
 
     path: str

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
@@ -14,7 +15,6 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (
@@ -52,8 +52,7 @@ SHOWN_PATH = 200
 """Characters of a path that a sentence quotes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """What a client says when it opens a session."""
 
     cwd: str
@@ -62,8 +61,7 @@ class Opening:
     """MCP servers that the client passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A session's folders, looked at on the disk."""
 
     cwd: str

@@ -5,8 +5,9 @@ Ids are stable between releases: people save them in their editor's settings (ag
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.config.settings import Settings
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, nearest_level
 
@@ -15,8 +16,7 @@ MODEL_OPTION = "model"
 THOUGHT_OPTION = "thought_level"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One value of an option."""
 
     value: str
@@ -24,8 +24,7 @@ class Choice:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option with its current value and all choices; `category` is ACP's."""
 
     option_id: str

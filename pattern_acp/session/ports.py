@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import Event
 from pattern_acp.policy.approver import Approver
 from pattern_acp.session.mcp import ServerCommand
@@ -71,8 +72,7 @@ class Workbench(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ClientDescription:
+class ClientDescription(Struct, frozen=True):
     """What is known of the client: its name, and sentences for the model about what it can do."""
 
     name: str = ""

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory

@@ -5,13 +5,13 @@ turn runs. What was read once is not read again: each reading begins behind the 
 """
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from pattern_acp.context.history import history_of
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.ancestry import newest_redaction_of_history, read_history
 from pattern_acp.journal.events import HistoryCleared, MemoryShown, TurnEnded
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(Struct, frozen=True):
     """The conversation up to an event, with the memory that the model was last shown in whole."""
 
     session_seq: int = 0

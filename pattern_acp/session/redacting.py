@@ -7,11 +7,12 @@ The file is written anew afterwards, since SQLite leaves deleted words in free p
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.naming_keys import Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.bundle_masks import mask_texts
@@ -48,8 +49,7 @@ SHORTEST = 4
 """Characters of a text to look for: a shorter one is part of too many words."""
 
 
-@dataclass(frozen=True, slots=True)
-class RedactionWanted:
+class RedactionWanted(Struct, frozen=True):
     """What is to go: the event of this place in the session, or a text wherever the session recorded it."""
 
     session_id: str
@@ -58,8 +58,7 @@ class RedactionWanted:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RedactionPlan:
+class RedactionPlan(Struct, frozen=True):
     """What would lose words: events, contents of files that were kept for going back, and rows made from events."""
 
     events: tuple[PlannedRedaction, ...]

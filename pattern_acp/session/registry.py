@@ -4,11 +4,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
@@ -30,8 +30,7 @@ CLOSE_SECONDS = 2.0
 """Longest that closing waits for a cancelled turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPage:
+class SessionPage(Struct, frozen=True):
     """One page of the list; `next_cursor` is None on the last."""
 
     rows: tuple[ListedSession, ...]

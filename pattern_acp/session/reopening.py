@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.context.history import calls_of, history_of
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
@@ -60,8 +60,7 @@ FIRST_EVENTS = 100
 """Events that are read and shown before the rest of a long session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reopening:
+class Reopening(Struct, frozen=True):
     """How a recorded session is opened. `how` is `load`, `resume`, `take_over` or `fork`, as its event says."""
 
     how: str
@@ -71,8 +70,7 @@ class Reopening:
     """Whether to take it from a window that has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     row: SessionRow
     recorded: tuple[Recorded, ...]
     """With what it shares with the session that it was forked from."""

@@ -6,9 +6,10 @@ messages of each model request with the conversation that the events before it m
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from pattern_acp.context.history import history_of
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
@@ -22,8 +23,7 @@ from pattern_acp.journal.streams import event_hash
 from pattern_acp.session.row_state import row_differences
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Where the replay is not what was recorded: the event, 0 for the session's row, and what of it."""
 
     index: int
@@ -32,8 +32,7 @@ class Difference:
     replayed: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayReport:
+class ReplayReport(Struct, frozen=True):
     """What was replayed, and the first difference."""
 
     events: int

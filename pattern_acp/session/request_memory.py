@@ -8,11 +8,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.ancestry import newest_redaction_of_history
 from pattern_acp.memory.repeats import Pair
 from pattern_acp.session.memory_context import damaged_view, memory_view
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMemory:
+class RequestMemory(Struct, frozen=True):
     """What was read of the constellation at one moment."""
 
     was_forgotten: bool

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError, WorkspaceError
 from pattern_acp.domain.file_states import FileChange, SavedFile
 from pattern_acp.domain.ids import MessageId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Rewound:
+class Rewound(Struct, frozen=True):
     """What was done: files put back, blocks put back, and sentences about what was not."""
 
     files: tuple[str, ...] = ()

@@ -4,11 +4,12 @@ Owns: what they take, what they ask and what they answer. Must not know: how fil
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import (
     Location,
@@ -45,8 +46,7 @@ MOST_DIFFS = 20
 """Most files of which the preview shows the difference; all are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What was typed behind /rewind. No parts: the person chooses when asked."""
 
     named: str

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.memory.errors import BlockMissingError
@@ -31,8 +32,7 @@ REASON = "The person went back to an earlier moment of the session."
 _REVERTING = frozenset({"undo", "redo"})
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPlan:
+class BlockPlan(Struct, frozen=True):
     """What would become of one block: `how` is `rollback`, `undo`, `delete` or `restore`.
 
     `numbers` are the version to go back to, or the writes to take back, newest first.

@@ -9,17 +9,17 @@ One that is too large to be kept is in conflict too, since going back has to be 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.file_states import MISSING, FileChange, FileState
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.journal.ancestry import read_history, read_lineage
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken, TurnStarted
@@ -42,8 +42,7 @@ DIFF_BYTES = 200_000
 """Most bytes of a file's two states together of which a preview shows the difference."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(Struct, frozen=True):
     """One file: what it is now, what it would be, why it is better left alone, or why it cannot be put back."""
 
     path: str
@@ -63,8 +62,7 @@ class PlannedFile:
         return "mode" if same else "modify"
 
 
-@dataclass(frozen=True, slots=True)
-class RewindPlan:
+class RewindPlan(Struct, frozen=True):
     """All that going back to `target` would change. `lost` and `regained` are turns, with their numbers."""
 
     target: Target

@@ -7,10 +7,11 @@ it shares are counted and listed, too: files and memory go back to them, the con
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import CheckpointTaken, RewindStarted, SessionRewound, TurnStarted
 from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
@@ -34,8 +35,7 @@ class UnknownPointError(PatternError):
     failure_code = "rewind.point-unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A moment, and what to look at to have it again.
 
     The conversation is that behind the session's event `position`; files are as they were before what checkpoints
@@ -54,8 +54,7 @@ class Target:
     conversation, 0 for the one that nothing is in front of. The session's own conversation stays as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """A moment as it is listed. `key` is what names it; `files` counts those changed from it to the next.
 
     A checkpoint without a name is named by the first digits of its id that no other has.

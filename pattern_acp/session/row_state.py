@@ -7,10 +7,11 @@ neither.
 
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal import sessions
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
@@ -42,8 +43,7 @@ ROW_KINDS = (
 """The kinds of events that change what is compared of a row; all others are left unread."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowDifference:
+class RowDifference(Struct, frozen=True):
     """What of a row is not what the events say: its name, what is stored, and what it has to be."""
 
     what: str

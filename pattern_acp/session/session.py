@@ -1,17 +1,16 @@
 """One session: its state, and the single active turn."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct, field
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.builder import Stable
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -58,8 +57,7 @@ END_SECONDS = 1.5
 """Longest that recording a turn's end may take after a cancel; the answer is due within 2 s (invariant 3)."""
 
 
-@dataclass(slots=True)
-class PromptTicket:
+class PromptTicket(Struct):
     """A prompt that was received. Exists before its first await, so that a cancel in the next line finds it."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -96,8 +94,7 @@ class PromptTicket:
         return max(END_SECONDS - passed, 0.0)
 
 
-@dataclass(slots=True)
-class SessionState:
+class SessionState(Struct):
     """What a session knows of itself."""
 
     session_id: SessionId
@@ -148,8 +145,7 @@ class SessionState:
     """Whether it is only shown, since another window has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionMemory:
+class SessionMemory(Struct, frozen=True):
     """The same memory twice: as the agent writes to it, and as the person does."""
 
     persona: ConstellationMemory

@@ -5,17 +5,17 @@ Owns: the request for it, what came of it, and what that used. Must not know: wh
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.context.choosing import Choice
 from pattern_acp.context.estimate import USUAL_WEIGHT, request_tokens, stable_weight, weight_per_token
 from pattern_acp.context.summary import SummaryTask, read_summary, summary_request, summary_tokens
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ModelRequested
@@ -42,8 +42,7 @@ Spend = Callable[[Usage, Cost | None], Cost | None]
 """Counts tokens and money; gives what the session has cost so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What the model wrote, and what that used."""
 
     text: str = ""

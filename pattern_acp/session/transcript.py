@@ -5,11 +5,11 @@ form (`transcript_html`, `transcript_markdown`).
 """
 
 import difflib
-from dataclasses import field
 from datetime import UTC, datetime
 
+from msgspec import Struct, field
+
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView
 from pattern_acp.domain.usage import Cost, Usage, amount_text
 from pattern_acp.journal.events import Event, SubagentRecorded, ToolCallStarted, TurnStarted, UsageReported
@@ -19,8 +19,7 @@ SHOWN_OUTPUT = 20_000
 """Characters of one tool's output in an export."""
 
 
-@dataclass(slots=True)
-class SoFar:
+class SoFar(Struct):
     """What the events that were read so far began and add up to."""
 
     calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])

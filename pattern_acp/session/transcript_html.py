@@ -7,11 +7,11 @@ script, loads nothing, and tells the browser to allow neither.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from html import escape
 from typing import TYPE_CHECKING
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import (
@@ -88,8 +88,7 @@ blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--l
 """
 
 
-@dataclass(slots=True)
-class _Page:
+class _Page(Struct):
     markdown: "MarkdownIt"
     so_far: SoFar = field(default_factory=SoFar)
 

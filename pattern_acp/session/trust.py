@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
@@ -54,8 +54,7 @@ ON_USE = frozenset({PartKind.COMMAND, PartKind.LANGUAGE_SERVER})
 """Kinds that are asked for when one is used, not at the first prompt."""
 
 
-@dataclass(slots=True)
-class FolderTrust:
+class FolderTrust(Struct):
     """The state of one session: what the folder has now, and whether it counts."""
 
     root: str

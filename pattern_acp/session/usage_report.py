@@ -8,8 +8,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import ModelInfo
@@ -19,8 +20,7 @@ Grouping: TypeAlias = Literal["day", "model", "project", "session", "subagent", 
 """What sums are made over."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageSum:
+class UsageSum(Struct, frozen=True):
     """The sum of some requests."""
 
     key: str

@@ -6,10 +6,10 @@ is made (`session/compacting.py`), or how a request is composed.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct, field
 
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.breaks import BreakDetector
@@ -25,7 +25,6 @@ from pattern_acp.context.window import (
 )
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, ModelRequested, UsageReported
 from pattern_acp.providers.base import ProviderRequest, TokenCounter
@@ -45,8 +44,7 @@ COUNT_SECONDS = 5.0
 """Longest that a provider may take to count; the estimate serves as well."""
 
 
-@dataclass(slots=True)
-class WindowState:
+class WindowState(Struct):
     """What a session knows of the window."""
 
     calibration: Calibration = field(default_factory=Calibration)

@@ -6,13 +6,13 @@ policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan
@@ -86,8 +86,7 @@ class WrongTargetError(ToolFailedError):
     failure_code = "tool.target-unsuitable"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(Struct, frozen=True):
     """The result of one call.
 
     `text` is what the model reads (already cut), `content` what the person sees, `full_output` what the journal keeps
@@ -142,8 +141,7 @@ async def no_text(text_id: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """What a tool may use. `roots` are absolute and resolved; the first is the session's cwd."""
 
     session_id: SessionId
@@ -183,8 +181,7 @@ class ToolContext:
     """Called with every path that a call names: absolute, and resolved through symbolic links."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedCall:
+class PreparedCall(Struct, frozen=True):
     """A call that is understood but has not run."""
 
     title: str
@@ -228,8 +225,7 @@ class Tool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBlockView:
+class MemoryBlockView(Struct, frozen=True):
     """A block as tools and context see it."""
 
     label: str
@@ -256,8 +252,7 @@ class MemoryBlockView:
     """What it can hold; None for free text."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEdit:
+class MemoryEdit(Struct, frozen=True):
     """One edit; `tools/memory_edits.py` says which operations there are and what each needs.
 
     The label `archive` stands for the archive, whose entries are named in `old_text` by id.
@@ -284,8 +279,7 @@ class MemoryEdit:
     """What makes an archival entry a trap, constraint or decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryChange:
+class MemoryChange(Struct, frozen=True):
     """A committed edit: the block's text before and after."""
 
     label: str
@@ -295,8 +289,7 @@ class MemoryChange:
     """What the writer should know, such as a double change that is to be mended."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryProposal:
+class MemoryProposal(Struct, frozen=True):
     """What edits would change, in their order, and what policy decides on."""
 
     changes: tuple[MemoryChange, ...]
@@ -307,8 +300,7 @@ NO_GOOD_MATCH = "Nothing in memory has much in common with this, so it may not b
 """What stands before hits that are guesses (`MemoryHit.is_guess`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryHit:
+class MemoryHit(Struct, frozen=True):
     """One thing found: where it is from, its text (excerpt) and when it was written."""
 
     source: str
@@ -331,8 +323,7 @@ class MemoryHit:
     """Older ones with the same text that it stands for."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryNarrowing:
+class MemoryNarrowing(Struct, frozen=True):
     """What a search is limited to; everything is optional. Times are milliseconds since 1970-01-01 UTC."""
 
     scope: str = ""

@@ -7,7 +7,7 @@ of `codemap` is imported when a session starts.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import Judgement, Progress
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 FoundT = TypeVar("FoundT")
 
 
-@dataclass(frozen=True, slots=True)
-class CodeState:
+class CodeState(Struct, frozen=True):
     """How far an answer of the index can be trusted."""
 
     judgement: "Judgement"

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.codemap.model import Symbol
 from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.lsp.model import FileEdits, Place, Span
 from pattern_acp.lsp.positions import apply_edits, column_of, split_lines, units
@@ -48,8 +48,7 @@ LINE_CHARACTERS = 160
 NO_SERVERS = "There are no language servers in this session; use find and callers."
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """A name in a file: where a question is asked."""
 
     file: TextFile

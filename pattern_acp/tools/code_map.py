@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.policy.access import Access, ReadMemory, ReadPath
 from pattern_acp.providers.base import ToolSpec
@@ -51,8 +50,7 @@ class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
     new_name: Annotated[str, Meta(description="For rename; like definition and references by a language server.")] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One operation: the title of a call, and what makes the call ready to run."""
 
     title: str

@@ -6,10 +6,12 @@ with the first call of `code_map`, since it brings `codemap` with it.
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.codemap.brief import MOST_FILES, brief
 from pattern_acp.codemap.find import FILE_KIND, FindQuery, find
@@ -18,7 +20,6 @@ from pattern_acp.codemap.model import SymbolKind
 from pattern_acp.codemap.outline import outline_file, outline_folder
 from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import (
     MemoryHit,
@@ -66,8 +67,7 @@ CLOSE_IN_MEANING = 0.6
 MEMORY_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """An answer: how fresh it is, and its lines."""
 
     freshness: str

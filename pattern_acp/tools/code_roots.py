@@ -5,13 +5,13 @@ names nothing. Must not know: any question.
 """
 
 from collections.abc import Callable
-from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from pattern_acp.codemap.targets import Targets
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_texts import Line, Naming
@@ -22,8 +22,7 @@ _LIMITS = {CodeOperation.FIND: 20, CodeOperation.OUTLINE: 60, CodeOperation.CALL
 _USUAL_LIMIT = 40
 
 
-@dataclass(frozen=True, slots=True)
-class CodeRoot:
+class CodeRoot(Struct, frozen=True):
     """One root of the session as questions see it."""
 
     path: str

@@ -5,13 +5,14 @@ Owns: one line for each symbol, use and file, and how fresh an answer is, in wor
 
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.codemap.brief import BriefFile
 from pattern_acp.codemap.callers import Use
 from pattern_acp.codemap.find import FindAnswer, Hit
 from pattern_acp.codemap.impact import Reached
 from pattern_acp.codemap.model import Judgement, Symbol
 from pattern_acp.codemap.outline import FileOutline, FolderOutline, OutlineLine
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.tools.code_access import CodeState
 from pattern_acp.tools.text_limits import plural
@@ -25,8 +26,7 @@ STEPS_SHOWN = 3
 _WORST_FIRST = ("missing", "partial", "stale", "fresh")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of an answer. `head` names `place` and is what a reader clicks; `text` follows it."""
 
     text: str
@@ -41,8 +41,7 @@ class Line:
         return "  " * self.depth + self.head + self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(Struct, frozen=True):
     """How the files of one root are shown: `show` gives the path for a reader, `locate` the absolute one."""
 
     show: Callable[[str], str]

@@ -6,8 +6,9 @@ Owns: the kinds and the port. Must not know: how a subagent runs; `session/subag
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import Progress, ToolOutcome
 
 DELEGATE = "delegate"
@@ -27,8 +28,7 @@ class SubagentKind(StrEnum):
         return self is not SubagentKind.WORKER
 
 
-@dataclass(frozen=True, slots=True)
-class DelegatedTask:
+class DelegatedTask(Struct, frozen=True):
     """What one subagent is asked."""
 
     kind: SubagentKind

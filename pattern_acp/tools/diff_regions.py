@@ -6,14 +6,13 @@ Owns: finding them in time that grows with the file's length only, whatever was 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 CONTEXT_LINES = 20
 """Unchanged lines shown at either side of a place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """One changed place with its surroundings: lines as they were and are; `line` is 1-based, in the new text."""
 
     old: str
@@ -21,8 +20,7 @@ class Region:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """Lines `old_from` to `old_to` became lines `new_from` to `new_to`, ends left out."""
 
     old_from: int

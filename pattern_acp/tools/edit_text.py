@@ -13,9 +13,10 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import NothingChangedError, ToolFailedError
 from pattern_acp.tools.line_match import Place, find_lines, replaced_lines
 from pattern_acp.tools.text_limits import cut_line, numbered
@@ -50,8 +51,7 @@ REMOVED_LIKENESS = 0.6
 _COPIED_NUMBER = late_pattern(r"^\s*\d+\t")
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """One replacement: `old_text` by `new_text`, once or everywhere."""
 
     old_text: str
@@ -59,8 +59,7 @@ class Replacement:
     replace_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EditResult:
+class EditResult(Struct, frozen=True):
     """The text after all replacements, how many were made, the 1-based lines they start at, and what to know."""
 
     text: str

@@ -11,7 +11,6 @@ from msgspec import Meta, Struct
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WebError, WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolKind
 from pattern_acp.policy.access import FetchUrl as FetchAccess
@@ -70,8 +69,7 @@ class WebPages(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A page as text."""
 
     url: str

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent, ToolContent
 from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
@@ -34,8 +34,7 @@ RESTORE_SECONDS = 0.8
 """Longest that putting files back may take; a cancelled call has a second to end (turn/tool_runner.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """A change that is understood: the file it is for (`before` None: it is new), the whole new text, and what to say.
 
     `after` is None when the file is to be deleted; `moved_to` is its new name when it gets one. `line` is the first
@@ -143,8 +142,7 @@ def require_current(target: Target, file: TextFile, context: ToolContext) -> boo
     return known is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Undo:
+class _Undo(Struct, frozen=True):
     """How to take back one change that may have been made, wholly or in part."""
 
     shown: str

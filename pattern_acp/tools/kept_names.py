@@ -6,7 +6,8 @@ Owns: finding them. Must not know: which words, or how they are recognised (`mem
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns

@@ -7,14 +7,13 @@ the exact passage was not found.
 from difflib import SequenceMatcher
 from itertools import accumulate
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 LOOKED_FOR_FIRST = 4
 """Lines of a passage, the longest, that are looked for in the text before it is split."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A run of whole lines: character offsets (the end is after the last line's ending) and the 1-based first line."""
 
     start: int

@@ -6,10 +6,10 @@ decided that a write is allowed. What a write does is `tools/memory_changes.py`.
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock

@@ -5,7 +5,7 @@ with its event. Must not know: tools, who is asked. An entry is never changed: a
 to it.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import sha256_hex

@@ -6,14 +6,15 @@ after the other on one transaction, so that all of them are stored or none.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
@@ -49,8 +50,7 @@ _OF_ANY_TEXT = frozenset({Operation.APPEND, Operation.REPLACE})
 """Operations whose outcome can be told from a text alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """An edit as it was done: the change, what policy is told of it, and the block it was."""
 
     change: MemoryChange

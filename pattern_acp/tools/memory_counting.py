@@ -7,10 +7,11 @@ event names passages by their block or archival entry and a hash of their text.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.memory_events import CountedPassage, MemoryRecalled, NamedPassage, ToldRepeat
@@ -23,8 +24,7 @@ from pattern_acp.memory.repeats import Pair, mark_told, restore_told
 _THOUSANDTHS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """What is counted at the end of a turn: how often each entry of the index was recalled, and the pairs told."""
 
     recalled: Mapping[int, int]

@@ -5,7 +5,8 @@ Owns: which operations there are, what each needs, and what it means. Must not k
 
 from collections.abc import Callable, Mapping
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.edits import Append, Replace, Rewrite
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.freshness import marked
@@ -36,8 +37,7 @@ ADDING = frozenset({"append", "add", "insert_after", "create"})
 """Operations whose text is new beside what is there, so that repeats are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperationRule:
+class OperationRule(Struct, frozen=True):
     """What an operation needs, and which further arguments it takes, besides `label` and `reason`."""
 
     needs: tuple[str, ...]

@@ -16,13 +16,14 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
@@ -89,8 +90,7 @@ _SHORTEST_NEARBY = 3
 """Characters of a line of a whole block that is masked in the calls and commands which wrote that block."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgettingPreview:
+class ForgettingPreview(Struct, frozen=True):
     """What forgetting would take away, or took.
 
     `in_text` tells that the block's text holds the words. `versions` are those that can be shown no longer: all that
@@ -107,8 +107,7 @@ class ForgettingPreview:
     kept_files: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgottenReport:
+class ForgottenReport(Struct, frozen=True):
     """What was forgotten, and what the user has to know about what is left.
 
     `before` is the text with a mark in the place of the words. `messages` counts the indexed ones that lost words.
@@ -127,8 +126,7 @@ class ForgottenReport:
     clean: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     """What was found before the transaction: the block, the words, and the events up to `newest` that hold them."""
 
     key: BlockKey
@@ -142,8 +140,7 @@ class _Search:
     newest: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(Struct, frozen=True):
     """What one transaction would do, or did."""
 
     block: Block

@@ -6,8 +6,9 @@ Owns: which blocks a scope sees and which one a label means. Must not know: how 
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
 from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
@@ -35,8 +36,7 @@ ARCHIVE_LENGTH = 100
 """Archival entries that are listed: more are looked for by search."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryScope:
+class HistoryScope(Struct, frozen=True):
     """Whose blocks are meant, who acts, and where it is recorded.
 
     `owners` are looked through in their order for a label; `stream` is the session, or `constellation`. `secrets` is
@@ -51,8 +51,7 @@ class HistoryScope:
     secrets: SecretRule = SecretRule.BLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A block in sight, under the label that means it, with its newest write; whose it is when it is shared."""
 
     label: str
@@ -61,8 +60,7 @@ class Listed:
     shared_from: str
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A block as one write left it."""
 
     block: Block
@@ -70,8 +68,7 @@ class Version:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(Struct, frozen=True):
     """Two versions of a block, `old` and `new` being the numbers of the writes that made them."""
 
     label: str
@@ -81,8 +78,7 @@ class Versions:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class Blamed:
+class Blamed(Struct, frozen=True):
     """The lines of a block with the writes that they came from, by number."""
 
     block: Block
@@ -90,8 +86,7 @@ class Blamed:
     writes: dict[int, Write]
 
 
-@dataclass(frozen=True, slots=True)
-class BlamedRange:
+class BlamedRange(Struct, frozen=True):
     """Characters of a block (from `start` to before `end`) and the write they came from."""
 
     start: int
@@ -100,8 +95,7 @@ class BlamedRange:
     write: Write
 
 
-@dataclass(frozen=True, slots=True)
-class Archived:
+class Archived(Struct, frozen=True):
     """An archival entry, and how often it was recalled."""
 
     entry: ArchivalEntry
@@ -110,8 +104,7 @@ class Archived:
     """What makes it a trap, constraint or decision; None for a plain fact."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """A block that was checked: its writes, and what does not agree, a clause each."""
 
     label: str

@@ -13,12 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, columns_of
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import (
     BlockCommitted,
     BlockConfigured,
@@ -53,8 +54,7 @@ _WHOLE = 2
 """`deleted` of a block that was forgotten as a whole, or discarded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """Something of a block that is not what the journal says, as a clause."""
 
     block_id: str
@@ -253,8 +253,7 @@ def _of_write(row: _Row, recorded: Recorded, event: _Write, history_from: int, *
         yield "number, peer, size or another fact"
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(Struct, frozen=True):
     """What a block has come to by its writes. `deleted` has each value that is right."""
 
     text_hash: str

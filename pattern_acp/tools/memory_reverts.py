@@ -5,13 +5,14 @@ is shown, or who decided that it is allowed. Forgetting is `tools/memory_forgett
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockDeleted, BlockHealed, BlockRestored, Event
 from pattern_acp.journal.writer import append
@@ -53,8 +54,7 @@ _ATTEMPTS = 5
 """Times that a change is worked out anew because another write came between; each takes milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryChange:
+class HistoryChange(Struct, frozen=True):
     """What was done to a block: its text before and after, and the write that it became.
 
     `target` is the write taken back or the version gone back to; `conflicts` are lines that two edits changed.
@@ -69,8 +69,7 @@ class HistoryChange:
     conflicts: tuple[Conflict, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """A planned change, and what is recorded with it."""
 
     block: Block

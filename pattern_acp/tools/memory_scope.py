@@ -3,11 +3,12 @@
 Owns: these types. Must not know: how anything is read or written.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, Scope, default_blocks
 from pattern_acp.memory.guards import SecretRule
@@ -16,8 +17,7 @@ from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.templates.loading import Templates
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryOwner:
+class MemoryOwner(Struct, frozen=True):
     """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session."""
 
     persona: str
@@ -36,8 +36,7 @@ class MemoryOwner:
         return self.project_key if scope is Scope.PROJECT else self.persona
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Who writes through a `ConstellationMemory`, and where the words are from."""
 
     actor: Actor
@@ -57,8 +56,7 @@ PROGRAM = Writer(Actor.SYSTEM, Origin.MEMORY)
 """What is written without anyone asking."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRules:
+class MemoryRules(Struct, frozen=True):
     """What the settings say of memory. `templates` is the person's folder of templates, which need not exist."""
 
     isolation: Isolation = Isolation.NONE
@@ -81,8 +79,7 @@ def rules_for(writer: Writer, rules: MemoryRules) -> MemoryRules:
     return rules
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """One batch of writes: who, when, under which call, and what was decided before.
 
     `is_trial` batches are rolled back, so they go as far as consent would be asked for.

@@ -6,7 +6,8 @@ know: how passages are found or ranked.
 
 import re
 from collections.abc import Callable, Iterable, Set
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock

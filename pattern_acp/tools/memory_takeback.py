@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.memory.history import Write
@@ -38,16 +39,14 @@ LOG_LENGTH = 20
 """Writes that the model is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentHistory:
+class AgentHistory(Struct, frozen=True):
     """The history of the blocks that the agent sees, to look at and to change as the agent."""
 
     reading: MemoryHistory
     reverts: MemoryReverts
 
 
-@dataclass(frozen=True, slots=True)
-class Takeback:
+class Takeback(Struct, frozen=True):
     """What the model asks for: which operation on which block, which write or version, and why."""
 
     label: str

@@ -4,8 +4,9 @@ Owns: reading what a writer gives, and taking over from a corrected entry what i
 entries are stored, or who is warned.
 """
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.bound import BoundKind, Severity, Terms, end_of_day
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.workspace.globs import compile_glob
@@ -13,8 +14,7 @@ from pattern_acp.workspace.globs import compile_glob
 _LABEL = "archive"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenTerms:
+class GivenTerms(Struct, frozen=True):
     """What a writer gives; empty is not given.
 
     `until` is a day like 2026-12-31, the last on which it holds, or `NEVER` for one that has no last day.

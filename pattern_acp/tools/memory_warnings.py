@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.bound import WARNING_KINDS, BoundEntry, Severity, head_of
 from pattern_acp.memory.freshness import is_stale
@@ -25,8 +26,7 @@ MOST_CHARACTERS = 1_200
 _AUTHORS = {Actor.HUMAN: "the person", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
 
 
-@dataclass(frozen=True, slots=True)
-class Meant:
+class Meant(Struct, frozen=True):
     """An entry and the files, relative to the project, that its patterns mean."""
 
     bound: BoundEntry

@@ -16,8 +16,9 @@ brought the text.
 
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolInputError
 from pattern_acp.tools.text_limits import cut_line
 
@@ -43,8 +44,7 @@ class PatchSyntaxError(ToolInputError):
     failure_code = "tool.patch-malformed"
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """Neighbouring lines of a file as (sign, text), the sign one of space, - and +.
 
     `anchors` are lines that stand above, from the outermost inwards; `line` is the hunk's 1-based line in the patch.
@@ -61,23 +61,20 @@ class Hunk:
         return [text for sign, text in self.lines if sign != "+"]
 
 
-@dataclass(frozen=True, slots=True)
-class AddFile:
+class AddFile(Struct, frozen=True):
     """A new file with its whole text."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteFile:
+class DeleteFile(Struct, frozen=True):
     """A file to delete."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFile:
+class UpdateFile(Struct, frozen=True):
     """Hunks for one file, in the order of the file, and its new name when it gets one. A move may have no hunks."""
 
     path: str

@@ -11,10 +11,11 @@ Line endings, a byte order mark and a missing final newline stay as they are in 
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.data_frames import as_stored
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import NothingChangedError
 from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
 from pattern_acp.tools.line_match import indent_map, indented
@@ -28,8 +29,7 @@ _NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PatchedText:
+class PatchedText(Struct, frozen=True):
     """The text after all hunks, the 1-based line at which each begins in it, and what to know."""
 
     text: str
@@ -37,8 +37,7 @@ class PatchedText:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     start: int
     end: int
     tolerance: int = 0

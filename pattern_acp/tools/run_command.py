@@ -11,19 +11,18 @@ on.
 """
 
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import anyio
 import anyio.to_thread
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.policy.access import RunCommand as RunCommandAccess
@@ -230,8 +229,7 @@ def require_command_text(command: str) -> None:
         )
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """What is known of one run so far."""
 
     terminal: TerminalContent

@@ -6,12 +6,12 @@ Owns: the port, and what a hit is. Must not know: how passages are found or rank
 from datetime import UTC, datetime
 from typing import Protocol
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHit:
+class SessionHit(Struct, frozen=True):
     """Something that was said, in a turn of a session, counted from 1. `speaker` is `user` or `assistant`."""
 
     session_id: SessionId

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio.to_thread
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.tools.base import ToolContext, ToolFailedError
 from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 
@@ -22,8 +22,7 @@ NAMES_COMPARED = 5_000
 """Most names of a folder that are compared with a misspelt one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A path as the model named it.
 
     `path` is absolute and what the editor knows, `resolved` goes through symbolic links and is what policy decides on,

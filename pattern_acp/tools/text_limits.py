@@ -7,8 +7,9 @@ import difflib
 import re
 import unicodedata
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 MARKER_ROOM = 60
 """Characters kept free for the marker that stands for what was cut."""
@@ -33,8 +34,7 @@ _CONTROLS = late_pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """Text that fits, and how many UTF-8 bytes of the original it leaves out."""
 
     text: str

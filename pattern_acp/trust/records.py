@@ -7,18 +7,17 @@ Owns: the rows. Must not know: how the person is asked, or the event that record
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import Struct
 
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction, storable
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.project_parts import ProjectPart
 
 QUERIES = load_queries("pattern_acp.trust")
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """A folder and what of it was agreed to; `decided_ms` is milliseconds since 1970 UTC."""
 
     root: str

@@ -6,10 +6,10 @@ counts. The budget of a subagent is a part of its turn's: what it uses is used o
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 
 KEPT_FOR_THE_TURN = 1
@@ -55,8 +55,7 @@ class Waits:
                 self._seconds += self._clock.monotonic() - self._since
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The most that may be used; None for as much as is wanted. Seconds are without those that the person took."""
 
     requests: int
@@ -65,8 +64,7 @@ class Limits:
     tokens: int | None = None
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """What is used of `limits`. `outer` is the budget of the turn, of which this one is a part."""
 
     limits: Limits

@@ -7,9 +7,10 @@ call runs.
 import json
 from collections.abc import Collection, Mapping
 
+from msgspec import Struct
+
 from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object
 from pattern_acp.domain.canonical import JsonObject, is_deeper
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.tools.base import Tool, ToolInputError
 from pattern_acp.tools.text_limits import SHOWN_NAME
@@ -52,8 +53,7 @@ def was_cut(call: ToolCallPart) -> bool:
     return call.problem.startswith(CUT)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCall:
+class ReadCall(Struct, frozen=True):
     """A call as it was meant. `repairs` says in phrases what had to be mended, without values."""
 
     tool: Tool

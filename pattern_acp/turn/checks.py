@@ -10,16 +10,16 @@ make.
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
@@ -49,16 +49,14 @@ _ORDER = ("formatter", "linter", "test")
 NEEDS_NO_QUESTION = "It is one of the checks that you set up, or trusted with this folder."
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     check: CheckSettings
     files: tuple[str, ...]
     """Those that the check is for, from the session's folder."""
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What checks found: the text for the model, and whether one failed."""
 
     text: str = ""

@@ -7,11 +7,11 @@ know: providers, or who records it. The ids of messages are left out: no model s
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, begins_with
 from pattern_acp.journal.window_events import OfferedTool, RequestParts, ToolsOffered
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
@@ -20,8 +20,7 @@ SHORT_DIGITS = 16
 """Hexadecimal digits of the digest of one part: 64 bits tell the parts of one session apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """A message that was encoded before. It is kept, so that no other one can get its identity."""
 
     message: Message
@@ -30,8 +29,7 @@ class _Known:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestKnown:
+class RequestKnown(Struct, frozen=True):
     """A request as the journal knows it. `tools` is given when they have to be recorded before it."""
 
     digest: str
@@ -40,8 +38,7 @@ class RequestKnown:
     tools: ToolsOffered | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Last:
+class _Last(Struct, frozen=True):
     """The request that was recorded last."""
 
     messages: tuple[str, ...] = ()

@@ -5,44 +5,40 @@ Durable facts are `journal.events`; these are their live companions. A replay ne
 
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import MessageId, ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolContent
 from pattern_acp.domain.usage import Cost
 
 
-@dataclass(frozen=True, slots=True)
-class TextStreamed:
+class TextStreamed(Struct, frozen=True):
     """More text of an assistant message."""
 
     message_id: MessageId
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingStreamed:
+class ThinkingStreamed(Struct, frozen=True):
     """More reasoning of an assistant message."""
 
     message_id: MessageId
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallRunning:
+class ToolCallRunning(Struct, frozen=True):
     """An announced call was allowed and starts."""
 
     call_id: ToolCallId
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallWaits:
+class ToolCallWaits(Struct, frozen=True):
     """A running call waits for the person: they are asked about something that it does."""
 
     call_id: ToolCallId
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallShows:
+class ToolCallShows(Struct, frozen=True):
     """A running call replaces what it shows, and its title unless that is empty."""
 
     call_id: ToolCallId
@@ -50,8 +46,7 @@ class ToolCallShows:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalStreamed:
+class TerminalStreamed(Struct, frozen=True):
     """More output of a terminal that we run ourselves."""
 
     call_id: ToolCallId
@@ -59,8 +54,7 @@ class TerminalStreamed:
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalEnded:
+class TerminalEnded(Struct, frozen=True):
     """A terminal that we run ourselves ended."""
 
     call_id: ToolCallId
@@ -69,8 +63,7 @@ class TerminalEnded:
     signal: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextChanged:
+class ContextChanged(Struct, frozen=True):
     """The conversation or the model is another one, and no request has counted it yet."""
 
     used: int

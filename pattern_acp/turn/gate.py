@@ -7,15 +7,15 @@ before the decision: the error of a call that cannot be prepared may quote a fil
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import field, replace
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
@@ -43,8 +43,7 @@ PATHS_NAMED = 5
 REFUSED_BY_PERSON = "Refused; it did not run."
 
 
-@dataclass(slots=True)
-class PolicyState:
+class PolicyState(Struct):
     """What decisions of one session depend on. The mode may change while a turn runs; the next call sees it."""
 
     mode: Mode
@@ -54,8 +53,7 @@ class PolicyState:
     """Held while the person is asked: questions come one at a time, as each answer may settle the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A call that does not run: `sentence` tells the model why, `shown` the person."""
 
     sentence: str

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 REPEATS_TOLD = 3
 """Identical failing calls in a row after which the model is told (issue 2, section 5)."""
@@ -20,8 +20,7 @@ CUT_STOP = 3
 """Answers in a row with a call that the limit of tokens cut after which the turn stops."""
 
 
-@dataclass(slots=True)
-class RepeatGuard:
+class RepeatGuard(Struct):
     """Counts identical failing calls in a row."""
 
     worst: int = 0

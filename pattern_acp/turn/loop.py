@@ -1,17 +1,17 @@
 """Build, stream, run tools, repeat, until a stop reason."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field, replace
 from typing import Protocol
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.context.history import add_context
 from pattern_acp.domain.data_frames import framed_line
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -40,8 +40,7 @@ LIMIT_REACHED = TurnFailure("turn.limit-reached")
 OUT_OF_TIME = "The turn reached its limit of time before this call ended."
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnd:
+class TurnEnd(Struct, frozen=True):
     """How a turn ended; `sentence` says why when that is not plain."""
 
     stop_reason: StopReason
@@ -52,16 +51,14 @@ class TurnEnd:
     """What failed; None for a turn that ended as it should, or was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInUse:
+class ModelInUse(Struct, frozen=True):
     """The provider and model that a request goes to."""
 
     provider: Provider
     info: ModelInfo
 
 
-@dataclass(frozen=True, slots=True)
-class CallIds:
+class CallIds(Struct, frozen=True):
     """Which ids calls get: `used` are those of all calls of the session, to which the loop adds.
 
     With `always_own`, every call gets an id of ours: whoever runs beside others must not share any.
@@ -136,8 +133,7 @@ class Resumption(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRetries:
+class StreamRetries(Struct, frozen=True):
     """`Resumption` that goes on `most` times in a row, after longer and longer pauses."""
 
     most: int
@@ -152,8 +148,7 @@ class StreamRetries:
         await self.policy.sleep(self.policy.backoff_ms(breaks) / 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """What a request gave, and the message of it that is recorded."""
 
     assembly: MessageAssembly

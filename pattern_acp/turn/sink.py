@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
@@ -29,8 +29,7 @@ SHOW_SECONDS = 0.5
 """Longest that showing recorded events may still take after a cancel, when the client does not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """An event with who caused it and where its content came from."""
 
     event: Event

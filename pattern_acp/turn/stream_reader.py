@@ -1,13 +1,12 @@
 """From a provider's events to one message, shown while it comes."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import field
 
 import anyio
+from msgspec import Struct, field
 
 from pattern_acp.domain.argument_repair import whole_fields
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost, Usage
@@ -41,8 +40,7 @@ NEW_PARAGRAPH = "\n\n"
 """Clients join the text of messages that follow each other, so each brings its own break."""
 
 
-@dataclass(slots=True)
-class _OpenCall:
+class _OpenCall(Struct):
     call_id: str
     name: str
     arguments: list[str] = field(default_factory=list[str])
@@ -51,8 +49,7 @@ class _OpenCall:
     """Whether nothing of it is missing, also when the answer was cut behind it."""
 
 
-@dataclass(slots=True)
-class MessageAssembly:
+class MessageAssembly(Struct):
     """Collects one message. Text and reasoning keep the order in which they came."""
 
     message_id: MessageId

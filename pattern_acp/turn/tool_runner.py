@@ -8,15 +8,15 @@ and are announced in the order in which the model wrote them; anything else runs
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import (
@@ -107,8 +107,7 @@ class _Place:
             await self._before.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class _Understood:
+class _Understood(Struct, frozen=True):
     """A call that is prepared: as it is shown, what hooks think of it, and what was looked at for it."""
 
     view: ToolCallView

@@ -17,10 +17,10 @@ from urllib.parse import urljoin
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp import __version__
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.web.addresses import is_public, literal_address
 from pattern_acp.web.errors import AddressRefusedError, PageFailedError
 
@@ -46,8 +46,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 """From a host and port to numeric addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """What a server gave. `media_type` is in lower case and without parameters; `charset` is "" when not said."""
 
     url: str
@@ -60,8 +59,7 @@ class Fetched:
     """The URL on another host that it redirects to; then there is no body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A URL that may be asked for, in its normal form, and its host with the port where one is given."""
 
     url: str

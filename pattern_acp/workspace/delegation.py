@@ -7,14 +7,14 @@ editor is another `FileSystem` and another `Terminal`.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.editor_calls import EditorCalls
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
@@ -37,8 +37,7 @@ _NOT_UTF_8 = frozenset({"utf-16-le", "utf-16-be", "cp1252"})
 """What most editors read wrongly and all but few write back as UTF-8 when a client asks them to."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Buffer:
+class _Buffer(Struct, frozen=True):
     """What is known of the editor's text of one file."""
 
     disk_mtime_ns: int

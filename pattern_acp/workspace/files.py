@@ -2,12 +2,12 @@
 
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class TextFile:
+class TextFile(Struct, frozen=True):
     """The text of one file.
 
     `source` says whether the editor's buffer or the disk gave it; `warning` is a sentence for the person when the

@@ -6,11 +6,10 @@ not know: the disk.
 
 import sys
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Flavour:
+class Flavour(Struct, frozen=True):
     """What differs between the path names of platforms."""
 
     windows: bool

@@ -11,16 +11,16 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.file_states import MISSING, FileState
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture, capture_in_place, place_of
@@ -60,8 +60,7 @@ Signature = tuple[int, int, int, int]
 """Mode, size, time of change and of the inode's change: what tells that a file may be another."""
 
 
-@dataclass(slots=True)
-class FolderLook:
+class FolderLook(Struct):
     """One root as it was."""
 
     root: str
@@ -75,8 +74,7 @@ class FolderLook:
     """Why nothing can be said of it; empty when something can."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What changed: path, state before, state after; and paths of which it cannot be told, each with a clause.
 
     A path is as `place_of` named it when it was looked at. A link that was put in its way since does not change it.

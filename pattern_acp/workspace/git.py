@@ -8,8 +8,9 @@ since an editor may be started from a git hook of another repository.
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
@@ -18,8 +19,7 @@ _NO_BRANCH = ".invalid"
 """What a repository with the reftable format keeps in HEAD for old readers."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitFacts:
+class GitFacts(Struct, frozen=True):
     """The repository around a folder; all fields are "" when there is none.
 
     `common_dir` is the same for all worktrees of a repository. `branch` is "" on a detached HEAD, and `commit` is only

@@ -6,12 +6,11 @@ what the changes are used for.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 
 import anyio.to_thread
+from msgspec import Struct, field
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import GitFailedError
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.search_process import run_lines
@@ -29,8 +28,7 @@ _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedFile:
+class ChangedFile(Struct, frozen=True):
     """One file that differs from the last commit. `path` has forward slashes and starts at the folder asked about."""
 
     path: str
@@ -41,8 +39,7 @@ class ChangedFile:
     is_deleted: bool = False
 
 
-@dataclass(slots=True)
-class _Diff:
+class _Diff(Struct):
     """What was read of a diff so far."""
 
     files: list[ChangedFile] = field(default_factory=list[ChangedFile])

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
 
@@ -24,8 +24,7 @@ _SAFE = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksP
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z")
 
 
-@dataclass(frozen=True, slots=True)
-class GitStatus:
+class GitStatus(Struct, frozen=True):
     """A working tree: its branch (empty on a detached HEAD), and how many files are in which state.
 
     `paths` are absolute, of everything that differs from the last commit, untracked folders as one.

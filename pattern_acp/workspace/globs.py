@@ -10,7 +10,8 @@ text after a star is always good enough, so that the matcher need not come back 
 import re
 from collections.abc import Iterator
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.workspace.errors import PatternUnusableError
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 from pattern_acp.workspace.paths import display_path
@@ -21,8 +22,7 @@ MAX_DOUBLE_STARS = 6
 """Each `**` multiplies the work; nobody needs more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Glob:
+class Glob(Struct, frozen=True):
     """A compiled pattern. `text` is its plain form: relative, anchored by a slash or `**/` at the start."""
 
     text: str

@@ -13,7 +13,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.workspace.flavour import PLATFORM
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.globs import glob_expression
@@ -25,8 +26,7 @@ _RULES_BYTES = 1_000_000
 _FLAGS = re.DOTALL if PLATFORM.case_sensitive else re.DOTALL | re.IGNORECASE
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """One line of a rules file."""
 
     expression: str
@@ -36,8 +36,7 @@ class _Rule:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
+class _Level(Struct, frozen=True):
     """The rules of one file, last first; `base` is where they apply, relative to the top, "" or with a final slash."""
 
     base: str
@@ -60,8 +59,7 @@ class _Level:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreRules:
+class IgnoreRules(Struct, frozen=True):
     """The rules in force in one folder. Names are relative to the walk's root, with forward slashes."""
 
     offset: str

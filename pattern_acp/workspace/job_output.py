@@ -6,8 +6,9 @@ whether the last line asks for something. Must not know: processes, who reads.
 
 import re
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.terminal import CommandOutput
 
 OUTPUT_BYTES = 1_000_000
@@ -29,8 +30,7 @@ _PROMPT = late_pattern(
 """Ends of lines that wait for an answer: a choice, a default, a secret, a pager, a shell or interpreter."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewOutput:
+class NewOutput(Struct, frozen=True):
     """Output since the last reading, and how many bytes before it are not kept any more."""
 
     text: str

@@ -8,16 +8,15 @@ with it. Must not know: tools, the journal, what the editor shows; `JobObserver`
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import InputClosedError, JobRefusedError
 from pattern_acp.workspace.job_output import JobOutput
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
@@ -54,8 +53,7 @@ class JobState(StrEnum):
     """The process of the agent died, and its command with it, or nobody knows."""
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """One background command."""
 
     job_id: str

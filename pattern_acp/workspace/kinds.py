@@ -9,7 +9,8 @@ import stat
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.workspace.errors import NotTextError
 from pattern_acp.workspace.text_codec import TextEncoding, bom_encoding, decode_text, is_utf32, is_western
 
@@ -19,8 +20,7 @@ _SNIFFED_BYTES = 8_192
 """Git, too, decides on the first 8,000 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathFacts:
+class PathFacts(Struct, frozen=True):
     """What the disk says. `other` is a device, pipe or socket, or something that may not be looked at.
 
     `size` is in bytes, `mtime_ns` in nanoseconds since 1970; both are 0 when missing. `media_type` is "" unless a file,

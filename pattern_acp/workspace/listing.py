@@ -7,7 +7,8 @@ import stat
 import threading
 from typing import Literal, TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.workspace.walk import WalkedEntry, in_thread, require_folder, walk_entries
 
 EntryKind: TypeAlias = Literal["file", "directory", "link", "other"]
@@ -16,8 +17,7 @@ MAX_COUNTED = 100_000
 """Entries after which counting stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry; `name` is relative to the listed folder, with forward slashes. `size` is in bytes, 0 unless a file."""
 
     name: str
@@ -27,8 +27,7 @@ class Entry:
     """Whether git ignores it; ignored folders are not entered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The first entries of `root`, each folder right before what is in it, and how many there are in all."""
 
     root: str

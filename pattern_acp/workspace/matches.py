@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.workspace.globs import Glob
 
 MAX_LINE_CHARS = 400
@@ -18,8 +19,7 @@ MAX_SEARCHED_BYTES = 10_000_000
 """Larger files are data, not text that a person wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextQuery:
+class TextQuery(Struct, frozen=True):
     """One search; `root` is absolute, and so are the paths that `may_read` is asked for. See `search.search_text`."""
 
     root: str
@@ -39,8 +39,7 @@ class TextQuery:
         return self.may_read(str(Path(self.root, name)))
 
 
-@dataclass(frozen=True, slots=True)
-class RawLine:
+class RawLine(Struct, frozen=True):
     """A line as an engine found it: 1-based number, whole text without its end, and where the first match starts."""
 
     number: int
@@ -48,8 +47,7 @@ class RawLine:
     match_start: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedLine:
+class MatchedLine(Struct, frozen=True):
     """A line to show. `name` is relative to the root with forward slashes, `path` absolute, `line` 1-based.
 
     Lines of context have `is_match` False. `text` is cut around the match and marked with `…` when it was long.
@@ -62,8 +60,7 @@ class MatchedLine:
     is_match: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(Struct, frozen=True):
     """The lines found, by file and line.
 
     `stopped` is "limit" when more lines match, "time" when the search was cut off, "" when this is all. `left_out` are

@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import anyio.to_process
 from anyio import BrokenWorkerProcess
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import PdfUnreadableError
 
 PDF_BYTES = 50_000_000
@@ -32,8 +32,7 @@ _DAMAGE = (
 """What pypdf raises for a damaged file besides its own errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class PdfPages:
+class PdfPages(Struct, frozen=True):
     """How many pages there are, and the text of those that were asked for, in their order."""
 
     count: int

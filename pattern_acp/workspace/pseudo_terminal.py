@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import InputClosedError
 
 ROWS, COLUMNS = 40, 120
@@ -29,8 +29,7 @@ _TAKE_OVER = 'exec "$0" -c "$1" <>"$2" >&0 2>&1'
 """A process that leads a session gets a terminal as its controlling one by opening it (POSIX, 11.1.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PseudoTerminal:
+class PseudoTerminal(Struct, frozen=True):
     """Both ends: `ours` to read and write, `theirs` for the command, and the path of theirs."""
 
     ours: int

@@ -12,8 +12,9 @@ since a shell reads its script while it runs. `scratch` is private to us; what a
 import secrets
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.flavour import PLATFORM, Flavour
 
 _PLAIN_WORD = late_pattern(r"[A-Za-z0-9_./:=@%+,-]+")
@@ -28,8 +29,7 @@ _SHELL_WORDS = frozenset(_SHELL_WORD_LIST.split())
 """What only a shell knows, or knows better than a program of the same name (POSIX 2.14, bash manual 4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCommand:
+class ClientCommand(Struct, frozen=True):
     """What to ask of `terminal/create`; `script` is the file to remove afterwards, if one was needed."""
 
     command: str

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import PatternUnusableError
 from pattern_acp.workspace.globs import compile_glob
 from pattern_acp.workspace.line_search import search_lines
@@ -47,8 +47,7 @@ _NOT_PORTABLE = re.compile(
 """Anything that might mean something else to ripgrep; too careful costs only speed."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(Struct, frozen=True):
     """A file below the root; `name` is relative with forward slashes, `path` absolute, `mtime_ns` since 1970."""
 
     path: str
@@ -56,8 +55,7 @@ class FoundFile:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The newest files that match, and how many there are in all; `complete` is False when counting stopped early.
 
     `timed_out` says that it stopped for time.

@@ -11,8 +11,8 @@ from subprocess import DEVNULL, PIPE
 import anyio
 import anyio.to_thread
 from anyio.abc import Process
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.errors import SearchFailedError
 
@@ -22,8 +22,7 @@ MAX_LINE_BYTES = 64_000_000
 _STOP_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnd:
+class ProcessEnd(Struct, frozen=True):
     """How the program ended; `exit_code` is None when it was stopped because enough was read."""
 
     exit_code: int | None

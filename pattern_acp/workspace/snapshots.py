@@ -18,10 +18,11 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import A_FOLDER, MISSING, FileState
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import NotPutBackError
 from pattern_acp.workspace.paths import is_within, resolve_path
 
@@ -37,8 +38,7 @@ _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOF
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """A state, and the bytes of a file whose content is kept."""
 
     state: FileState
@@ -169,8 +169,7 @@ def refuse_links(path: str, roots: Sequence[str]) -> None:
         raise NotPutBackError(f"{path} was not put back: {_WAY}.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """An open folder: `at` is its descriptor, None where the system works by paths alone."""
 
     path: str

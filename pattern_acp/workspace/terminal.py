@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
 from typing import Protocol
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
+class CommandRequest(Struct, frozen=True):
     """One shell command line, run by the platform's shell in `cwd` (absolute)."""
 
     line: str
@@ -25,16 +23,14 @@ class CommandRequest:
     by line, and end when this process is killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
+class ExitStatus(Struct, frozen=True):
     """How a command ended: an exit code, or the name of the signal that ended it; both None when unknown."""
 
     exit_code: int | None
     signal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
+class CommandOutput(Struct, frozen=True):
     """Output so far, stdout and stderr mixed as they came."""
 
     text: str

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
+from msgspec import Struct
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.workspace.errors import AccessDeniedError, FileMissingError, NotAFileError
 from pattern_acp.workspace.ignore import IgnoreRules, rules_for
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class WalkedEntry:
+class WalkedEntry(Struct, frozen=True):
     """A file, link or folder. `name` is relative to the root, with forward slashes."""
 
     name: str
@@ -35,8 +34,7 @@ class WalkStoppedError(Exception):
     """The walk was asked to stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     path: str
     name: str
     """Relative to the root, "" or with a final slash."""

@@ -142,7 +142,7 @@ def test_the_way_to_the_first_session_compiles_no_patterns_that_only_a_command_o
 def test_values_that_a_start_defines_compile_no_methods():
     # What checks a bundle stands alone, and no start imports it.
     alone = PACKAGE / "journal" / "verify_bundle.py"
-    late = {PACKAGE / "cli" / "chat", PACKAGE / "domain" / "lazy_dataclass.py", alone}
+    late = {PACKAGE / "cli" / "chat", alone}
     defined_early = {path for path in PACKAGE.rglob("*.py") if not late & {path, *path.parents}}
     eager = [path.name for path in defined_early if STANDARD.search(path.read_text(encoding="utf-8"))]
-    assert eager == [], "take dataclass from pattern_acp.domain.lazy_dataclass"
+    assert eager == [], "make it a msgspec.Struct (docs/adr/0027-one-value-type.md)"

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.embedding import choose_embedder, open_embedder
 from pattern_acp.config.settings import MemorySettings, ProviderSettings, Secret, Settings

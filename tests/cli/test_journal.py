@@ -6,13 +6,13 @@ import subprocess
 import sys
 import zipfile
 from contextlib import chdir
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import make_backup

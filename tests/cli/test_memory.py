@@ -4,11 +4,11 @@ import json
 import stat
 import sys
 from contextlib import chdir
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments

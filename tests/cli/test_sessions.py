@@ -3,13 +3,13 @@
 import io
 import json
 from contextlib import chdir
-from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
 import anyio
 import pytest
 from acp import schema as sdk
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 from rich.console import Console
 

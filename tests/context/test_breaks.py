@@ -1,6 +1,6 @@
 """What breaks the cached prefix, in words."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.providers.base import ToolForm

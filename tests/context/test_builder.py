@@ -1,6 +1,6 @@
 """The three segments of a request."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request, volatile_segment
 from pattern_acp.domain.ids import MessageId, SessionId

@@ -1,9 +1,8 @@
 """Memory told whole once, then by what changed."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.history import history_of

@@ -1,9 +1,8 @@
 """Limits of a window, the estimate and what is learnt about it, and what breaks a cached prefix."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings
 from pattern_acp.context.breaks import BreakDetector, changes

@@ -1,6 +1,5 @@
 """Which key is used, and its renewal, against a real authorization server."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -8,6 +7,7 @@ import anyio.lowlevel
 import httpx
 import pytest
 from anyio.abc import SocketAttribute
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import post_once
 from pattern_acp.config.settings import OAuthSettings, ProviderSettings, Secret

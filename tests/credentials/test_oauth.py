@@ -1,13 +1,13 @@
 """OAuth as data: PKCE, redirects, and which failure is which."""
 
 from contextlib import suppress
-from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import OAuthSettings
 from pattern_acp.credentials import errors

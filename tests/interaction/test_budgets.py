@@ -1,9 +1,8 @@
 """Budgets: a notice at 80 %, a question at 100 %, and nothing at zero; over the wire, before every request."""
 
-from dataclasses import replace
-
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import BudgetSettings, Settings
 from pattern_acp.domain.allowance import Allowance, parse_allowance

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import cast
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import Settings, TurnSettings, Wire

@@ -1,6 +1,6 @@
 """More traps about a file than are told, in a small window: an edit is held once, never for good."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import ToolCallFinished

@@ -1,6 +1,6 @@
 """A model that stands in for the chosen one: told, recorded, kept for the turn and given up with it."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import BudgetSettings, Settings
 from pattern_acp.domain.usage import Cost, Usage

@@ -1,9 +1,9 @@
 """Files through the editor, and what happens when it is wrong, silent or absent."""
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.jsonrpc.errors import RpcError

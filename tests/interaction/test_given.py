@@ -2,10 +2,10 @@
 
 import base64
 import io
-from dataclasses import replace
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 
 from pattern_acp.domain.messages import ImagePart, Message, Part, ResourcePart

@@ -1,10 +1,10 @@
 """Language servers in whole conversations: what an edit broke, and questions and renaming through code_map."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import HookSettings, Settings
 from pattern_acp.domain.messages import Role

@@ -1,6 +1,6 @@
 """When a turn stops by itself, and what is said about it."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.events import TurnEnded

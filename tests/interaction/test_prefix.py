@@ -1,7 +1,8 @@
 """The part of a request that a provider may cache: small, and the same to the byte."""
 
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.providers.base import ProviderRequest

@@ -1,9 +1,9 @@
 """What the built-in system prompt claims of a request is so in every request that it begins."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.providers.scripted import ScriptedProvider

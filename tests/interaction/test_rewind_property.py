@@ -5,13 +5,14 @@ memory and conversation it works out by itself, and the agent has to come to the
 """
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.messages import Role

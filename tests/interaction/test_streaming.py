@@ -1,11 +1,11 @@
 """What a streamed answer looks like to the editor."""
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from pattern_acp.domain.messages import ThinkingPart
 from pattern_acp.domain.usage import Cost, Usage

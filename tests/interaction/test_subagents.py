@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import DelegateSettings, HookSettings, Settings, TurnSettings
 from pattern_acp.domain.usage import Cost, Usage

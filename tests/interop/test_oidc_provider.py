@@ -3,13 +3,14 @@
 import re
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import httpx
 import pytest
 from anyio.streams.text import TextReceiveStream
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import post_once
 from pattern_acp.config.settings import OAuthSettings

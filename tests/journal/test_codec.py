@@ -44,16 +44,15 @@ CONTENTS: st.SearchStrategy[ToolContent] = st.one_of(
     st.from_type(TerminalContent),
     st.from_type(LinkContent),
 )
-CALLS = st.builds(
-    ToolCallView,
-    call_id=TEXTS.map(ToolCallId),
-    name=TEXTS,
-    title=TEXTS,
-    kind=st.sampled_from(ToolKind),
-    raw_input=OBJECTS,
-    locations=st.lists(st.from_type(Location), max_size=2).map(tuple),
-    content=st.lists(CONTENTS, max_size=3).map(tuple),
-)
+CALLS = st.tuples(
+    TEXTS.map(ToolCallId),
+    TEXTS,
+    TEXTS,
+    st.sampled_from(ToolKind),
+    OBJECTS,
+    st.lists(st.from_type(Location), max_size=2).map(tuple),
+    st.lists(CONTENTS, max_size=3).map(tuple),
+).map(lambda fields: ToolCallView(*fields))
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 PLAIN_EVENTS: st.SearchStrategy[Event] = st.one_of(
     *(

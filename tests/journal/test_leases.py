@@ -1,7 +1,7 @@
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError

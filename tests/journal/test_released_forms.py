@@ -4,7 +4,6 @@ The form of a payload may gain fields that have a default, and nothing else, unl
 goes up and the old one is still read. `python -m tests.journal.test_released_forms` writes down what changed.
 """
 
-import dataclasses
 import enum
 import gzip
 import json
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
+from msgspec import Struct
 
 from pattern_acp.bootstrap.recovery import list_backups
 from pattern_acp.db.migrate import load_migrations
@@ -35,11 +35,11 @@ def forms() -> Forms:
     return dict(sorted(found.items()))
 
 
-def _fields(kind: type, found: Forms) -> dict[str, str]:
+def _fields(kind: type[Struct], found: Forms) -> dict[str, str]:
     fields: dict[str, str] = {}
-    for field in dataclasses.fields(kind):
-        is_optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        fields[field.name] = _name(kind.__annotations__[field.name], found) + (" = ..." if is_optional else "")
+    optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(kind.__struct_defaults__) :]
+    for field in kind.__struct_fields__:
+        fields[field] = _name(kind.__annotations__[field], found) + (" = ..." if field in optional else "")
     return fields
 
 
@@ -52,7 +52,7 @@ def _name(hint: object, found: Forms) -> str:
         return " | ".join(sorted(map(repr, get_args(hint))))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         found.setdefault(f"<{hint.__name__}>", {"values": sorted(str(each.value) for each in hint)})
-    elif isinstance(hint, type) and dataclasses.is_dataclass(hint) and f"<{hint.__name__}>" not in found:
+    elif isinstance(hint, type) and issubclass(hint, Struct) and f"<{hint.__name__}>" not in found:
         found[f"<{hint.__name__}>"] = {}
         found[f"<{hint.__name__}>"] = {"fields": _fields(hint, found)}
     if isinstance(hint, type) and not get_args(hint):

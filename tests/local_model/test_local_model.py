@@ -7,12 +7,13 @@ is carried.
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.clock import SystemClock

@@ -1,11 +1,11 @@
 """Language servers over real pipes, with a small server that speaks the real framing."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.lsp import PROGRAMS
 from pattern_acp.config.settings import LspSettings

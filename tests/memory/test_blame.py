@@ -1,10 +1,9 @@
 """Who wrote what, on histories without a constellation."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.memory.blame import BlameSpan, LineBlame, blame, blame_by_replay, blame_lines, blame_range

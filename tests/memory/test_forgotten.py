@@ -2,12 +2,12 @@
 
 import json
 import unicodedata
-from dataclasses import replace
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json
 from pattern_acp.memory.forgotten import MARK, Forgotten, forget_lines, forget_passage, unquoted

@@ -1,11 +1,12 @@
 """Which passages a query's words choose, however common they are."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction

@@ -2,7 +2,8 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.indexer import Indexer

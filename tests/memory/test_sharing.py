@@ -1,11 +1,11 @@
 """Blocks that more than their owner uses, their settings, and what blocks of older versions become."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.migrate import load_migrations

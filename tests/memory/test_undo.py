@@ -1,12 +1,12 @@
 """Undo, redo, rollback and merging of edits, on histories without a constellation."""
 
 from collections import Counter
-from dataclasses import replace
 
 import loro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, Replace

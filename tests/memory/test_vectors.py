@@ -2,13 +2,13 @@
 
 from array import array
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import SqlValue, Transaction, open_database
 from pattern_acp.db.migrate import load_migrations

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import anyio
 import pytest
 from anthropic.lib.bedrock import AsyncAnthropicBedrock
 from botocore.credentials import Credentials
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.credentials.aws_keys import AwsCredentials, AwsKeys

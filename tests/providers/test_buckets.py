@@ -1,9 +1,10 @@
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.domain.usage import Usage

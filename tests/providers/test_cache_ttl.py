@@ -1,11 +1,11 @@
 """How long Anthropic keeps a prefix: a setting, the same in every mark of a session, and what it costs."""
 
 import json
-from dataclasses import replace
 from functools import partial
 
 import anthropic.types
 import pytest
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings

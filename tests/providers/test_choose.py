@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
 from pattern_acp.providers.catalogue import ListedModel

@@ -3,11 +3,11 @@
 import itertools
 import json
 import re
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Wire
 from pattern_acp.domain.canonical import Json

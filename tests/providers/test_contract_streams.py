@@ -2,11 +2,11 @@
 
 import json
 import re
-from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.domain.errors import ProviderError

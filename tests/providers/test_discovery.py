@@ -1,10 +1,10 @@
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.catalogue import ListedModel

@@ -1,13 +1,13 @@
 """A conversation that is encoded piece by piece gives the bytes of one that is encoded whole, on every wire."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.domain.messages import Message, ThinkingPart
 from pattern_acp.providers.anthropic import encode as anthropic_wire

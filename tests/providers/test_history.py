@@ -1,10 +1,10 @@
 import json
 import re
-from dataclasses import replace
 from operator import is_
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.domain.messages import Message, Role, ToolCallPart, ToolResultPart
 from pattern_acp.providers.history import NO_RESULT, pair_calls

@@ -1,9 +1,8 @@
 """Finding out whether anything listens."""
 
-from dataclasses import replace
-
 import anyio
 from anyio.abc import SocketAttribute
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.listening import listening

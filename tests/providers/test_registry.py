@@ -1,10 +1,10 @@
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.errors import ConfigError

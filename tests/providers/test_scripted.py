@@ -1,9 +1,9 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import MessageId, ToolCallId

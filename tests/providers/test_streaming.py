@@ -3,11 +3,12 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.domain.errors import ProviderError

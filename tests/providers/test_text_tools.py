@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Wire
 from pattern_acp.domain.errors import ProviderError

@@ -1,13 +1,13 @@
 """Anthropic's models at Vertex AI: what is sent, judged by Anthropic's own client, and what comes back."""
 
 import json
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import anyio
 import pytest
 from anthropic.lib.vertex import AsyncAnthropicVertex
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.domain.canonical import Json

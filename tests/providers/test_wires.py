@@ -1,9 +1,9 @@
 """Which wire a provider and a model are spoken to in."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.providers.catalogue import describe

@@ -3,12 +3,12 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import cast
 
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, HookSettings, Settings
 from pattern_acp.domain.messages import Message

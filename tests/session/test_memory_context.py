@@ -1,10 +1,10 @@
 """Memory on its way into requests: recalled before a turn, told whole once, and then by what changed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import ContextCompacted

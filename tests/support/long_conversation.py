@@ -5,7 +5,9 @@ a `WindowModel`: its summaries say nothing of the facts, so that whatever is fou
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, MemorySettings, Settings
 from pattern_acp.context.estimate import request_tokens

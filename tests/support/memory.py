@@ -5,7 +5,9 @@ how anything is stored; the one function over a transaction is for tests of the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import Clock

@@ -6,11 +6,12 @@ Owns: a private home and an environment with nothing of the machine in it but `P
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.bootstrap.serve import serve_transport

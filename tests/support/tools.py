@@ -5,8 +5,10 @@ Owns: calling a tool the way a turn does, through an editor's files over the dis
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock
@@ -24,8 +26,7 @@ from tests.support.terminal import FakeTerminal
 CALL_ID = ToolCallId("call_1")
 
 
-@dataclass(slots=True)
-class RecordedProgress:
+class RecordedProgress(Struct):
     """`Progress` that keeps what was reported, in order."""
 
     shown: list[tuple[ToolContent, ...]] = field(default_factory=list[tuple[ToolContent, ...]])
@@ -58,8 +59,7 @@ async def succeed(progress: Progress) -> ToolOutcome:
     return ToolOutcome("done")
 
 
-@dataclass(slots=True)
-class FakeTool:
+class FakeTool(Struct):
     """`Tool` that does what a test says. `effect` runs once the call is admitted."""
 
     name: str = "look"
@@ -87,8 +87,7 @@ class FakeTool:
         return PreparedCall(f"Call {self.name}", self.accesses, self.effect, preview=self.preview)
 
 
-@dataclass(slots=True)
-class ToolBench:
+class ToolBench(Struct):
     """A session over `root` in which tools are called as the turn calls them."""
 
     context: ToolContext

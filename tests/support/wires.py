@@ -5,8 +5,9 @@ sockets.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Wire
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest

@@ -1,9 +1,9 @@
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import DiffContent, Location

@@ -1,8 +1,8 @@
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.codemap.callers import MOST_GUESSES
 from pattern_acp.codemap.model import Judgement, Progress

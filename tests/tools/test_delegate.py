@@ -1,9 +1,9 @@
 """What delegate makes of its arguments."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.tools.base import Progress, ToolFailedError, ToolInputError, ToolOutcome

@@ -2,10 +2,10 @@
 
 import io
 from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replaced
 from PIL import Image
 
 from pattern_acp.domain.ids import SessionId

@@ -5,11 +5,11 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import WorkspaceError

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.ids import ToolCallId

@@ -1,9 +1,9 @@
 """Reading on in a long text that the person gave."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.read_attachment import ReadAttachment

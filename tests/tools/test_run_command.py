@@ -1,12 +1,12 @@
 import os
 import re
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent
 from pattern_acp.policy.access import RunCommand as RunCommandAccess

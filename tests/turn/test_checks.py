@@ -1,11 +1,11 @@
 """Checks after edits: which run, in which order, and what the model reads of them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import CheckSettings

@@ -1,9 +1,8 @@
 """What a request is known by in the journal."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart

@@ -3,10 +3,10 @@
 Owns: opening the constellation, and which module does what. Must not know: how any of it is done.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK

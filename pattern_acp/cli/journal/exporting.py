@@ -6,10 +6,10 @@ pages (session/transcript_markdown.py, session/transcript_html.py).
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK

@@ -4,9 +4,10 @@ Owns: the question and what is printed. Must not know: how it is rebuilt (bootst
 """
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import to_builtins
 
 from pattern_acp.bootstrap.rebuilding import RebuildReport, rebuild_into, take_place
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
@@ -98,7 +99,7 @@ def _show(report: RebuildReport, arguments: Journal, outcome: JsonObject) -> Non
             "blocks": report.blocks,
             "problems": list(report.problems),
             "longer": list(report.longer),
-            **asdict(found),
+            **to_builtins(found),
         }
         write_json({**facts, **outcome})
         return

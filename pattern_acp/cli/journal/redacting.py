@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line, write_sentence
@@ -15,14 +17,12 @@ from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.session.left_words import LeftOver, ReadBack, read_back
 from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, plan, redact_session
 from pattern_acp.tools.text_limits import plural
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(Struct, frozen=True):
     """What was done, and what was found when everything was read back; nothing was looked for without a text.
 
     `refused` is the error of a redaction that found nothing to do.

@@ -5,9 +5,9 @@ Owns: what is printed. Must not know: what is compared (session/replaying.py, se
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import msgspec
+from msgspec import to_builtins
 
 from pattern_acp.acp.updates import Abilities, agent_chunks, live_updates
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
@@ -46,7 +46,7 @@ async def replay_session(database: Database, arguments: Journal) -> int:
     forgotten = await database.read(lambda tx: redacted_among(tx, [entry.seq for entry in recorded]))
     turns = await replay_turns(arguments.target, recorded, current_means(), turn=arguments.turn, forgotten=forgotten)
     if arguments.json:
-        write_json({**asdict(report), "turns": asdict(turns)})
+        write_json({**to_builtins(report), "turns": to_builtins(turns)})
     else:
         for line in lines_of(arguments.target, report, turns):
             write_line(printable(line))

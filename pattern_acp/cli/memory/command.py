@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from pattern_acp.bootstrap.constellation import TEMPLATES, read_persona
 from pattern_acp.bootstrap.process import Process
@@ -28,7 +29,6 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import editable_text, text_of_edited
 from pattern_acp.memory.bound import BoundKind
@@ -54,8 +54,7 @@ LOG_LENGTH = 50
 """Writes that history shows at a time; BEFORE shows older ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a verb gives: lines for a person, a value for a program, and the exit code."""
 
     lines: Sequence[Part]
@@ -63,8 +62,7 @@ class Answer:
     code: int = EXIT_OK
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
+class Desk(Struct, frozen=True):
     """What every verb works with."""
 
     arguments: Memory

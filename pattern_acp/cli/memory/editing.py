@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import EditableText
 
 _FALLBACKS = ("notepad",) if sys.platform == "win32" else ("vi", "nano")
@@ -25,8 +26,7 @@ class EditingError(PatternError):
     failure_code = "memory.editing-stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class EditedText:
+class EditedText(Struct, frozen=True):
     """What the person made of a text, and the file that holds it until it is thrown away."""
 
     text: str

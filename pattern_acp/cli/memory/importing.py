@@ -6,11 +6,12 @@ What a block says already is never changed, so that taking a file in again adds 
 """
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pattern_acp.cli.memory.editing import read_edited
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.block_files import TOML
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT
 from pattern_acp.memory.errors import LimitExceededError, UnusableEditError
@@ -24,8 +25,7 @@ from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 
 
-@dataclass(frozen=True, slots=True)
-class FileToImport:
+class FileToImport(Struct, frozen=True):
     """What a file says: its text, and the label, description and limit of its block as far as its head names them."""
 
     name: str
@@ -35,8 +35,7 @@ class FileToImport:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """What came of it: the block, whether it is new, its text before and after, and how many passages were known."""
 
     label: str

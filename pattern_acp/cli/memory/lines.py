@@ -6,9 +6,10 @@ Owns: how styled lines become text. Must not know: what they say. Rich is only l
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from pattern_acp.cli.output import printable
 from pattern_acp.cli.tables import lay_out
-from pattern_acp.domain.lazy_dataclass import dataclass
 
 Span: TypeAlias = tuple[str, str]
 """A piece of a line and its style, in rich's words; empty for none."""
@@ -16,8 +17,7 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Left-aligned columns two blanks apart, laid out once it is known how wide they may be."""
 
     headings: tuple[str, ...]

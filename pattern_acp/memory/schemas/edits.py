@@ -6,12 +6,12 @@ which every schema takes as well: there they act on the text form.
 
 from typing import TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.edits import BlockEdit
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteFrom:
+class RewriteFrom(Struct, frozen=True):
     """Make the block read `text`, as worked out by someone who saw it reading `base`.
 
     What others changed since stays; where both changed the same lines, both are kept and marked as a conflict.
@@ -21,31 +21,27 @@ class RewriteFrom:
     base: str
 
 
-@dataclass(frozen=True, slots=True)
-class InsertAfter:
+class InsertAfter(Struct, frozen=True):
     """Put `text` on lines of its own behind the line that `passage` ends in, or the item that it is."""
 
     passage: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetField:
+class SetField(Struct, frozen=True):
     """Give a field of a map a value; an empty text takes the value away."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddItem:
+class AddItem(Struct, frozen=True):
     """Add an item to a list or log, an entry to a tree below the entry `under`, or an amount to a counter."""
 
     text: str
     under: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MoveItem:
+class MoveItem(Struct, frozen=True):
     """Move an item of a list behind the item `to`, or an entry of a tree below the entry `to`.
 
     An empty `to` is the beginning of the list, or the top of the tree.
@@ -55,15 +51,13 @@ class MoveItem:
     to: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveItem:
+class RemoveItem(Struct, frozen=True):
     """Take out an item of a list, an entry of a tree with all below it, or a passage of a text."""
 
     item: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(Struct, frozen=True):
     """Mark the line that holds `passage` as found true at `now_ms`; `command` is how to find out again."""
 
     passage: str
@@ -74,8 +68,7 @@ class Verify:
 ContentEdit: TypeAlias = BlockEdit | RewriteFrom | InsertAfter | SetField | AddItem | MoveItem | RemoveItem | Verify
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(Struct, frozen=True):
     """`edit` inside the section, field, or field of a section (`section.field`) that `place` names."""
 
     place: str
@@ -85,8 +78,7 @@ class Within:
 AnyEdit: TypeAlias = ContentEdit | Within
 
 
-@dataclass(frozen=True, slots=True)
-class Authoring:
+class Authoring(Struct, frozen=True):
     """Who edits, and when, in seconds since 1970-01-01 UTC.
 
     `trusted` is the person or the program, who may write read-only fields and change entries of a log.

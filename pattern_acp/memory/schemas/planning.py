@@ -6,7 +6,8 @@ are done on a document that is thrown away when its content then turns out not t
 
 from typing import TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.edits import Append, Operation, Patch, Rewrite, storable_text
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.schemas import edits, steps
@@ -47,8 +48,7 @@ from pattern_acp.memory.schemas.values import ContentError
 _Planned: TypeAlias = tuple[Operation, list[Step]]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The steps of an edit, what it is called in the history, and the conflicts it leaves."""
 
     operation: Operation

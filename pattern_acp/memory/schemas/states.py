@@ -6,26 +6,24 @@ Owns: one type of content for each schema. Must not know: how any of them is sto
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.schemas.types import FieldValue, Scalar
 
 
-@dataclass(frozen=True, slots=True)
-class TextState:
+class TextState(Struct, frozen=True):
     """Free text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class MapState:
+class MapState(Struct, frozen=True):
     """Values by field name; a field that is not set is not there."""
 
     values: Mapping[str, FieldValue]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """An item with fields, as pairs of name and value in the order of the schema, so that it can be compared."""
 
     values: tuple[tuple[str, Scalar], ...]
@@ -34,15 +32,13 @@ class Record:
 Item: TypeAlias = str | Record
 
 
-@dataclass(frozen=True, slots=True)
-class ListState:
+class ListState(Struct, frozen=True):
     """Items in their order."""
 
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(Struct, frozen=True):
     """One entry: when in seconds since 1970-01-01 UTC, who wrote it, and what it says."""
 
     at: int
@@ -50,16 +46,14 @@ class LogEntry:
     body: Item
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
+class LogState(Struct, frozen=True):
     """The newest entries, oldest first, and how many older ones there are."""
 
     entries: tuple[LogEntry, ...]
     older: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One entry of an outline. `id` is empty for one that is not stored yet."""
 
     id: str
@@ -67,8 +61,7 @@ class Node:
     children: "tuple[Node, ...]" = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TreeState:
+class TreeState(Struct, frozen=True):
     """The entries at the top."""
 
     nodes: tuple[Node, ...]
@@ -77,8 +70,7 @@ class TreeState:
 PlainState: TypeAlias = TextState | MapState | ListState | LogState | TreeState
 
 
-@dataclass(frozen=True, slots=True)
-class CompositeState:
+class CompositeState(Struct, frozen=True):
     """The content of each section, in the order of the schema."""
 
     sections: Mapping[str, PlainState]

@@ -7,21 +7,20 @@ those at the time of the step: steps are done in their order.
 
 from typing import TypeAlias
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.schemas.states import Item, LogEntry, Node
 from pattern_acp.memory.schemas.types import Scalar
 
 
-@dataclass(frozen=True, slots=True)
-class SetLines:
+class SetLines(Struct, frozen=True):
     """Make a text read `text`; lines that stay keep their authors."""
 
     root: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetValue:
+class SetValue(Struct, frozen=True):
     """Set a key of a map, or take it away (None)."""
 
     root: str
@@ -29,16 +28,14 @@ class SetValue:
     value: Scalar | None
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """Add to a counter."""
 
     root: str
     amount: float
 
 
-@dataclass(frozen=True, slots=True)
-class InsertItem:
+class InsertItem(Struct, frozen=True):
     """Put an item into a list."""
 
     root: str
@@ -46,8 +43,7 @@ class InsertItem:
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class SetItem:
+class SetItem(Struct, frozen=True):
     """Change the item at a place, which keeps its identity."""
 
     root: str
@@ -55,8 +51,7 @@ class SetItem:
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class MoveItem:
+class MoveItem(Struct, frozen=True):
     """Move an item; `to` is its place afterwards."""
 
     root: str
@@ -64,16 +59,14 @@ class MoveItem:
     to: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveItem:
+class RemoveItem(Struct, frozen=True):
     """Take an item out of a list."""
 
     root: str
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class InsertEntry:
+class InsertEntry(Struct, frozen=True):
     """Put an entry into a log; `from_end` entries come after it."""
 
     root: str
@@ -81,16 +74,14 @@ class InsertEntry:
     entry: LogEntry
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveEntry:
+class RemoveEntry(Struct, frozen=True):
     """Take an entry out of a log again, as undo does; `from_end` entries come after it."""
 
     root: str
     from_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddNode:
+class AddNode(Struct, frozen=True):
     """Put a node with all below it into a tree, `parent` being a node's id, or empty for the top."""
 
     root: str
@@ -99,8 +90,7 @@ class AddNode:
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class MoveNode:
+class MoveNode(Struct, frozen=True):
     """Move a node with all below it; `at` is its place among its new siblings."""
 
     root: str
@@ -109,8 +99,7 @@ class MoveNode:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveNode:
+class RemoveNode(Struct, frozen=True):
     """Take a node and all below it out of a tree."""
 
     root: str
@@ -133,8 +122,7 @@ Step: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Roots:
+class Roots(Struct, frozen=True):
     """Names of the root containers of a block (`section` empty) or of one of its sections.
 
     Loro refuses names with a slash or a NUL; names of fields and sections hold neither.

@@ -4,7 +4,8 @@ Owns: the edits that act on text, for text blocks, text sections, and the text f
 schemas.
 """
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.edits import Append, Operation, Patch, Replace, Rewrite, plan_edit, storable_text
 from pattern_acp.memory.errors import PassageError, UnusableEditError
 from pattern_acp.memory.freshness import marked
@@ -15,8 +16,7 @@ from pattern_acp.memory.schemas.values import ContentError
 _NO_LIMIT = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class EditedText:
+class EditedText(Struct, frozen=True):
     """The text afterwards, what the edit is called, and the conflicts it leaves."""
 
     operation: Operation

@@ -6,15 +6,15 @@ Owns: how a tree reads, its checks and its steps. Must not know: who may change 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.memory.schemas.states import Node, TreeState
 from pattern_acp.memory.schemas.steps import AddNode, RemoveNode, Step
 from pattern_acp.memory.schemas.types import TreeSchema
 from pattern_acp.memory.schemas.values import LONGEST_VALUE, ContentError
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a node is: its parent's id (empty at the top), its place among its siblings, and its depth from 1."""
 
     node: Node

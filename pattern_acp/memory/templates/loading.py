@@ -15,14 +15,12 @@ the person's counts before a built-in one of the same name.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, BlockKey, BlockSpec, Scope, Tier
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.permissions import Permission
@@ -68,8 +66,7 @@ class Template(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Templates:
+class Templates(Struct, frozen=True):
     """The templates there are, by the names of their files."""
 
     usable: Mapping[str, Template] = field(default_factory=dict[str, Template])

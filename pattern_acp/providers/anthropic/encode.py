@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypeAlias, cast
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
@@ -47,8 +48,7 @@ _HOUR_MARK: JsonObject = {"type": "ephemeral", "ttl": "1h"}
 Block: TypeAlias = dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """In what a body differs where another than Anthropic serves the models."""
 
     version: str = ""

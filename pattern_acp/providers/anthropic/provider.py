@@ -4,10 +4,10 @@ Owns: where a request goes and how it says who asks. Must not know: how HTTP is 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.anthropic.decode import AnthropicDecoder

@@ -4,11 +4,10 @@ Owns: telling parallel calls apart for servers that follow the format loosely. S
 """
 
 from collections.abc import Iterator
-from dataclasses import field
 
 import msgspec
+from msgspec import Struct, field
 
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.base import ProviderEvent, ToolCallBegun, ToolCallFragment
 
 
@@ -27,8 +26,7 @@ class CallDelta(msgspec.Struct):
     function: FunctionDelta | None = None
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     number: int
     wire_index: int | None
     wire_id: str
@@ -36,8 +34,7 @@ class _Call:
     waiting: list[str] = field(default_factory=list[str])
 
 
-@dataclass(slots=True)
-class CallAssembler:
+class CallAssembler(Struct):
     """Numbers the calls of one answer in the order in which they begin.
 
     A fragment belongs to the call of its id; else of its index; else to the last call. A new id at a known index is a

@@ -6,12 +6,11 @@ send an item whole, without its deltas, are read from the item's last event.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 
 import msgspec
+from msgspec import Struct, field
 
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
@@ -77,8 +76,7 @@ class _Event(msgspec.Struct):
     response: _Response | None = None
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """An item that has begun. `has_deltas`: something of it was given on already."""
 
     kind: str = ""
@@ -93,8 +91,7 @@ class _Open:
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 
 
-@dataclass(slots=True)
-class ResponsesDecoder:
+class ResponsesDecoder(Struct):
     """See `streaming.Decoder`.
 
     `price` turns token counts into money, `id_seed` starts the ids of calls without one, and `free_form` names the

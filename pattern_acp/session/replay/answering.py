@@ -6,9 +6,9 @@ answer was cut into pieces, and how often a request was tried, is not recorded.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
 
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart

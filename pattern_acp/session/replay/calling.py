@@ -8,10 +8,11 @@ how a failure is told, what becomes of a cancel.
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
@@ -42,8 +43,7 @@ HELD_FAILURE = "memory.warned"
 NOT_RECORDED = "The recorded session did not make this call."
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTool:
+class RecordedTool(Struct, frozen=True):
     """`Tool` of which every call was made before."""
 
     position: Position

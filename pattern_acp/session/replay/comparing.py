@@ -7,11 +7,12 @@ Times are not compared, nor the order in which calls that ran side by side began
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.codec import encode
 from pattern_acp.journal.events import (
     Event,
@@ -41,8 +42,7 @@ ShownAs = Callable[[Event], Json]
 NOTHING = "(nothing)"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnDifference:
+class TurnDifference(Struct, frozen=True):
     """Where a replayed turn is not the recorded one: the turn, its request from 1, the part, and both as text."""
 
     turn: int
@@ -52,8 +52,7 @@ class TurnDifference:
     replayed: str
 
 
-@dataclass(slots=True)
-class _Followed:
+class _Followed(Struct):
     """What followed from one request."""
 
     told: list[Event] = field(default_factory=list[Event])
@@ -63,16 +62,14 @@ class _Followed:
     last_ended: RecordedCall | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """The first difference of a turn, None when there is none, and how many before it follow from forgotten words."""
 
     difference: TurnDifference | None
     forgotten: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     difference: TurnDifference
     is_of_forgotten: bool = False
 
@@ -104,8 +101,7 @@ def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) 
     yield from (_Found(found, bool(turn.forgotten)) for found in _end(turn, replayed))
 
 
-@dataclass(frozen=True, slots=True)
-class _At:
+class _At(Struct, frozen=True):
     turn: int
     request: int
     is_behind_estimate: bool = False

@@ -8,13 +8,14 @@ on settings and folders of then, so there the record decides.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.context.builder import Stable, build_request
 from pattern_acp.context.window import tools_with_room
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.code import CODE_TOOL
@@ -25,8 +26,7 @@ BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL)
 """Tools that a session may lack for its settings or its folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestGiven:
+class RequestGiven(Struct, frozen=True):
     """What a request is put together from. `tools` and `volatile` are as they were recorded."""
 
     session_id: SessionId

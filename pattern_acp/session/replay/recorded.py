@@ -7,13 +7,14 @@ is run, or what is compared. Pure.
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from typing import cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.context.history import history_of
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message, ThinkingPart
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
@@ -46,8 +47,7 @@ _TIME_LIMIT = re.compile(r"reached its limit of \d+ seconds")
 """In the sentence of a turn that its limit of time ended (turn/loop.py)."""
 
 
-@dataclass(slots=True)
-class RecordedCall:
+class RecordedCall(Struct):
     """What was recorded of one call of the model."""
 
     started: ToolCallStarted | None = None
@@ -73,8 +73,7 @@ class RecordedCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """What is known of a request from its event and those before it; None for what was not recorded, or redacted."""
 
     system: str | None
@@ -87,8 +86,7 @@ class Sent:
     """Whether these lost words since: a session that runs goes on with what it has of them."""
 
 
-@dataclass(slots=True)
-class RecordedRequest:
+class RecordedRequest(Struct):
     """One request of a turn, and what came of it before its calls ran."""
 
     place: int
@@ -111,8 +109,7 @@ class RecordedRequest:
         return "".join(part.text for part in last.parts if isinstance(part, ThinkingPart)) if last and is_it else ""
 
 
-@dataclass(slots=True)
-class RecordedTurn:
+class RecordedTurn(Struct):
     """One turn. `history` is the conversation that it begins with, its prompt last."""
 
     number: int
@@ -148,8 +145,7 @@ class RecordedTurn:
 _CANCELLED = StopReason.CANCELLED
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """What holds at a place of the stream."""
 
     plan_mode: bool = False

@@ -6,11 +6,12 @@ memory, compactions, what hooks and people added. Must not know: what is compare
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, NoReturn, cast
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.context.compacted import compacted
 from pattern_acp.context.history import add_context
@@ -19,7 +20,6 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
@@ -63,8 +63,7 @@ UNKNOWN_WINDOW = 128_000
 """Tokens, for sessions that were recorded before windows were."""
 
 
-@dataclass(slots=True)
-class ReplayedTurn:
+class ReplayedTurn(Struct):
     """What a replayed turn did: the requests it made, everything it recorded, and how it ended."""
 
     requests: list[ProviderRequest] = field(default_factory=list[ProviderRequest])

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.journal.events import ContextCompacted, SubagentRecorded
 from pattern_acp.journal.reader import Recorded
@@ -35,8 +36,7 @@ _TOLD_TOOLS = re.compile(
 """As `turn.call_reading` says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnsReport:
+class TurnsReport(Struct, frozen=True):
     """What was replayed, the first difference, and sentences on what was not compared."""
 
     turns: int
@@ -46,8 +46,7 @@ class TurnsReport:
     not_compared: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
+class Means(Struct, frozen=True):
     """What a replay is done with: tools, composition, and what clients are shown of events, as they are now."""
 
     tools: tuple[Tool, ...]

@@ -6,9 +6,10 @@ Owns: the title and content of that call. Must not know: where events are record
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
+
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.tools.base import Progress
@@ -24,8 +25,7 @@ TITLE_CHARACTERS = 60
 """Of what it does now, in the title."""
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     title: str
     state: str
 

@@ -3,9 +3,8 @@
 Owns: that they name who asks, and come one at a time in the call that the person knows. Must not know: policy.
 """
 
-from dataclasses import replace
-
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver

@@ -7,8 +7,9 @@ call.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class TurnParts:
+class TurnParts(Struct, frozen=True):
     """What a subagent shares with the turn that it belongs to."""
 
     turn_id: TurnId

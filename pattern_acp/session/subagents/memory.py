@@ -5,7 +5,8 @@ stored, or whether a write is allowed: the session's own memory says that, with 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.tools.base import (

@@ -5,7 +5,8 @@ Owns: the result of the call that it ran for. Must not know: how it ran.
 
 from collections.abc import Sequence
 
-from pattern_acp.domain.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
@@ -22,8 +23,7 @@ FILES_NAMED = 50
 """Most files that commands changed and that are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What one changed, by its edits and by its commands. `cwd` is for names."""
 
     files: tuple[ChangedFile, ...]

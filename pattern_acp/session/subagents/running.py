@@ -4,12 +4,12 @@ Owns: putting its parts together, its limits, and what it gives back. Must not k
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import result_text

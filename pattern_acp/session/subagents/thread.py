@@ -3,18 +3,17 @@
 Owns: that everything it does is recorded as its own and not as a part of the conversation. Must not know: what is done.
 """
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.lazy_dataclass import dataclass
 from pattern_acp.journal.events import Event, GrantStored, SubagentRecorded
 from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.turn.events import Transient
 from pattern_acp.turn.sink import Fact, TurnSink
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadName:
+class ThreadName(Struct, frozen=True):
     """Which thread: the turn and call it belongs to, its id, and the subagent's name."""
 
     turn_id: TurnId

@@ -1,9 +1,10 @@
 """A replay by another program than the recorded one says where it differs first."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.cli.journal.replaying import current_means, lines_of
 from pattern_acp.db.connection import Transaction
@@ -26,8 +27,7 @@ from tests.support.editor import choose
 from tests.support.scripts import calls, says
 
 
-@dataclass(frozen=True, slots=True)
-class OtherComposition:
+class OtherComposition(Struct, frozen=True):
     """The program's own composition, with something done to each request."""
 
     change: Callable[[ProviderRequest], ProviderRequest]
@@ -36,8 +36,7 @@ class OtherComposition:
         return self.change(CurrentComposition(current_means().tools).request(given))
 
 
-@dataclass(frozen=True, slots=True)
-class OtherTool:
+class OtherTool(Struct, frozen=True):
     """A tool with another description."""
 
     tool: Tool
@@ -58,8 +57,7 @@ class OtherTool:
         return await self.tool.prepare(arguments, call_id, context)
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     session_id: str
     recorded: list[Recorded]
 

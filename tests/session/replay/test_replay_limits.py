@@ -1,6 +1,6 @@
 """Turns that a limit ended, run again."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import Settings, TurnSettings

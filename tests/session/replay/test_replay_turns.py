@@ -1,11 +1,11 @@
 """Sessions that were recorded are run again, and nothing differs."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.bootstrap.project import read_project
