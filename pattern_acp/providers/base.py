@@ -138,6 +138,10 @@ class UsageUntold(Struct, frozen=True):
     """A whole answer came, and its server said nothing of tokens that can be believed: they have to be estimated."""
 
 
+WINDOW_FULL = "The conversation filled the model's context window."
+"""What is said of an answer for which the window, and not the limit of answers, was too small."""
+
+
 class ProviderStop(StrEnum):
     """Why the model stopped."""
 

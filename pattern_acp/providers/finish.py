@@ -8,7 +8,7 @@ server that gives up says so in a word of its own, and half an answer must not p
 from collections.abc import Mapping
 
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.providers.base import ProviderStop, Stopped
+from pattern_acp.providers.base import WINDOW_FULL, ProviderStop, Stopped
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
 
 _WORD_CHARS = 60
@@ -16,7 +16,8 @@ _WORD_CHARS = 60
 
 def _plain(word: str) -> str:
     """The word without case, blanks and punctuation: `MAX_TOKENS`, `max-tokens` and `maxTokens` are one."""
-    return "".join(char for char in word.lower() if char.isalnum()).removeprefix("finishreason")
+    plain = "".join(char for char in word.lower() if char.isalnum())
+    return plain.removeprefix("finishreason").removeprefix("stopreason")
 
 
 def _plain_words(words: str) -> frozenset[str]:
@@ -25,16 +26,18 @@ def _plain_words(words: str) -> frozenset[str]:
 
 _ABSENT = _plain_words("null none unspecified undefined")
 _GOOD = _plain_words(
-    "stop stopped stop_sequence end end_turn eos eos_token complete completed done finished tool_call tool_calls "
-    "tool_use function_call function_calls"
+    "stop stopped stop_sequence stop_token stop_string stop_string_found end end_turn eos eos_token eos_found normal "
+    "complete completed done finished tool_call tool_calls tool_use function_call function_calls"
 )
 _LENGTH = _plain_words(
-    "length max_length max_tokens max_output_tokens max_completion_tokens max_new_tokens token_limit error_limit "
-    "limit model_length"
+    "length max_length max_tokens max_tokens_reached max_output_tokens max_completion_tokens max_new_tokens "
+    "max_predicted_tokens_reached token_limit error_limit limit model_length"
 )
 _WINDOW = _plain_words(
-    "max_context_length context_length context_length_exceeded context_window_exceeded model_context_window_exceeded"
+    "max_context_length context_length context_length_exceeded context_length_reached context_window_exceeded "
+    "model_context_window_exceeded"
 )
+_REFUSED = _plain_words("refusal refused")
 _FILTERED: Mapping[str, str] = {
     _plain(word): why
     for word, why in {
@@ -96,10 +99,10 @@ def stop_for(
             raise EmptyAnswerError(f"{settings.name}/{model} ended without an answer; try again.")
         return Stopped(ProviderStop.TOOL_CALLS if has_calls else ProviderStop.END)
     if plain in _WINDOW:
-        return Stopped(ProviderStop.MAX_TOKENS, "The conversation filled the model's context window.")
+        return Stopped(ProviderStop.MAX_TOKENS, WINDOW_FULL)
     if plain in _LENGTH:
         return Stopped(ProviderStop.MAX_TOKENS, "The answer reached its limit of tokens.")
-    if plain == "refusal":
+    if plain in _REFUSED:
         return Stopped(ProviderStop.REFUSAL, detail or "The model declined to answer.")
     if plain in _FILTERED:
         why = _FILTERED[plain]

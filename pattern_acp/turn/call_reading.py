@@ -36,9 +36,13 @@ class CallCutError(ToolInputError):
     failure_code = "tool.call-cut"
 
 
-def cut_problem(name: str, tokens: int, offered: Collection[str]) -> str:
-    """What the model is told of its call of `name` that was cut after so many tokens, beside the tools it has."""
-    cut = f"{CUT}{tokens:,} tokens, the limit of one answer, before it was complete, and nothing of it was done."
+def cut_problem(name: str, tokens: int, offered: Collection[str], *, window_full: bool = False) -> str:
+    """What the model is told of its call of `name` that was cut after so many tokens, beside the tools it has.
+
+    `window_full`: what cut it was the context window.
+    """
+    limit = "where the context window was full" if window_full else "the limit of one answer"
+    cut = f"{CUT}{tokens:,} tokens, {limit}, before it was complete, and nothing of it was done."
     if name not in WRITERS:
         return f"{cut} Make the call shorter, or do the work in several smaller calls."
     edit = "apply_patch" if "edit_file" not in offered and "apply_patch" in offered else "edit_file"

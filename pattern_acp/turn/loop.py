@@ -18,7 +18,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure
-from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, ProviderStop
+from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import Budget
@@ -449,7 +449,8 @@ def cutter(assembly: MessageAssembly, request: ProviderRequest) -> Callable[[str
     """What says of a call, by the name of its tool, that the limit cut the answer to `request` in its middle."""
     tokens = assembly.usage.output_tokens or request.max_output_tokens
     offered = {tool.name for tool in request.tools}
-    return lambda name: cut_problem(name, tokens, offered)
+    window_full = assembly.detail == WINDOW_FULL
+    return lambda name: cut_problem(name, tokens, offered, window_full=window_full)
 
 
 def end_of(stop: ProviderStop, detail: str) -> TurnEnd:

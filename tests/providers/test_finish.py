@@ -17,10 +17,13 @@ ASKED = request(user("Hi"))
 TEXT = [ScriptStep(text="First half of the ans")]
 CALL = [ScriptStep(tool="run_command", arguments={"command": "ls"}, id="call_a")]
 
-GOOD = ["stop", "STOP", "end_turn", "endTurn", "stop_sequence", "eos", "eos_token", "COMPLETE", "FINISH_REASON_STOP"]
+GOOD = [
+    "stop", "STOP", "end_turn", "endTurn", "stop_sequence", "eos", "eos_token", "COMPLETE", "FINISH_REASON_STOP",
+    "StopReason.end_turn", "normal", "eosFound", "stop_token",
+]  # fmt: skip
 LENGTH = [
     "length", "LENGTH", "max_tokens", "MAX_TOKENS", "maxTokens", "max_output_tokens", "model_length",
-    "model_context_window_exceeded", "context_length_exceeded",
+    "model_context_window_exceeded", "context_length_exceeded", "maxPredictedTokensReached", "contextLengthReached",
 ]  # fmt: skip
 FILTERED = [
     "content_filter", "CONTENT_FILTER", "content-filter", "SAFETY", "safety", "RECITATION", "recitation", "sensitive",

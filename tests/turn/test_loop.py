@@ -25,6 +25,7 @@ from pattern_acp.policy.access import RunCommand
 from pattern_acp.policy.approver import Answer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import (
+    WINDOW_FULL,
     ProviderRequest,
     ProviderStop,
     Stopped,
@@ -204,6 +205,13 @@ async def test_a_call_that_the_limit_cut_fails_and_the_turn_goes_on():
     assert started.call.raw_input == {"path": "new.txt"}
     assert (ended.status, ended.failure) == (ToolCallStatus.FAILED, "tool.call-cut")
     assert made.history[-1].text == "In pieces, then."
+
+
+async def test_a_call_that_the_window_cut_is_not_said_to_have_reached_the_limit_of_an_answer():
+    full = stops(ProviderStop.MAX_TOKENS, WINDOW_FULL)
+    made = bench(calls_raw("look", '{"n": 1') + uses(10, 300) + full, says("Again."))
+    await made.run()
+    assert made.history[1].tool_calls[0].problem.startswith("This call was cut at 300 tokens, where the context window")
 
 
 @pytest.mark.parametrize("arguments", ["", "{", '{"path": "a"}'])
