@@ -54,15 +54,20 @@ _MODULE_OPTION = re.compile(r"-[A-Za-z]*m")
 _MODULE = re.compile(r"(?:-[A-Za-z]*m)?pattern_acp((?:\.\w+)*)")
 _REQUIREMENT = re.compile(r"[@=<>~!\[]")
 _OWN_LINE = re.compile(rf"(?:^|[\s/;&|('\"!=`])pattern-acp(?:\.exe)?\s+(?:-\S+\s+)*(?:{_DECIDING})\b", re.IGNORECASE)
+_SED_RUNS = re.compile(r"(?:^|[\d$/;{}\n])\s*e\s+.*pattern[-_]acp", re.IGNORECASE)
+_FOUND = re.compile(r"[(`]\s*(?:which|command|type|whereis|realpath|readlink)\b[^)`]*pattern[-_]acp", re.IGNORECASE)
+_INSTALLED = re.compile(r"(?:bin|scripts)[/\\]pattern-acp", re.IGNORECASE)
 _OPTIONS_WITH_VALUE = _names("-W -X --check-hash-based-pycs")
 
 _PYTHONS = _names("python pypy ipython py")
 _AWKS = _names("awk gawk mawk nawk")
 _RUN_CODE = (INTERPRETERS | _PYTHONS) - SHELLS - _AWKS - _names("sed")
+_MAKES = _names("make gmake")
 _FEEDERS = _names("xargs parallel")
 _RUN_LINES = _names("source . at batch crontab")
 _READERS = PLAIN | _names("sed cd mkdir touch less more man git")
-_TALKERS = _READERS | _names("printf")
+_COPIERS = _names("cp ln link mv install rsync")
+_TALKERS = _READERS | _COPIERS | _names("printf")
 """Programs that read our program's name as a text or a path. Git's lines that start programs are looked at apart."""
 _GIT_RUNS = re.compile(r"!|^--exec|^-x|^run$|^foreach$|^--(?:upload|receive)-pack")
 
@@ -80,7 +85,7 @@ def own_program_reason(
     commands = effective_commands(line, windows=windows)
     has_feeder = any(program_name(command.words[0]) in _FEEDERS for command in commands if command.words)
     for command in commands:
-        if any(INSIDE_VARIABLE in word for word in _acting_words(command)):
+        if _names_mark(_acting_words(command)):
             return f"It names {INSIDE_VARIABLE}, by which `pattern-acp` knows the commands of an agent."
         if any(_OWN_LINE.search(assignment) for assignment in command.assignments):
             return _REASON
@@ -90,7 +95,7 @@ def own_program_reason(
             if behind is None or command.changing or has_feeder or not only_reads(behind):
                 return _REASON
         is_fed_text = command.piped or "<<" in line.text or "<(" in line.text
-        if is_named and (_runs_code(command) or (is_fed_text and _runs_input(command))):
+        if is_named and (_runs_code(command) or _stands_in(command) or (is_fed_text and _runs_input(command))):
             return _REASON
     return None
 
@@ -135,7 +140,7 @@ def _starts(command: SimpleCommand, cwd: str, resolve: Resolver | None) -> Itera
             yield words[at + 1 :] if module[1] in {"", ".__main__"} else None
         elif name in _RUN_CODE and _is_script(words, at):
             yield words[at + 1 :]
-        elif _is_own(word, cwd, None):
+        elif _is_own(word, cwd, None) or (name in _PYTHONS and module):
             # A program that is not known to run others does so when a command of ours follows.
             if any(re.fullmatch(_DECIDING, next_word) for next_word in _plain(words[at + 1 :])[:1]):
                 yield words[at + 1 :]
@@ -151,6 +156,11 @@ def _acting_words(command: SimpleCommand) -> tuple[str, ...]:
     """Words with which a command may change its environment or that of others; a search for a text is none."""
     reads = command.words and program_name(command.words[0]) in _READERS
     return command.assignments if reads else (*command.words, *command.assignments)
+
+
+def _names_mark(words: Sequence[str]) -> bool:
+    # `unset A_{B,C}` comes as the words `A_` and `{B,C}`.
+    return any(INSIDE_VARIABLE in one for word in (*words, "".join(words)) for one in expand_braces(word) or (word,))
 
 
 def _git_runs(words: Sequence[str]) -> bool:
@@ -194,9 +204,21 @@ def _runs_code(command: SimpleCommand) -> bool:
     texts = [word for word in arguments if _MENTION.search(word) and re.search(r"[\s(;!'\"]", word)]
     if name in _AWKS:
         return any(re.search(r"system|\||getline", text) for text in texts)
+    if name == "sed":
+        return any(_SED_RUNS.search(text) for text in texts)
     if name in _PYTHONS:
         return bool(texts) and any(re.match(r"-[A-Za-z]*c", word) for word in arguments)
     return name in _RUN_CODE and bool(texts)
+
+
+def _stands_in(command: SimpleCommand) -> bool:
+    """Whether the command gives our program another name, or runs, links or copies it where a search found it."""
+    name = program_name(command.words[0])
+    if name == "alias":
+        return any(_MENTION.search(word) for word in command.words)
+    if name in _COPIERS and any(_INSTALLED.search(word) for word in command.words):
+        return True
+    return name not in _READERS and any(_FOUND.search(word) for word in command.words)
 
 
 def _runs_input(command: SimpleCommand) -> bool:
@@ -211,4 +233,6 @@ def _runs_input(command: SimpleCommand) -> bool:
         return runs or is_read or (name == "parallel" and not plain)
     if name in _RUN_LINES or name in SHELLS:
         return True
+    if name in _MAKES:
+        return any(word in {"-", "-f-", "/dev/stdin"} or word.endswith("=-") for word in arguments)
     return name in _RUN_CODE and not plain

@@ -195,6 +195,20 @@ def test_every_command_that_does_not_only_read_asks_in_every_mode_and_each_time(
         "export PATTERN_ACP_INSIDE=; ./build.sh",
         "unset PATTERN_ACP_INSIDE && sh build.sh",
         "env PATTERN_ACP_INSIDE= sh build.sh",
+        "env -u PATTERN_ACP_{INSIDE,X} sh build.sh",
+        "unset PATTERN_ACP_{INSIDE,X}; sh build.sh",
+        "python $(which pattern-acp) trust --yes .",
+        'env -i python3 "$(command -v pattern-acp)" trust --yes .',
+        "ln -s `which pattern-acp` q; ./q trust --yes .",
+        "cp $(type -P pattern-acp) q && ./q trust --yes .",
+        "cp .venv/bin/pattern-acp q && env -i ./q trust --yes .",
+        "ln -sf .venv/bin/pattern-acp q; ./q trust --yes .",
+        "alias p='env -i pattern-acp'\np trust --yes .",
+        "python -m runpy pattern_acp trust --yes .",
+        "make -f - <<< 'a:; pattern-acp trust --yes .'",
+        "printf 'a:\\n\\tpattern-acp trust\\n' | make --file=-",
+        "sed '1e pattern-acp trust --yes .' a",
+        "sed -n '/x/e pattern-acp trust' a",
     ],
 )
 def test_a_line_that_may_decide_by_our_program_asks_each_time(line: str):
@@ -231,6 +245,11 @@ def test_a_command_that_only_reads_follows_the_mode_and_an_always_reaches_only_i
         "for f in pattern_acp/*.py; do wc -l $f; done",
         "which pattern-acp",
         "echo pattern-acp is here",
+        "ls -l $(which pattern-acp)",
+        "sed -i 's/pattern-acp trust/pattern-acp memory/' README.md",
+        "make pattern-acp",
+        "cp -r pattern-acp backup",
+        "python -m pytest pattern_acp tests",
     ],
 )
 def test_a_line_that_only_names_our_program_runs_in_auto(line: str):
