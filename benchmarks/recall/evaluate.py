@@ -17,6 +17,7 @@ from pathlib import Path
 
 import anyio
 from memory_set import MemorySet, Question, load_set
+from msgspec import structs
 
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
@@ -159,7 +160,7 @@ def ask(
     identify: Callable[[Candidate], str] = identity,
 ) -> dict[str, list[str]]:
     """The ids that each method finds, best first."""
-    unlimited = replace(vector, model=replace(vector.model, floor=-1.0))
+    unlimited = structs.replace(vector, model=structs.replace(vector.model, floor=-1.0))
     candidates = gather(tx, occurring(tx, query_terms(question)), filters, unlimited)
     return {name: [identify(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import cast, get_args, get_origin
 
 import pytest
+from msgspec import Struct, structs
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.naming_keys import Role, walk
 from pattern_acp.journal.bundle_masks import mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
-from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded, TurnEnded
+from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded
 from pattern_acp.memory.forgotten import MARK, forget_passage
 
 WORD = "wisteria"
@@ -149,8 +150,8 @@ class Planter:
 
     def _object(self, kind: type[object]) -> object:
         made = {
-            field.name: self._make(kind.__annotations__[field.name], f"{kind.__name__}.{field.name}")
-            for field in dataclasses.fields(cast("type[TurnEnded]", kind))
+            name: self._make(kind.__annotations__[name], f"{kind.__name__}.{name}")
+            for name in cast("type[Struct]", kind).__struct_fields__
         }
         return kind(**made)
 
@@ -218,10 +219,10 @@ def _stored(event: Event) -> tuple[str, JsonObject]:
 
 def test_the_event_of_a_subagent_is_masked_as_its_kind_is():
     inner = next(event for where, event in ALL if where == "SessionConfigured.value")
-    thread = dataclasses.replace(cast("SubagentRecorded", Planter(-1).event(SubagentRecorded)), event=inner)
+    thread = structs.replace(cast("SubagentRecorded", Planter(-1).event(SubagentRecorded)), event=inner)
     assert WORD in str(masked(thread))
     inner = next(event for where, event in ALL if where == "TerminalContent.command")
-    assert WORD not in str(masked(dataclasses.replace(thread, event=inner)))
+    assert WORD not in str(masked(structs.replace(thread, event=inner)))
 
 
 @pytest.mark.parametrize(

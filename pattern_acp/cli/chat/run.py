@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from msgspec import structs
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, FOR_THE_USER, Chat
@@ -104,7 +105,7 @@ def flags_of(chat: Run) -> Flags:
     arguments, prompt = chat.arguments, chat.prompt
     is_recorded = bool(arguments.session) or arguments.latest
     asks_model = prompt is not None and split_action(prompt.strip()) is None
-    return replace(arguments.flags, exact_model=asks_model and not is_recorded)
+    return structs.replace(arguments.flags, exact_model=asks_model and not is_recorded)
 
 
 def folder(given: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec import structs
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
@@ -81,7 +82,7 @@ def _verify(tx: Transaction, stream: str, anchors: Sequence[Anchor]) -> ChainRep
 
 def _print(stream: str, report: ChainReport, arguments: Journal, *, anchored: bool) -> None:
     if arguments.json:
-        write_json({"stream": stream, **asdict(report), "anchored": anchored})
+        write_json({"stream": stream, **structs.asdict(report), "anchored": anchored})
     elif not report.ok:
         write_line(f"{stream}  NOT SOUND at event {report.first_bad_index}: {report.problem}.")
     else:
