@@ -76,7 +76,9 @@ class Memory(Struct, frozen=True):
     numbers: tuple[int, ...] = ()
     """The versions, writes or characters that were given."""
     passage: str = ""
-    """What to forget (`-` to read it from stdin; empty for the whole block), or to search for."""
+    """What to forget (`-` to read it from stdin), or to search for."""
+    whole: bool = False
+    """Forget the whole block. An empty passage is none: a variable of a script that is not set may have left it."""
     rest: str = ""
     """All that was typed behind a verb that sets blocks up."""
     kinds: tuple[str, ...] = ()
@@ -156,6 +158,7 @@ def memory_arguments(flags: Flags, found: Mapping[str, object]) -> Memory:
         label=words[0] if words and verb != "search" else "",
         numbers=_numbers(verb, words[1:]),
         passage=_passage(verb, words, whole=whole),
+        whole=whole,
         kinds=tuple(str(kind) for kind in cast("list[object]", found.get("kind") or [])),
         scope=scope,
         since=_day(verb, found, "since"),

@@ -284,7 +284,6 @@ class MemoryForgetting:
         redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
-        mask_reasons(tx, words.mask)
         # Their events lost the words too, whosever blocks they are of.
         mask_reasons(tx, words.mask)
         mask_tasks(tx, words.mask, seq=appended.seq)

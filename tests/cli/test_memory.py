@@ -19,6 +19,7 @@ from pattern_acp.cli.memory.paging import pager_command
 from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import record_session, running_agent
 
@@ -172,6 +173,15 @@ def test_forgetting_needs_a_yes_and_then_leaves_nothing(
     left = b"".join(each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name))
     assert b"ninja" not in left
     assert b"likes tea" in left
+
+
+@pytest.mark.parametrize("passage", ["", " ", '""'])
+def test_an_empty_passage_is_nothing_to_forget_and_not_the_whole_block(
+    remembered: Process, folder: Path, passage: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(UnusableEditError, match="at least 4 characters"):
+        ask_words(remembered, folder, "forget", "project", passage, "--yes")
+    assert "ninja" in answer(remembered, folder, capsys, "show project")
 
 
 def script(tmp_path: Path, text: str) -> str:
@@ -330,7 +340,7 @@ def test_the_pager_is_the_persons_or_less_or_none():
         ("undo human --reason why", Memory(verb="undo", label="human", reason="why")),
         ("forget human secret --yes", Memory(verb="forget", label="human", passage="secret", assume_yes=True)),
         ("forget human -", Memory(verb="forget", label="human", passage="-")),
-        ("forget human --all", Memory(verb="forget", label="human")),
+        ("forget human --all", Memory(verb="forget", label="human", whole=True)),
         ("edit human --file x.md", Memory(verb="edit", label="human", file="x.md")),
         ("history human --no-pager", Memory(verb="history", label="human", pager=False)),
         ("list --persona p --constellation w", Memory(Flags(persona="p", constellation="w"))),

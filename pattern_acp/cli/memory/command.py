@@ -279,15 +279,16 @@ async def _forget(desk: Desk) -> Answer:
     passage = arguments.passage
     if passage == "-":
         passage = (await anyio.to_thread.run_sync(sys.stdin.read)).strip("\n")
+    wanted = None if arguments.whole else passage
     if not arguments.assume_yes:
         if not sys.stdin.isatty():
             write_failure("cli.not-confirmed", "Forgetting cannot be taken back; say --yes when nobody can be asked.")
             return _not_forgotten(arguments)
-        taken = await desk.forgetting.preview(arguments.label, passage or None)
+        taken = await desk.forgetting.preview(arguments.label, wanted)
         question = forgetting_question(taken).replace("`", "")
         if not await anyio.to_thread.run_sync(_confirmed, question):
             return _not_forgotten(arguments)
-    report = await desk.forgetting.forget(arguments.label, passage or None, arguments.reason)
+    report = await desk.forgetting.forget(arguments.label, wanted, arguments.reason)
     return Answer(pages.forgotten_page(report), values.forgotten_value(report))
 
 
