@@ -383,9 +383,10 @@ _LIKE = str.maketrans(
     {
         **dict.fromkeys("\u00b4\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2039\u203a\uff07", "'"),
         **dict.fromkeys("\u00ab\u00bb\u02ba\u201c\u201d\u201e\u201f\u2033\u300c\u300d\u301d\u301e\uff02", '"'),
+        "\u21b5": " ",
         **dict.fromkeys("\u02d7\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
     }
 )
-"""Quotes and hyphens that programs put in the place of those that were typed."""
+"""Quotes and hyphens that programs put in the place of those that were typed, and the end of a line in our titles."""
 
 _MARKED = re.compile("|".join(re.escape(mark) for mark in MARKS))

@@ -141,6 +141,7 @@ def test_a_path_loses_the_words_below_the_folder_of_a_session(path: str, left: s
         "the\u00a0door\u3000code is 4711\u2011zebra",
         "the do\u200bor c\u00adode is 4711\u2013zeb\u2060ra",
         "".join(chr(ord(one) + 0xFEE0) if one != " " else one for one in SECRET),
+        "the door ↵ code ↵ is 4711-zebra",
         "the door\\ncode is\\t4711-zebra",
         r"the d\u006For code is 4711\u2011zebra",
         r"the door\\\u00a0code is 4711-zebra",
