@@ -67,7 +67,7 @@ async def start_rewind(
     wanted = plan.chosen(overwrite=overwrite) if "files" in parts else ()
     found = [await anyio.to_thread.run_sync(capture_in_place, change.path) for change in wanted]
     files = tuple(FileChange(change.path, now.state, change.after) for change, now in zip(wanted, found, strict=True))
-    blocks = tuple(block.label for block in plan.blocks) if "memory" in parts else ()
+    blocks = tuple(block.label for block in plan.blocks if block.changes) if "memory" in parts else ()
     started = RewindStarted(
         shared.ids.new("rwd"),
         session.memory.turn_id or TurnId(""),

@@ -83,7 +83,7 @@ async def run_rewind(session: "Session", argument: str) -> str:
     target = find_target(recorded, asked.named)
     plan = await plan_rewind(session, recorded, target)
     forks = "conversation" in (asked.parts or target.parts) and target.fork_behind is not None
-    if not (plan.lost or plan.regained or plan.files or plan.blocks or forks):
+    if not (plan.lost or plan.regained or plan.files or any(block.changes for block in plan.blocks) or forks):
         return f"Nothing has changed since {plan.target.words}."
     return await _ask_and_go(session, recorded, plan, asked)
 

@@ -14,7 +14,7 @@ from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.ancestry import ancestors
-from pattern_acp.memory.errors import BlockMissingError
+from pattern_acp.memory.errors import BlockMissingError, VersionError
 from pattern_acp.memory.history import Write, list_writes
 from pattern_acp.memory.undo import plan_rollback, plan_undo
 from pattern_acp.session.history_scope import history_scope
@@ -33,7 +33,7 @@ _REVERTING = frozenset({"undo", "redo"})
 
 
 class BlockPlan(Struct, frozen=True):
-    """What would become of one block: `how` is `rollback`, `undo`, `delete` or `restore`.
+    """What would become of one block: `how` is `rollback`, `undo`, `delete`, `restore`, or `stay` if it cannot go back.
 
     `numbers` are the version to go back to, or the writes to take back, newest first.
     """
@@ -41,6 +41,11 @@ class BlockPlan(Struct, frozen=True):
     label: str
     how: str
     numbers: tuple[int, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything would become of it."""
+        return self.how != "stay"
 
     @property
     def sentence(self) -> str:
@@ -52,6 +57,8 @@ class BlockPlan(Struct, frozen=True):
                 return "is deleted, since the session made it"
             case "restore":
                 return "comes back, since the session deleted it"
+            case "stay":
+                return "stays as it is, since the words that it had then were forgotten"
             case _:
                 writes = ", ".join(map(str, self.numbers))
                 return f"loses this session's writes ({writes}); what others wrote since stays"
@@ -77,8 +84,10 @@ async def take_back(session: "Session", labels: Sequence[str], memory_from: int)
     for label in labels:
         try:
             plan = await _plan_block(session, label, memory_from)
-            if plan is not None:
+            if plan is not None and plan.changes:
                 await _carry_out(session, plan)
+            elif plan is not None:
+                problems.append(f"The block {label!r} {plan.sentence}.")
         except BlockError as error:
             problems.append(error.sentence)
     return problems
@@ -129,7 +138,11 @@ async def _plan_block(session: "Session", label: str, memory_from: int) -> Block
 
 
 async def _unless_same(history: MemoryHistory, label: str, number: int) -> BlockPlan | None:
-    now, then = await history.show(label), await history.show(label, number)
+    now = await history.show(label)
+    try:
+        then = await history.show(label, number)
+    except VersionError:
+        return BlockPlan(label, "stay")
     return None if now.text == then.text else BlockPlan(label, "rollback", (number,))
 
 

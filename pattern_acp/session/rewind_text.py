@@ -113,10 +113,13 @@ def _not_kept(plan: RewindPlan) -> str:
 
 
 def refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:
-    """A sentence about each file that the plan says cannot be put back; none when files do not go back."""
-    if "files" not in parts:
-        return []
-    return [f"{file.path} was not put back: {file.problem}." for file in plan.files if file.problem]
+    """A sentence about each file and block that the plan says cannot be put back, of the parts that go back."""
+    files = plan.files if "files" in parts else ()
+    blocks = plan.blocks if "memory" in parts else ()
+    return [
+        *(f"{file.path} was not put back: {file.problem}." for file in files if file.problem),
+        *(f"The block {block.label!r} {block.sentence}." for block in blocks if not block.changes),
+    ]
 
 
 def _turns(what: str, turns: Sequence[str]) -> list[str]:

@@ -55,3 +55,20 @@ async def test_a_block_that_the_session_made_goes_and_one_that_it_deleted_comes_
         await answer(agent, session, "/rewind 1 memory yes")
         assert "A note." not in await answer(agent, session, "/memory show notes")
         assert "I am" in await answer(agent, session, "/memory show persona")
+
+
+async def test_a_block_whose_older_words_were_forgotten_stays_and_the_rest_goes_back():
+    model = ScriptedProvider([remember("I like tabs."), says("Ok."), says("Then?")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await answer(agent, session, "Remember.")
+        await answer(agent, session, "What then?")
+        await answer(agent, session, "/memory edit human I like spaces. I like tea.")
+        await answer(agent, session, "/memory forget human I like spaces.")
+        said = await answer(agent, session, "/rewind 2 yes")
+        assert "The block 'human' stays as it is, since the words that it had then were forgotten." in said
+        assert "The model no longer knows 1 turn" in said
+        assert "Memory put back" not in said
+        assert "I like tea." in await answer(agent, session, "/memory show human")
+        said = await answer(agent, session, "/rewind 2 memory yes")
+        assert "Memory put back" not in said
