@@ -132,7 +132,8 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
     if action == "rebuild":
         return _rebuild_arguments(flags, found, words)
     if len(words) > 1:
-        raise JournalUsageError(f"journal {action} takes one session, not {words[1]!r} too.")
+        meant = " Name an event with --event N, or the words with --match TEXT." if action == "redact" else ""
+        raise JournalUsageError(f"journal {action} takes one session, not {words[1]!r} too.{meant}")
     if not words and action not in {"verify", "tail"}:
         raise JournalUsageError(f"journal {action} needs the id of a session; sessions list shows them.")
     event, match = cast("int | None", found.get("event")), str(found.get("match") or "")

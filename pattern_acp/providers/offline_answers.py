@@ -32,6 +32,8 @@ _SESSION_ID = re.compile(r" in session ses_\w+")
 
 NO_MODEL = "The offline provider answers, without a model: it cannot think about this, and only looked it up."
 
+NO_MODEL_HELP = "The offline provider answers, without a model."
+
 HOW_TO_CONFIGURE = """To have a model answer, do one of these and start again:
 - run `pattern-acp auth login PROVIDER` in a terminal, and choose the model with `/model`;
 - set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY`;
@@ -107,6 +109,8 @@ def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | 
     nothing = ["Neither memory nor the project's files mention it."] if calls and not found and not failed else []
     if told and calls:
         return "\n\n".join([*found, *failed, *nothing, TOLD_ALREADY])
+    if not calls:
+        return "\n\n".join([NO_MODEL_HELP, WHAT_I_UNDERSTAND, HOW_TO_CONFIGURE])
     return "\n\n".join([NO_MODEL, *found, *failed, *nothing, WHAT_I_UNDERSTAND, HOW_TO_CONFIGURE])
 
 

@@ -101,7 +101,7 @@ async def run_status(session: "Session", argument: str) -> str:
     rows = [
         ("Session", f"`{state.session_id}`"),
         ("Title", state.title or "(none yet)"),
-        ("Model", f"`{state.model.qualified}`" + (f", {shared.model_reason}" if shared.model_reason else "")),
+        ("Model", f"`{state.model.qualified}`" + (f". {shared.model_reason}" if shared.model_reason else "")),
         *((("Assumed of it", taken),) if (taken := assumed(shared.models.resolve(state.model.qualified)[1])) else ()),
         *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
         *((("Thinking", thought_level_of(state.model, state.thought_level)),) if state.model.thought_levels else ()),

@@ -43,7 +43,7 @@ _ARCHIVE = frozenset({"archival_entries", "bound_entries"})
 _PACKINGS = (("zstd", b"\x28\xb5\x2f\xfd"), ("zlib", b"\x78"))
 _LIVE = ("", "-wal")
 _UNREAD = ("-shm", "lock")
-_REDACT = "`pattern-acp journal redact {}`"
+_REDACT = "`pattern-acp journal redact {} --match TEXT`"
 _FORGET = "`pattern-acp memory forget {} PASSAGE`"
 
 

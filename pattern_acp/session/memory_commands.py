@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.block_files import TOML, editable_text, text_of_edited
 from pattern_acp.memory.bound import BoundKind
@@ -249,8 +249,6 @@ async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
         f"Forget {what} for good?",
         ToolKind.DELETE,
         {"label": taken.label},
-        (),
-        (TextContent(question),),
     )
     options = (
         ApprovalOption(Answer.ALLOW_ONCE, "Forget for good"),

@@ -80,6 +80,7 @@ def test_a_command_line_asks_for(line: str, expected: Arguments):
         ("chat one two", "see pattern-acp chat --help"),
         ("session", "perhaps you mean 'sessions'"),
         ("journal", "verify, export, anchor"),
+        ("journal redact ses_1 secret", "--match TEXT"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_that_names_the_fault(line: str, word: str):

@@ -188,7 +188,9 @@ def test_how_to_set_up_a_model_is_told_once_and_again_when_asked_for():
     assert "start Ollama" not in again
     assert "Neither memory nor the project's files mention it." in again
     assert "`help` says again" in again
-    assert "start Ollama" in text_of(answer(request((*before, prompt("help", 2)))))
+    asked = text_of(answer(request((*before, prompt("help", 2)))))
+    assert "start Ollama" in asked
+    assert "only looked it up" not in asked
 
 
 def test_a_request_without_messages_is_answered():

@@ -230,8 +230,8 @@ async def test_other_sessions_and_events_of_none_are_named(stored: Stored):
     _, found = await stored.redact()
     assert list(found.sessions) == ["ses_2", "constellation"]
     assert {(one.where, one.remedy) for one in found.left} == {
-        ("session ses_2", "`pattern-acp journal redact ses_2`"),
-        ("events of no session", "`pattern-acp journal redact constellation`"),
+        ("session ses_2", "`pattern-acp journal redact ses_2 --match TEXT`"),
+        ("events of no session", "`pattern-acp journal redact constellation --match TEXT`"),
     }
 
 

@@ -27,7 +27,7 @@ WITHOUT_MODEL = "offline/offline"
 
 NO_MODEL = "No model is set up, so only plain commands such as “find TEXT” are understood; “help” tells more."
 
-KEPT = "The arrow key up brings the line back. "
+KEPT = "The up arrow brings the line back. "
 
 LEAVE = frozenset({"/quit", "/exit"})
 

@@ -5,6 +5,7 @@ structs of session/update, live or from a replay. Must not know: the connection,
 """
 
 from collections.abc import Callable, Sequence
+from urllib.parse import unquote
 
 from rich.text import Text
 
@@ -183,7 +184,7 @@ def user_text(content: schema.ContentBlock, marks: Marks) -> Text:
         case schema.ResourceLink(name=name):
             shown = f"@{one_line(name)}"
         case schema.EmbeddedResource(resource=resource):
-            shown = f"@{one_line(resource.uri)}"
+            shown = f"@{one_line(unquote(resource.uri).removeprefix('stdin:///'))}"
         case _:
             shown = f"({content.__struct_config__.tag})"
     return Text(f"{marks.prompt} {shown}", style="bold cyan", overflow="fold")

@@ -108,8 +108,11 @@ def report_redaction(redacted: Redacted, arguments: Journal, path: Path, logs: S
 
 
 def _write_left(found: ReadBack, left: Sequence[LeftOver], others: Sequence[LeftOver], *, is_clean: bool) -> None:
+    listed = {one.where for one in left}
     for session in found.sessions:
-        write_line(f"{session} recorded the words too; `pattern-acp journal redact {session}` takes them out there.")
+        if f"session {session}" not in listed:
+            how = f"`pattern-acp journal redact {session} --match TEXT` takes them out there."
+            write_line(f"{session} recorded the words too; {how}")
     read = plural(found.places, "stored text")
     if left:
         write_line(f"Everything was read back ({read}). The text is left in:")

@@ -262,6 +262,18 @@ Welcome.
 """)
 
 
+def test_a_replay_names_what_was_piped_in_and_files_as_the_user_knows_them():
+    def given(uri: str) -> JsonObject:
+        resource: Json = {"uri": uri, "text": "x", "mimeType": "text/plain"}
+        content: Json = {"type": "resource", "resource": resource}
+        return {"sessionUpdate": "user_message_chunk", "messageId": uri, "content": content}
+
+    shown = show([given("stdin:///piped%20input"), given("file:///a%20b.py"), given("stdin:///%1b[2J")], compact=True)
+    assert "@piped input" in shown
+    assert "@file:///a b.py" in shown
+    assert "\x1b" not in shown
+
+
 def test_an_update_that_is_not_known_is_ignored():
     assert read_update({"sessionUpdate": "from_the_future", "x": 1}) is None
 
