@@ -134,7 +134,7 @@ def journal_arguments(flags: Flags, found: Mapping[str, object]) -> Journal:
     if len(words) > 1:
         meant = " Name an event with --event N, or the words with --match TEXT." if action == "redact" else ""
         raise JournalUsageError(f"journal {action} takes one session, not {words[1]!r} too.{meant}")
-    if not words and action not in {"verify", "tail"}:
+    if (not words and action not in {"verify", "tail"}) or words == [""]:
         raise JournalUsageError(f"journal {action} needs the id of a session; sessions list shows them.")
     event, match = cast("int | None", found.get("event")), str(found.get("match") or "")
     if action == "redact" and (event is None) == (not match):

@@ -86,7 +86,7 @@ def session_arguments(flags: Flags, found: Mapping[str, object]) -> Sessions:
         if not words:
             raise SessionUsageError("sessions search needs the words to look for.")
         return Sessions(flags, "search", "", json, everywhere, text=" ".join(words))
-    if not words and action != "undelete":
+    if (not words and action != "undelete") or words[:1] == [""]:
         raise SessionUsageError(f"sessions {action} needs the id of a session; sessions list shows them.")
     session, rest = (words[0], words[1:]) if words else ("", [])
     if action == "rename" and not rest:

@@ -91,6 +91,23 @@ def test_a_wrong_command_line_is_one_line_that_names_the_fault(line: str, word: 
     assert "\n" not in result.sentence
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "journal redact {} --match words --yes",
+        "journal verify {}",
+        "journal export {}",
+        "sessions delete {}",
+        "sessions undelete {}",
+        "sessions rename {} title",
+    ],
+)
+def test_an_empty_id_of_a_session_is_no_session(command: str):
+    result = parse_arguments(["" if word == "{}" else word for word in command.split()])
+    assert isinstance(result, BadUsage)
+    assert "needs the id of a session" in result.sentence
+
+
 @pytest.mark.parametrize("command", ["", "acp ", "chat ", "sessions ", "doctor "])
 def test_help_names_every_setting_without_colour(command: str):
     result = parse_arguments([*command.split(), "--help"])
