@@ -94,6 +94,7 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
         for recorded in read_about(tx, (EntryArchived, EntryVerified, EntryStatusChanged), tuple(entries)):
             about.setdefault(recorded.item, []).append(recorded)
         forgettings = [one.seq for one in read_everywhere(tx, BlockForgotten)]
+        put = read_everywhere(tx, EntryArchived)
     except JournalError as error:
         yield Mismatch("", "archive", f"its events cannot be read ({error.sentence})")
         return
@@ -112,6 +113,12 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
             yield Mismatch(
                 entry_id, "archive", f"{', '.join(wrong)} of entry {entry_id} is not what event {archived.seq} says"
             )
+
+    # Forgetting deletes entries and names none, so one that is older than it may be gone for that reason.
+    last_forgetting = max(forgettings, default=0)
+    for one in put:
+        if isinstance(one.event, EntryArchived) and one.event.entry_id not in entries and one.seq > last_forgetting:
+            yield Mismatch(one.event.entry_id, "archive", f"entry {one.event.entry_id} of event {one.seq} is gone")
 
 
 def _of_entry(

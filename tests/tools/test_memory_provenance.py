@@ -249,3 +249,17 @@ async def test_a_write_without_an_event_and_an_event_without_a_write_are_named(c
 
     await database.write(drop)
     assert any("the write of event" in one for one in (await verified(database))["human"])
+
+
+async def test_an_archived_fact_that_is_gone_without_a_forgetting_is_named(tmp_path: Path):
+    clock = FakeClock()
+    async with open_database(tmp_path / "constellation.db", clock=clock) as database:
+        memory = ConstellationMemory(database, OWNER, clock=clock, ids=RandomIds(), peer=8, writer=PERSON)
+        for fact in ("Deploys freeze in May.", "The staging server is slow."):
+            await memory.commit(MemoryEdit("archive", "append", fact), None)
+        assert not await database.read(lambda tx: tuple(archive_mismatches(tx)))
+
+        await database.write(lambda tx: tx.execute("DELETE FROM archival_entries WHERE text LIKE 'Deploys%'"))
+        (wrong,) = await database.read(lambda tx: tuple(archive_mismatches(tx)))
+        assert wrong.problem.endswith("is gone")
+        assert wrong.label == "archive"
