@@ -1,7 +1,7 @@
 """The answer to initialize, as data.
 
 Owns: what we promise, and which first lines can be answered before anything else of the program is loaded. Must not
-know: wire structs, which take longer to import than this takes to answer. `acp.capabilities` gives the same as structs,
+know: wire structs, which take longer to import than this takes to answer. `acp.agent` gives the same as structs,
 and whatever is unusual about a first line is left to it.
 """
 

@@ -1,11 +1,14 @@
 """`SessionView` over session/update."""
 
 from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.batching import Chunk, ChunkBatch, FlushTimer
 from pattern_acp.acp.compactions import Compactions
-from pattern_acp.acp.previews import with_previews
+from pattern_acp.acp.line_budget import IMAGE_BYTES
 from pattern_acp.acp.updates import (
     Abilities,
     beginning_updates,
@@ -19,8 +22,9 @@ from pattern_acp.acp.updates import (
 )
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
-from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus
-from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
+from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, ToolCallStatus
+from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.mcp import ServerCommand
@@ -36,6 +40,37 @@ from pattern_acp.turn.events import (
     ToolCallWaits,
     Transient,
 )
+from pattern_acp.workspace.errors import ImageError
+from pattern_acp.workspace.images import preview_of
+
+T = TypeVar("T")
+
+
+async def with_previews(event: Event) -> Event:
+    """The event as it can be shown; the same one when nothing in it is too large."""
+    match event:
+        case TurnStarted(message=message):
+            parts = [await _shown(part) for part in message.parts] if _has_large(message.parts) else message.parts
+            return event if parts is message.parts else replace(event, message=replace(message, parts=tuple(parts)))
+        case ToolCallFinished(content=content) if _has_large(content):
+            return replace(event, content=tuple([await _shown(item) for item in content]))
+        case _:
+            return event
+
+
+def _has_large(items: Sequence[object]) -> bool:
+    return any(isinstance(item, ImagePart | ImageContent) and len(item.data) > IMAGE_BYTES for item in items)
+
+
+async def _shown(item: T) -> T:
+    if not isinstance(item, ImagePart | ImageContent) or len(item.data) <= IMAGE_BYTES:
+        return item
+    try:
+        preview = await preview_of(ImagePart(item.media_type, item.data))
+    except ImageError:
+        # It is named in words instead.
+        return item
+    return replace(item, media_type=preview.media_type, data=preview.data)
 
 
 class EditorView:

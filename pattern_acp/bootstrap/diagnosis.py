@@ -23,19 +23,19 @@ from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.findings import Finding, Health, Repair
-from pattern_acp.bootstrap.key_checks import holds_no_secret, key_findings
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
 from pattern_acp.config.keys import KEYS
+from pattern_acp.config.load import known_secrets
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.errors import DatabaseError, ProviderError
+from pattern_acp.domain.errors import DatabaseError, ProviderError, SignInError
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.room import RoomInside, room_inside, room_summary
 from pattern_acp.journal.streams import streams_by_use
@@ -45,11 +45,42 @@ from pattern_acp.mcp_servers.host import problem_of
 from pattern_acp.mcp_servers.program import find_command
 from pattern_acp.memory.hashing import HASHED_NGRAMS
 from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.secrets import find_secret
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
+from pattern_acp.providers.endpoints import sent_openly
 from pattern_acp.providers.model_figures import assumed
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
+
+
+def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
+    """Where each provider's key comes from, and which others are there and not used."""
+    try:
+        keys.store.check()
+    except SignInError as error:
+        remedy = "The sentence above says what to do."
+        return [Finding("Credentials", Health.NOTE, error.sentence, remedy, code=error.failure_code)]
+    findings: list[Finding] = []
+    for provider in settings.providers.values():
+        sources = keys.stored.sources(provider)
+        if sources:
+            others = ", ".join(each.where for each in sources[1:])
+            unused = f"; not used: {others}" if others else ""
+            findings.append(Finding(f"Key of {provider.name}", Health.OK, f"{sources[0].sentence}{unused}"))
+        if (sources or provider.headers) and (warning := sent_openly(provider)):
+            findings.append(Finding(f"Address of {provider.name}", Health.NOTE, warning, "Change its base_url."))
+    return findings
+
+
+def holds_no_secret(path: Path, settings: Settings) -> bool:
+    """Whether a file holds no secret of the settings and nothing that looks like one, so that others may read it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return find_secret(text) is None and not any(secret in text for secret in known_secrets(settings) if secret)
+
 
 CHECKED_SESSIONS = 20
 """Sessions whose chains are checked: those that were used last."""

@@ -1,13 +1,17 @@
 """`pattern-acp auth`: sign in at a provider, show where keys come from, forget one. It never shows a key."""
 
 import getpass
+import os
 import sys
+import threading
 import webbrowser
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import anyio
 import anyio.to_thread
+from anyio.from_thread import run_sync
+from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
@@ -15,7 +19,6 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.auth_arguments import Auth
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_table
-from pattern_acp.cli.pasted_lines import PastedLines
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
@@ -28,6 +31,56 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.endpoints import sent_openly
+
+CHUNK_BYTES = 4096
+"""A terminal gives a line at most at a time; none is longer than this on Linux."""
+
+
+class PastedLines:
+    """Lines of stdin, stripped, none empty. Made within an event loop; reading begins with the first call."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = anyio.create_memory_object_stream[str](16)
+        self._token = current_token()
+        self._reading = False
+
+    async def next(self) -> str:
+        """The next line; waits for good once the input has ended."""
+        if not self._reading and sys.stdin is not None:
+            self._reading = True
+            # A daemon that reads the descriptor itself: a thread that waits in a file object holds up the exit.
+            threading.Thread(target=self._read, args=(sys.stdin.fileno(),), daemon=True).start()
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            await anyio.sleep_forever()
+            raise
+
+    def _read(self, descriptor: int) -> None:
+        rest = b""
+        try:
+            while data := os.read(descriptor, CHUNK_BYTES):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._hand_over(line)
+            self._hand_over(rest)
+            run_sync(self._send.close, token=self._token)
+        except (OSError, RuntimeError, anyio.RunFinishedError):
+            # The terminal went away, or nobody waits any more.
+            return
+
+    def _hand_over(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").strip()
+        if text:
+            run_sync(self._offer, text, token=self._token)
+
+    def _offer(self, text: str) -> None:
+        try:
+            self._send.send_nowait(text)
+        except anyio.WouldBlock:
+            # More lines than anybody pastes for one question.
+            return
+
 
 PASTE = (
     "If that browser cannot come back to this machine, paste the address that it ends at, or the code, and press Enter."

@@ -1,8 +1,8 @@
-"""`pattern-acp sessions`: lists, shows and searches sessions in the terminal; changes are cli/session_changes.py."""
+"""`pattern-acp sessions`: lists, shows, searches and changes sessions in the terminal."""
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -24,12 +24,11 @@ from pattern_acp.cli.output import (
     write_table,
 )
 from pattern_acp.cli.session_arguments import Sessions
-from pattern_acp.cli.session_changes import change_session
 from pattern_acp.cli.session_ids import full_id
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.ancestry import read_history
@@ -40,10 +39,59 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.salvage import readable_history
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
+from pattern_acp.session.forking import fork_session
 from pattern_acp.session.searching import search_sessions
-from pattern_acp.session.stored import DAY_MS
+from pattern_acp.session.stored import DAY_MS, archive_session, delete_session, rename_session, restore_session
 from pattern_acp.tools.session_access import SessionHit
-from pattern_acp.tools.text_limits import one_line
+from pattern_acp.tools.text_limits import one_line, plural
+
+
+async def change_session(database: Database, arguments: Sessions, *, days: int) -> int:
+    """Do it and say so; 1 with a sentence when it cannot be done.
+
+    `days` is how long a deleted session can be brought back.
+
+    Raises:
+        UnknownSessionError: there is no such session.
+    """
+    try:
+        done, facts = await _change(database, arguments, days)
+    except UnknownSessionError:
+        raise
+    except PatternError as error:
+        write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
+        return EXIT_ERROR
+    if arguments.json:
+        write_json(dict(facts))
+    else:
+        write_line(done)
+    return EXIT_OK
+
+
+async def _change(database: Database, arguments: Sessions, days: int) -> tuple[str, Mapping[str, Json]]:
+    session_id, clock = arguments.session, SystemClock()
+    now = clock.now_ms()
+    facts: dict[str, Json] = {"id": session_id, "done": arguments.action}
+    match arguments.action:
+        case "rename":
+            title = await rename_session(database, session_id, arguments.text, now=now)
+            return f"{session_id} is now called “{title}”.", {**facts, "title": title}
+        case "archive" | "unarchive":
+            away = arguments.action == "archive"
+            await archive_session(database, session_id, archived=away, now=now)
+            return f"{session_id} is {'put away' if away else 'back in the list'}.", facts
+        case "undelete":
+            await restore_session(database, session_id, now=now, days=days)
+            return f"{session_id} is back in the list.", facts
+        case "fork":
+            fork = await fork_session(database, session_id, arguments.text, clock=clock, ids=RandomIds())
+            made: dict[str, Json] = {**facts, "fork": fork.session_id, "title": fork.title, "turns": fork.turns}
+            return f"{fork.session_id} “{fork.title}” begins with {plural(fork.turns, 'turn')} of {session_id}.", made
+        case _:
+            if not await delete_session(database, session_id, this_process(RandomIds().new("cli")), now=now):
+                raise UnknownSessionError(session_id)
+            return f"Deleted {session_id}; `pattern-acp sessions undelete {session_id}` brings it back.", facts
+
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ know: what any setting does.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.config.checks import read_checks
-from pattern_acp.config.contradictions import contradictions
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.key import Key, ProjectRule
@@ -23,6 +22,7 @@ from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_fo
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models
 from pattern_acp.config.paths import Paths, project_config_file
+from pattern_acp.config.presets import PRESETS
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
 from pattern_acp.config.providers import read_providers
@@ -30,6 +30,26 @@ from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettin
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.config.values import Value, but_is
 from pattern_acp.config.variables import unknown_variables
+
+
+def contradictions(settings: Settings, models: Iterable[str], user: TomlFile) -> Iterator[Problem]:
+    """What the person would be surprised by; everything is used as it is written."""
+    known = {*settings.providers, *PRESETS}
+    for name in settings.fallback:
+        provider = name.partition("/")[0]
+        if provider not in settings.providers:
+            sentence = f"{name} is passed over, since there is no provider {provider}; set up [providers.{provider}]."
+            yield user.problem("fallback", sentence)
+    for name in models:
+        provider = name.partition("/")[0]
+        if provider not in known:
+            sentence = f"there is no provider {provider}, so it says nothing; set up [providers.{provider}]."
+            yield user.problem(f"models.{name}", sentence)
+    threshold, target = settings.compaction.threshold_percent, settings.compaction.target_percent
+    if target >= threshold:
+        sentence = f"it must be below threshold_percent, which is {threshold}; {threshold * 9 // 10} is used."
+        yield user.problem("compaction.target_percent", sentence)
+
 
 _Found: TypeAlias = tuple[Value, str]
 """A value and its source."""

@@ -12,7 +12,6 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.budget_events import BudgetChanged
 from pattern_acp.journal.folder_events import ContextAdded, FolderTrustDecided, InstructionsCompiled, PromptRefused
 from pattern_acp.journal.memory_events import (
     BlockCommitted,
@@ -46,6 +45,19 @@ from pattern_acp.journal.window_events import (
     ModelRequested,
     ToolsOffered,
 )
+
+
+class BudgetChanged(Struct, frozen=True):
+    """A budget took another value.
+
+    `scope` is `turn`, `session` or `day`; `allowance` has the form of `domain.allowance`. `by` is `person` for /budget,
+    which holds for the session, and `extended` for the answer to a question, which holds for this turn or day only
+    where the scope is one.
+    """
+
+    scope: str
+    allowance: str
+    by: str
 
 
 class SessionCreated(Struct, frozen=True):

@@ -5,15 +5,300 @@ No allowance for a prefix covers a line with a feature (issue 2 section 9), so t
 of every line that is covered: tree-sitter-bash and the standard library's shlex.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from pattern_acp.policy.command_line import CommandLine, Feature
-from pattern_acp.policy.shell_text import has_control_characters, has_invisible_characters
-from pattern_acp.policy.syntax import read_syntax
+from msgspec import Struct, field
+
+from pattern_acp.policy.command_line import CommandLine, Feature, Redirection, SimpleCommand
+from pattern_acp.policy.shell_text import (
+    has_control_characters,
+    has_invisible_characters,
+    unquote_ansi,
+    unquote_double,
+    unquote_word,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+
+_FEATURES = {
+    "command_substitution": Feature.SUBSTITUTION,
+    "process_substitution": Feature.PROCESS_SUBSTITUTION,
+    "heredoc_redirect": Feature.HERE_DOCUMENT,
+    "herestring_redirect": Feature.HERE_DOCUMENT,
+    "subshell": Feature.SUBSHELL,
+    "compound_statement": Feature.SUBSHELL,
+    "function_definition": Feature.FUNCTION,
+    "for_statement": Feature.CONTROL_FLOW,
+    "c_style_for_statement": Feature.CONTROL_FLOW,
+    "while_statement": Feature.CONTROL_FLOW,
+    "if_statement": Feature.CONTROL_FLOW,
+    "case_statement": Feature.CONTROL_FLOW,
+    "test_command": Feature.CONTROL_FLOW,
+    "negated_command": Feature.CONTROL_FLOW,
+    "simple_expansion": Feature.EXPANSION,
+    "expansion": Feature.EXPANSION,
+    "arithmetic_expansion": Feature.EXPANSION,
+    "brace_expression": Feature.BRACES,
+    "variable_assignment": Feature.ASSIGNMENT,
+    "variable_assignments": Feature.ASSIGNMENT,
+    "declaration_command": Feature.ASSIGNMENT,
+    "unset_command": Feature.ASSIGNMENT,
+    "ansi_c_string": Feature.ENCODED_TEXT,
+    "translated_string": Feature.ENCODED_TEXT,
+    "comment": Feature.COMMENT,
+    "ERROR": Feature.UNREADABLE,
+    "&": Feature.BACKGROUND,
+}
+_UNDERSTOOD = frozenset(
+    {
+        "program", "list", "pipeline", "command", "command_name", "word", "number", "string", "string_content",
+        "raw_string", "concatenation", "redirected_statement", "file_redirect", "file_descriptor",
+        "heredoc_start", "heredoc_body", "heredoc_content", "heredoc_end", "variable_name",
+        "special_variable_name", "elif_clause", "else_clause", "do_group", "case_item", "subscript", "array",
+        "binary_expression", "unary_expression", "postfix_expression", "ternary_expression",
+        "parenthesized_expression", "test_operator", "regex", "extglob_pattern",
+    }
+)  # fmt: skip
+"""Nodes that are harmless, or that only occur below a node which is a feature."""
+_CHANGING = frozenset(
+    {"command_substitution", "process_substitution", "simple_expansion", "expansion", "arithmetic_expansion"}
+)
+_COMMANDS = frozenset({"command", "declaration_command", "unset_command", "test_command"})
+_REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
+_NOT_WORDS = _REDIRECTS | {"variable_assignment", "subshell"}
+_MOST_COMMANDS = 500
+"""Commands after which the walk stops; more than `commands.MAX_COMMANDS`, so such a line never counts as read."""
+_HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+
+
+class _Visit(Struct, frozen=True):
+    """A node to look at. `owed` are words of its command that the grammar put elsewhere."""
+
+    node: Node
+    piped: bool = False
+    in_command: bool = False
+    owed: tuple[Node, ...] = ()
+
+
+class _Reading(Struct):
+    """The line, and what the walk has found so far."""
+
+    line: str
+    commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+    features: set[Feature] = field(default_factory=set[Feature])
+
+
+def read_syntax(line: str) -> CommandLine:
+    """The commands, redirections and features of `line`.
+
+    Raises:
+        ImportError: the grammar is not installed.
+    """
+    root = _parser().parse(_plain_letters(line).encode("ascii")).root_node
+    reading = _Reading(line)
+    pending = [_Visit(root)]  # a stack, since nesting is as deep as the author of the line wants it
+    while pending and len(reading.commands) <= _MOST_COMMANDS:
+        visit = pending.pop()
+        _read_node(visit, reading)
+        pending += reversed(_visits_below(visit, reading))
+    parse_ok = not root.has_error
+    if not parse_ok:
+        reading.features.add(Feature.UNREADABLE)
+    return CommandLine(
+        line, tuple(reading.commands), tuple(reading.redirections), frozenset(reading.features), parse_ok
+    )
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    from tree_sitter import Language, Parser
+    from tree_sitter_bash import language
+
+    return Parser(Language(language()))
+
+
+def _plain_letters(line: str) -> str:
+    """The line with a letter for each character that is not plain text; as long as before, so that places stay.
+
+    tree-sitter-bash 0.25 asks the C library for the class of characters that it has none for: `{` before a rare letter
+    ends the process. A shell takes such characters for letters too.
+    """
+    return "".join(char if " " <= char <= "~" or char in "\t\n" else "x" for char in line)
+
+
+def _text(node: Node, source: str) -> str:
+    return source[node.start_byte : node.end_byte]  # one byte a character, see `_plain_letters`
+
+
+def _note_features(node: Node, reading: _Reading) -> None:
+    feature = _FEATURES.get(node.type)
+    if feature is not None:
+        reading.features.add(feature)
+    elif node.type == "$" and node.next_sibling is not None and node.next_sibling.type == "string":
+        reading.features.add(Feature.ENCODED_TEXT)  # a translated string, `$"…"`
+    elif node.is_named and node.type not in _UNDERSTOOD:
+        reading.features.add(Feature.OTHER_SYNTAX)
+
+
+def _read_node(visit: _Visit, reading: _Reading) -> None:
+    node = visit.node
+    _note_features(node, reading)
+    if node.type in _COMMANDS:
+        reading.commands.append(_command(visit, reading))
+    elif node.type == "variable_assignment" and not visit.in_command:
+        reading.commands.append(SimpleCommand((), (_text(node, reading.line),)))
+    elif node.type == "file_redirect":
+        _note_redirection(node, reading)
+    elif node.type == "redirected_statement" and not _body(node):
+        _, owed = _heir(visit, node.children, reading)
+        if owed:
+            reading.commands.append(_command(_Visit(node, visit.piped, owed=owed), reading))
+
+
+def _body(statement: Node) -> list[Node]:
+    return [child for child in statement.named_children if child.type not in _REDIRECTS]
+
+
+def _visits_below(visit: _Visit, reading: _Reading) -> list[_Visit]:
+    """The children of a node, each with what it has to know of those above it."""
+    node, children = visit.node, visit.node.children
+    is_fed = (
+        visit.piped or node.type == "heredoc_redirect" or any(child.type == "heredoc_redirect" for child in children)
+    )
+    heir, owed = _heir(visit, children, reading)
+    return [
+        _Visit(
+            child,
+            piped=is_fed or (node.type == "pipeline" and index > 0),
+            in_command=node.type in _COMMANDS,
+            owed=owed if index == heir else (),
+        )
+        for index, child in enumerate(children)
+    ]
+
+
+def _heir(visit: _Visit, children: list[Node], reading: _Reading) -> tuple[int | None, tuple[Node, ...]]:
+    """Which child gets the words that the grammar takes for further targets: `echo >/dev/null rm` runs `echo rm`.
+
+    They belong to the last command of what is redirected.
+    """
+    named = [index for index, child in enumerate(children) if child.is_named]
+    if visit.node.type in {"pipeline", "list", "negated_command"}:
+        return (named[-1] if named else None), visit.owed
+    if visit.node.type != "redirected_statement":
+        return None, ()
+    own: list[Node] = []
+    for redirect in visit.node.children_by_field_name("redirect"):
+        if redirect.type == "file_redirect":
+            own += _targets(redirect, reading.line)[1]
+        elif redirect.type == "heredoc_redirect":
+            own += redirect.children_by_field_name("argument")
+    return (named[0] if named else None), (*own, *visit.owed)
+
+
+def _command(visit: _Visit, reading: _Reading) -> SimpleCommand:
+    node = visit.node
+    parts = [child for child in node.children if _is_word(child, node)] + list(visit.owed)
+    is_fed = any(child.type == "herestring_redirect" for child in node.children)
+    assignments = tuple(_text(child, reading.line) for child in node.children if child.type == "variable_assignment")
+    for index, part in enumerate(parts):
+        _note_word(part, index, reading)
+    return SimpleCommand(
+        words=tuple(_meaning(part, reading.line) for part in parts),
+        assignments=assignments,
+        changing=frozenset(index for index, part in enumerate(parts) if _is_changing(part)),
+        piped=visit.piped or is_fed,
+    )
+
+
+def _is_word(child: Node, command: Node) -> bool:
+    if command.type in {"command", "redirected_statement"}:
+        return child.is_named and child.type not in _NOT_WORDS
+    return True
+
+
+def _targets(redirect: Node, source: str) -> tuple[Node | None, list[Node]]:
+    """The file or descriptor of a redirection, and the words that only look like more of them."""
+    operator = next((_text(child, source) for child in redirect.children if not child.is_named), "")
+    destinations = redirect.children_by_field_name("destination")
+    if operator.endswith("&-"):
+        return None, destinations
+    return (destinations[0], destinations[1:]) if destinations else (None, [])
+
+
+def _note_redirection(redirect: Node, reading: _Reading) -> None:
+    operator = next((_text(child, reading.line) for child in redirect.children if not child.is_named), "")
+    target, owed = _targets(redirect, reading.line)
+    if target is None:
+        return
+    meaning = _meaning(target, reading.line)
+    is_descriptor = operator in {">&", "<&"} and (meaning.isdecimal() or meaning == "-")
+    # Where there is no bash, `a &> b c` is `a &` and then `> b c`, which runs `c`.
+    is_of_bash = operator.startswith("&>")
+    if is_of_bash and owed:
+        reading.features.add(Feature.OTHER_SYNTAX)
+    if is_descriptor or (meaning in _HARMLESS_FILES and not is_of_bash):
+        return
+    reading.features.add(Feature.FILE_REDIRECTION)
+    reading.redirections.append(Redirection(operator, meaning))
+
+
+def _note_word(part: Node, index: int, reading: _Reading) -> None:
+    source = _text(part, reading.line)
+    plain = "".join(_text(node, reading.line) for node in _leaves(part) if node.type in {"word", "extglob_pattern"})
+    has_braces = part.type == "brace_expression" or ("{" in plain and ("," in source or ".." in source))
+    if has_braces:
+        reading.features.add(Feature.BRACES)
+    has_glob = any(char in plain for char in "*?[")
+    if has_glob:
+        reading.features.add(Feature.GLOB)
+    if index == 0:
+        if has_glob or has_braces or _is_changing(part):
+            reading.features.add(Feature.CHANGING_COMMAND)
+        if not _meaning(part, reading.line).isascii():
+            reading.features.add(Feature.FOREIGN_COMMAND)
+
+
+def _leaves(node: Node) -> list[Node]:
+    if node.type in {"command_name", "concatenation"}:
+        return [leaf for child in node.children for leaf in _leaves(child)]
+    return [node]
+
+
+def _is_changing(node: Node) -> bool:
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if current.type in _CHANGING:
+            return True
+        pending += current.children
+    return False
+
+
+def _meaning(node: Node, source: str) -> str:
+    """What a word stands for once its quotes are taken off."""
+    text = _text(node, source)
+    if node.type in {"command_name", "concatenation"}:
+        return "".join(_meaning(child, source) for child in node.children)
+    if node.type == "word":
+        return unquote_word(text)
+    if node.type == "string":
+        return unquote_double(text[1:-1])
+    if node.type == "raw_string":
+        return text[1:-1]
+    if node.type == "ansi_c_string":
+        return unquote_ansi(text[2:-1])
+    return text
+
 
 MAX_LINE = 20_000
 """Longest line that is read, in characters; a longer one is asked about. Bounds the time of one decision."""

@@ -7,7 +7,6 @@ import re
 
 from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
 from pattern_acp.policy.commands import read_command_line
-from pattern_acp.policy.program_escapes import is_escape
 from pattern_acp.policy.program_tables import (
     EVALUATORS,
     NO_PREFIX,
@@ -18,6 +17,146 @@ from pattern_acp.policy.program_tables import (
     SUBCOMMANDS,
     WRAPPERS,
 )
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PYTEST = _names(
+    "--basetemp -p -c -o --override-ini --config-file --confcutdir --pdbcls --pastebin --log-file --junitxml "
+    "--junit-xml --report-log --debug"
+)
+_PYRIGHT = _names("--pythonpath -p --project --createstub --venvpath -v")
+_MOCHA = _names(
+    "--config --require -r --reporter -R --ui -u --file --loader --import --experimental-loader --node-option -n "
+    "--opts --package --spec"
+)
+
+ESCAPES = {
+    "git": _names(
+        "--ext-diff --textconv --filters --output --open-files-in-pager -O --no-index --upload-pack --template "
+        "--gpg-sign -S --pathspec-from-file --recurse-submodules"
+    ),
+    "rg": _names("--pre --hostname-bin --search-zip -z --follow -L"),
+    "ag": _names("--pager"),
+    "ack": _names("--pager --ackrc --output"),
+    "sort": _names("-o --output --compress-program -T --temporary-directory --files0-from"),
+    "go": _names(
+        "-exec -toolexec -vettool -overlay -o -modfile -C -fuzz -mod -ldflags -gcflags -asmflags -gccgoflags -compiler "
+        "-pkgdir -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace -outputdir -pgo"
+    ),
+    "cargo": _names(
+        "--config --manifest-path --target-dir -Z -C --fix --artifact-dir --out-dir --open --lockfile-path"
+    ),
+    "tree": _names("-o -R -l"),
+    "yq": _names("-i --inplace --in-place -s --split-exp --split-exp-file -f --from-file"),
+    "grep": _names("-R --dereference-recursive"),
+    "egrep": _names("-R --dereference-recursive"),
+    "fgrep": _names("-R --dereference-recursive"),
+    "du": _names("-L -H --dereference --dereference-args"),
+    "diff": _names("-l --paginate"),
+    "clang-tidy": _names(
+        "-load --config --fix --fix-errors --fix-notes --export-fixes --extra-arg --extra-arg-before --vfsoverlay"
+    ),
+    "clang-format": _names("-i --style"),
+    "gofmt": _names("-w -cpuprofile"),
+    "shfmt": _names("-w --write"),
+    "rustfmt": _names("--config-path --config --emit"),
+    "file": _names("-C --compile -m --magic-file -z -Z"),
+    "date": _names("-s --set"),
+    "ctest": _names(
+        "-S -SP -D --script --build-and-test --test-command -O --output-log --output-junit --resource-spec-file "
+        "--overwrite -T -M"
+    ),
+    "npm": _names("--prefix --script-shell --node-options --userconfig --globalconfig -C --ignore-scripts --registry"),
+    "pnpm": _names("--prefix --script-shell --node-options --dir -C --config.script-shell"),
+    "yarn": _names("--cwd --use-yarnrc --script-shell"),
+    "eslint": _names(
+        "--rulesdir --resolve-plugins-relative-to -o --output-file -f --format -c --config --parser --plugin --fix "
+        "--cache-location --cache-file"
+    ),
+    "prettier": _names("--plugin --plugin-search-dir --config --write -w --cache-location"),
+    "pytest": _PYTEST,
+    "py.test": _PYTEST,
+    "mypy": _names(
+        "--python-executable --install-types --config-file --cache-dir --html-report --junit-xml --txt-report "
+        "--xml-report --cobertura-xml-report --linecount-report --any-exprs-report --lineprecision-report "
+        "--xslt-html-report --xslt-txt-report --custom-typing-module"
+    ),
+    "pyright": _PYRIGHT,
+    "basedpyright": _PYRIGHT | _names("--writebaseline --baseline-file"),
+    "pylint": _names("--init-hook --load-plugins --rcfile --output"),
+    "flake8": _names("--config --append-config --output-file --tee"),
+    "bandit": _names("-o --output -c --configfile --ini"),
+    "black": _names("--config"),
+    "isort": _names("--settings-path --settings-file --sp"),
+    "ruff": _names("-o --output-file --config --cache-dir --fix --fix-only --unsafe-fixes --add-noqa"),
+    "coverage": _names("--rcfile -d --directory -o"),
+    "lint-imports": _names("--config"),
+    "jest": _names(
+        "--config -c --globalSetup --globalTeardown --runner --testRunner --setupFiles --setupFilesAfterEnv "
+        "--transform --resolver --reporters --env --testEnvironment --moduleNameMapper --outputFile "
+        "--coverageDirectory --preset --projects --rootDir --watchPlugins --snapshotResolver --testSequencer "
+        "--testResultsProcessor --prettierPath --filter --cacheDirectory --roots --haste --dependencyExtractor"
+    ),
+    "vitest": _names(
+        "--config -c --globalSetup --setupFiles --environment --reporter --outputFile --root -r --dir --execArgv "
+        "--typecheck.checker --typecheck.tsconfig --coverage.reportsDirectory --coverage.customProviderModule "
+        "--browser.provider --browser.providerOptions --runner --snapshotSerializers --workspace --script"
+    ),
+    "mocha": _MOCHA,
+    "tsc": _names(
+        "--build -b -p --project --outDir --outFile --declarationDir --tsBuildInfoFile --generateTrace "
+        "--generateCpuProfile --init --rootDir --plugins"
+    ),
+    "shellcheck": _names("-x"),
+    "yamllint": _names("-c --config-file -d --config-data"),
+    "markdownlint": _names("-f --fix -o --output -c --config -r --rules"),
+    "phpunit": _names(
+        "-c --configuration --bootstrap -d --prepend --extension --printer --loader --include-path --log-junit"
+    ),
+    "rspec": _names("-r --require -o --out -I -O --options --default-path -f --format --init"),
+    "rubocop": _names("-r --require -o --out -c --config -a -A --autocorrect --autocorrect-all --plugin --init"),
+    "golangci-lint": _names("-c --config --cpu-profile-path --mem-profile-path --trace-path --fix --output"),
+}
+"""Options with which a program of a prefix runs another program, loads code from elsewhere or writes a named file."""
+
+GENERIC_ESCAPES = _names("--exec --command --shell --pager --editor --rootdir --to-command --use-compress-program")
+"""Options that mean the same with any program."""
+
+_WHOLE_NAMES = _names("jest vitest mocha eslint prettier tsc markdownlint go gofmt mypy clang-tidy cargo ruff")
+"""Programs whose long options cannot be shortened, so that `--coverage` of jest is not its `--coverageDirectory`."""
+
+_SHORTEST = 3
+"""Characters of a shortened long option, its dashes included; a lone `--` ends the options."""
+
+
+def is_escape(program: str, word: str) -> bool:
+    """Whether `word` is, or may be, one of the escape options of `program` (a name of `programs.program_name`)."""
+    own = ESCAPES.get(program, frozenset())
+    may_shorten = program not in _WHOLE_NAMES
+    return any(_matches(word, escape, may_shorten=may_shorten) for escape in own) or any(
+        _matches(word, escape, may_shorten=True) for escape in GENERIC_ESCAPES
+    )
+
+
+def _matches(word: str, escape: str, *, may_shorten: bool) -> bool:
+    if len(escape) == 2:
+        return re.match(rf"-[A-Za-z0-9]*{escape[1]}", word) is not None
+    given = word.split("=", 1)[0]
+    if not given.startswith("-"):
+        return False
+    # One dash or two, `--globalSetup` or `--global-setup`, small letters or capitals: parsers differ in what they take.
+    if _plain(given) == _plain(escape):
+        return True
+    is_short_form = len(given) >= _SHORTEST and given.startswith("--") and may_shorten
+    return is_short_form and _plain(escape).startswith(_plain(given))
+
+
+def _plain(option: str) -> str:
+    return re.sub(r"[-_]", "", option).casefold()
+
 
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")

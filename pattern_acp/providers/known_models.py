@@ -4,7 +4,7 @@ Owns: keeping that knowledge and refreshing it off the hot path. Must not know: 
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -27,10 +27,37 @@ from pattern_acp.providers.catalogue import (
 )
 from pattern_acp.providers.choose import usable_providers
 from pattern_acp.providers.endpoints import base_url, has_vendor_names, is_openai
-from pattern_acp.providers.listening import listening
 from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
 from pattern_acp.providers.model_figures import Source, source_of, with_sources
 from pattern_acp.providers.model_lists import ModelLists
+
+
+async def listening(candidates: Sequence[ProviderSettings], seconds: float) -> tuple[ProviderSettings, ...]:
+    """The candidates whose port takes a connection within `seconds` in all, in their order. Never raises."""
+    found: set[str] = set()
+
+    async def knock(settings: ProviderSettings) -> None:
+        if await _takes_connections(base_url(settings)):
+            found.add(settings.name)
+
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+            for settings in candidates:
+                tasks.start_soon(knock, settings)
+    return tuple(settings for settings in candidates if settings.name in found)
+
+
+async def _takes_connections(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        stream = await anyio.connect_tcp(parts.hostname or "", port)
+    except (OSError, ValueError):
+        # Nobody there, or an address that is none.
+        return False
+    await stream.aclose()
+    return True
+
 
 if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient

@@ -17,7 +17,8 @@ from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by
+from pattern_acp.memory.repeats import Pair, untold_repeats
+from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
 from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 from pattern_acp.tools.base import (
     EVERYTHING,
@@ -29,10 +30,36 @@ from pattern_acp.tools.base import (
     MemoryProposal,
 )
 from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults, known_after
-from pattern_acp.tools.memory_repeats import SessionRepeats
 from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
 from pattern_acp.tools.memory_search import SessionSearch
 from pattern_acp.tools.memory_views import view_of
+
+
+class SessionRepeats:
+    """The pairs that one session may be told of."""
+
+    def __init__(self, owner: MemoryOwner, isolation: Isolation) -> None:
+        self._owner = owner
+        self._isolation = isolation
+        self._told: tuple[Pair, ...] = ()
+
+    def untold(self, tx: Transaction) -> tuple[tuple[Pair, str], ...]:
+        """Pairs that were not told yet, each with its sentence; for a read that finds more. Nothing is noted."""
+        owners = [owner for _, owner in self._owner.owners]
+        searched = owners[1:] if self._isolation is not Isolation.NONE else owners
+        seen = visible_rows(tx, self._owner.owners, isolation=self._isolation)
+        return untold_repeats(tx, searched, [one.block.id for one in seen if one.shared_from])
+
+    def telling(self, found: Sequence[tuple[Pair, str]]) -> tuple[str, ...]:
+        """The sentences of these pairs, which are told in this turn."""
+        self._told = tuple(pair for pair, _ in found)
+        return tuple(sentence for _, sentence in found)
+
+    def taken(self) -> tuple[Pair, ...]:
+        """The pairs that were told since this was asked last."""
+        told, self._told = self._told, ()
+        return told
+
 
 T = TypeVar("T")
 

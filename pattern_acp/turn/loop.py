@@ -30,7 +30,31 @@ from pattern_acp.turn.limits import CUT_STOP, REPEATS_STOP, UNREAD_STOP
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream, think_aloud
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
-from pattern_acp.turn.window import TurnWindow
+
+
+class TurnWindow(Protocol):
+    """Watches over what is sent."""
+
+    def sending(self, request: ProviderRequest) -> int:
+        """Take note of a request that is about to be sent; its tokens by our own estimate."""
+        ...
+
+    def sent_tokens(self) -> int:
+        """The tokens of the request that was sent last, as counts so far teach."""
+        ...
+
+    def counted(self, usage: Usage) -> None:
+        """Take note of what the provider counted for the request that was sent last."""
+        ...
+
+    async def too_long(self) -> bool:
+        """Make room, since the provider refused the last request as too long; whether that could be done.
+
+        Raises:
+            DatabaseError: it could not be recorded; the turn stops.
+        """
+        ...
+
 
 MIN_LOOK_SECONDS = 0.2
 """How often the time is looked at when the limit is near and the person is being asked."""

@@ -5,8 +5,9 @@ our own processes stand in for an editor that cannot; what it refuses is not don
 editor is another `FileSystem` and another `Terminal`.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 import anyio
 from anyio import to_thread
@@ -15,7 +16,6 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.editor_calls import EditorCalls
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
     EditorRefusedError,
@@ -26,6 +26,66 @@ from pattern_acp.workspace.files import FileSystem, TextFile, TextStore
 from pattern_acp.workspace.kinds import PathFacts, encoding_of_file, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
+
+T = TypeVar("T")
+
+MUTE_CALLS = 2
+"""Calls in a row without an answer after which the editor is left alone; each costs the person a whole deadline."""
+
+PAUSE_SECONDS = 60.0
+"""How long it is left alone. A busy editor (start-up, a modal question) is back by then."""
+
+_NEARLY = 0.9
+"""An adapter with the same deadline gives up first and says only that the editor is unavailable."""
+
+
+class EditorCalls:
+    """Calls to one editor; `deadline` is in seconds."""
+
+    def __init__(self, deadline: float, on_warning: Callable[[str], None]) -> None:
+        self._deadline = deadline
+        self._on_warning = on_warning
+        self._mute_calls = 0
+        self._paused_until = 0.0
+
+    @property
+    def paused(self) -> bool:
+        """Whether the editor is being left alone."""
+        return anyio.current_time() < self._paused_until
+
+    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The answer of `call`, and whatever it raises.
+
+        Raises:
+            EditorUnavailableError: no answer in time.
+        """
+        began = anyio.current_time()
+        try:
+            with anyio.fail_after(self._deadline):
+                answer = await call()
+        except TimeoutError as error:
+            self._note_mute()
+            message = f"The editor did not answer within {self._deadline:g} s."
+            raise EditorUnavailableError(message) from error
+        except EditorUnavailableError:
+            if anyio.current_time() - began >= self._deadline * _NEARLY:
+                self._note_mute()
+            else:
+                self._mute_calls = 0
+            raise
+        self._mute_calls = 0
+        return answer
+
+    def _note_mute(self) -> None:
+        self._mute_calls += 1
+        if self._mute_calls >= MUTE_CALLS:
+            self._mute_calls = 0
+            self._paused_until = anyio.current_time() + PAUSE_SECONDS
+            self._on_warning(
+                f"The editor did not answer {MUTE_CALLS} times in a row; "
+                f"files are read and written on the disk for the next {PAUSE_SECONDS:g} s."
+            )
+
 
 _SAVE_WAITS = (0.02, 0.05, 0.1, 0.3)
 """Seconds between looks: an editor may answer a write shortly before it is on the disk."""

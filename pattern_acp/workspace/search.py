@@ -5,23 +5,234 @@ is that of Python's `re` on one line at a time; ripgrep only does the patterns t
 know: how results are shown.
 """
 
+import base64
+import json
+import os
 import re
+import shutil
 import stat
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeGuard
 
 import anyio
 import anyio.to_thread
+import msgspec
 from msgspec import Struct
 
-from pattern_acp.workspace.errors import PatternUnusableError
+from pattern_acp.workspace.errors import PatternUnusableError, SearchFailedError
+from pattern_acp.workspace.flavour import PLATFORM
 from pattern_acp.workspace.globs import compile_glob
-from pattern_acp.workspace.line_search import search_lines
-from pattern_acp.workspace.matches import MatchCollector, Matches, TextQuery
-from pattern_acp.workspace.ripgrep import find_ripgrep, note_left_out, search_with_ripgrep
+from pattern_acp.workspace.ignore import rules_for
+from pattern_acp.workspace.matches import MAX_SEARCHED_BYTES, MatchCollector, Matches, RawLine, TextQuery
+from pattern_acp.workspace.search_process import run_lines
+from pattern_acp.workspace.text_codec import is_western
 from pattern_acp.workspace.walk import in_thread, look_at, require_folder, walk_files
+
+
+class _Text(msgspec.Struct):
+    """ripgrep's text: plain, or base64 where it is not UTF-8."""
+
+    text: str | None = None
+    base64: str | None = msgspec.field(name="bytes", default=None)
+
+
+def _plain(text: _Text | None) -> bytes:
+    if text is None:
+        return b""
+    return text.text.encode() if text.text is not None else base64.b64decode(text.base64 or "")
+
+
+class _Submatch(msgspec.Struct):
+    start: int
+
+
+class _Data(msgspec.Struct):
+    path: _Text | None = None
+    lines: _Text | None = None
+    line_number: int | None = None
+    submatches: list[_Submatch] = []
+    binary_offset: int | None = None
+
+
+class _Record(msgspec.Struct):
+    type: str
+    data: _Data
+
+
+_decoder = msgspec.json.Decoder(_Record)
+
+
+def find_ripgrep() -> str | None:
+    """Where ripgrep is, if it is installed."""
+    return shutil.which("rg")
+
+
+async def search_with_ripgrep(program: str, query: TextQuery, collector: MatchCollector) -> bool:
+    """Search the folder `query.root`; False when ripgrep does not understand the query and another way is needed."""
+    rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
+    command = [program, *_arguments(query, inherits=rules.inherits)]
+    reader = _Reader(query, collector)
+    try:
+        end = await run_lines(command, query.root, None, reader.take)
+    except msgspec.DecodeError:
+        return False
+    # Code 2 with nothing on stderr means that some file could not be opened, which we pass over as well.
+    return end.exit_code in {0, 1, None} or (end.exit_code == 2 and not end.stderr.strip())
+
+
+async def note_left_out(program: str, query: TextQuery, collector: MatchCollector) -> None:
+    """Let the collector know the files that the search passes over: ripgrep tells only of files with matches."""
+    rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
+    names: list[bytes] = []
+
+    def take(line: bytes) -> bool:
+        names.append(line)
+        return True
+
+    await run_lines([program, "--files", *_files(inherits=rules.inherits), "--", "./"], query.root, None, take)
+    collector.left_out = await in_thread(
+        lambda _stop: [name for name in map(_shown, names) if _is_left_out(name, query)]
+    )
+
+
+def _shown(line: bytes) -> str:
+    return _below_root(line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"))
+
+
+def _is_left_out(name: str, query: TextQuery) -> bool:
+    return bool(name) and query.is_meant(name) and not query.is_readable(name)
+
+
+def _files(*, inherits: bool) -> list[str]:
+    """What says which files are looked at."""
+    # A glob that selects files would bring ignored ones back, so the query's own glob is applied to what comes out.
+    arguments = ["--no-config", "--no-messages", "--hidden", "--glob", "!.git", "--no-ignore-dot", "--no-ignore-global"]
+    arguments += ["--max-filesize", str(MAX_SEARCHED_BYTES)]
+    return arguments if inherits else [*arguments, "--no-ignore-parent", "--no-require-git"]
+
+
+def _arguments(query: TextQuery, *, inherits: bool) -> list[str]:
+    arguments = ["--json", "--sort", "path", "--crlf", *_files(inherits=inherits)]
+    arguments += ["--max-count", str(query.limit + 1), "--context", str(query.context)]
+    if not query.case_sensitive:
+        arguments.append("--ignore-case")
+    return [*arguments, "--regexp", query.pattern, "--", "./"]
+
+
+class _Reader:
+    """Collects the lines of one file and passes them on at its end, when it is known whether the file is binary."""
+
+    def __init__(self, query: TextQuery, collector: MatchCollector) -> None:
+        self._collector = collector
+        self._query = query
+        self._name = ""
+        self._is_selected = False
+        self._lines: list[RawLine] = []
+
+    def take(self, line: bytes) -> bool:
+        if not line:
+            return True
+        record = _decoder.decode(line)
+        data = record.data
+        if record.type == "begin" and data.path is not None:
+            self._name, self._lines = _name(data.path), []
+            self._is_selected = self._query.is_meant(self._name) and self._query.is_readable(self._name)
+        elif record.type in {"match", "context"} and self._is_selected:
+            self._lines.append(_raw_line(data))
+        elif record.type == "end" and data.binary_offset is None and self._lines:
+            return self._collector.add_file(self._name, self._lines)
+        return True
+
+
+def _name(path: _Text) -> str:
+    return _below_root(_plain(path).decode("utf-8", "surrogateescape"))
+
+
+def _below_root(name: str) -> str:
+    return (name.replace("\\", "/") if PLATFORM.windows else name).removeprefix("./")
+
+
+def _raw_line(data: _Data) -> RawLine:
+    line = _plain(data.lines)
+    encoding = "cp1252" if is_western(line) else "utf-8"
+    text = line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding, "replace")
+    start = len(line[: data.submatches[0].start].decode(encoding, "replace")) if data.submatches else None
+    return RawLine(data.line_number or 0, text, start)
+
+
+MAX_FILES = 200_000
+"""Files searched at most; their names travel to the worker in one piece."""
+
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from pattern_acp.workspace.line_worker import main; sys.exit(main())"
+)
+
+
+async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
+    """Search all files that the query selects, in order, until the collector has enough.
+
+    Raises:
+        WorkspaceError: the worker failed.
+    """
+    names, collector.left_out = await in_thread(lambda stop: _names(query, stop))
+    if not names:
+        return
+    request = {
+        "pattern": query.pattern,
+        "ignore_case": not query.case_sensitive,
+        "context": query.context,
+        "limit": query.limit + 1,
+        "max_bytes": MAX_SEARCHED_BYTES,
+        "root": query.root,
+        "names": names,
+    }
+    failure = ""
+
+    def take(line: bytes) -> bool:
+        nonlocal failure
+        record: object = json.loads(line)
+        if isinstance(record, str):
+            failure = record
+            return False
+        if not _is_file_record(record):
+            return True
+        index, lines = record
+        return collector.add_file(names[index], [RawLine(*fields) for fields in lines])
+
+    # -I and -S: neither the person's environment nor their site-packages change the search, and it starts faster.
+    command = [sys.executable, "-I", "-S", "-c", _START, _PACKAGE_PARENT]
+    end = await run_lines(command, query.root, json.dumps(request).encode(), take)
+    if failure:
+        raise PatternUnusableError(f"The regular expression is not valid: {failure}. Escape special characters.")
+    if end.exit_code not in {0, None}:
+        raise SearchFailedError("The search ended unexpectedly; try a simpler pattern or a smaller folder.")
+
+
+def _names(query: TextQuery, stop: threading.Event) -> tuple[list[str], list[str]]:
+    """The files to search, and those that may not be read."""
+    if os.path.isfile(query.root):  # noqa: PTH113  a Path raises where it may not look
+        return [""], []
+    names: list[str] = []
+    left_out: list[str] = []
+    for walked in walk_files(query.root, stop):
+        if walked.is_link or not query.is_meant(walked.name):
+            continue
+        (names if query.is_readable(walked.name) else left_out).append(walked.name)
+        if len(names) == MAX_FILES:
+            break
+    return names, left_out
+
+
+def _is_file_record(record: object) -> TypeGuard[tuple[int, list[tuple[int, str, int | None]]]]:
+    """The worker is our own code, so that its list of two is what it says."""
+    return isinstance(record, list)
+
 
 MAX_FOUND = 100_000
 """Matching files after which finding stops."""

@@ -4,8 +4,8 @@ import msgspec
 
 from pattern_acp import __version__
 from pattern_acp.acp import schema
-from pattern_acp.acp.abilities import abilities_of, description_of
-from pattern_acp.acp.capabilities import AUTH_METHOD, TERMINAL_AUTH_METHOD, auth_methods, initialize_response
+from pattern_acp.acp.agent import AUTH_METHOD, TERMINAL_AUTH_METHOD, auth_methods, initialize_response
+from pattern_acp.acp.client import abilities_of, description_of
 
 
 def test_the_promises_are_exactly_what_works():

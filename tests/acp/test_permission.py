@@ -4,7 +4,7 @@ import anyio
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.batching import FlushTimer
-from pattern_acp.acp.permission import EditorApprover, answer_of
+from pattern_acp.acp.client import EditorApprover, answer_of
 from pattern_acp.acp.updates import Abilities
 from pattern_acp.acp.view import EditorView
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId

@@ -34,33 +34,7 @@ LATE_FOR_SESSIONS = {
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 
-LATE_FEATURES = {
-    "pattern_acp.context.choosing", "pattern_acp.context.summary", "pattern_acp.lsp.model", "pattern_acp.lsp.servers",
-    "pattern_acp.session.code_commands", "pattern_acp.session.compact_commands", "pattern_acp.session.compacting",
-    "pattern_acp.session.compaction_choice", "pattern_acp.session.summarising",
-    "pattern_acp.session.conversation_commands", "pattern_acp.session.forking", "pattern_acp.session.memory_commands",
-    "pattern_acp.session.memory_markdown", "pattern_acp.session.memory_setup", "pattern_acp.session.rewind",
-    "pattern_acp.session.rewind_commands", "pattern_acp.session.rewind_memory", "pattern_acp.session.rewind_plan",
-    "pattern_acp.session.rewind_points", "pattern_acp.session.rewind_requests", "pattern_acp.session.rewind_text",
-    "pattern_acp.bootstrap.recovery", "pattern_acp.bootstrap.segments", "pattern_acp.db.backup",
-    "pattern_acp.memory.blame", "pattern_acp.memory.block_files", "pattern_acp.memory.configuring",
-    "pattern_acp.memory.deletion", "pattern_acp.memory.history", "pattern_acp.memory.history_worker",
-    "pattern_acp.memory.points", "pattern_acp.memory.projection", "pattern_acp.memory.remote_embedder",
-    "pattern_acp.memory.schemas.planning",
-    "pattern_acp.memory.undo", "pattern_acp.memory.verifying", "pattern_acp.policy.commands",
-    "pattern_acp.policy.covers", "pattern_acp.policy.decide", "pattern_acp.policy.programs",
-    "pattern_acp.session.history_scope", "pattern_acp.session.memory_files", "pattern_acp.tools.memory_archive",
-    "pattern_acp.tools.memory_history", "pattern_acp.tools.memory_sharing", "pattern_acp.tools.memory_takeback",
-    "pattern_acp.workspace.pdfs",
-    "pattern_acp.session.budget_commands", "pattern_acp.session.budget_question", "pattern_acp.session.context_figure",
-    "pattern_acp.session.session_commands",
-    "pattern_acp.session.subagents.running", "pattern_acp.session.trust_commands", "pattern_acp.session.usage_commands",
-    "pattern_acp.tools.read_pdf", "pattern_acp.workspace.line_search", "pattern_acp.workspace.ripgrep",
-    "pattern_acp.workspace.search",
-}  # fmt: skip
-"""What only a command, a compaction, a subagent or an edit needs: imported when it is first used."""
-
-MOST_MODULES = 410
+MOST_MODULES = 395
 """Of our own, on the way to session/new; each costs about 0.35 ms. What is more needs a reason, or goes elsewhere."""
 
 MOST_FOR_OPENING = 15
@@ -103,10 +77,6 @@ def test_the_constellation_is_opened_before_anything_that_uses_it_is_imported():
 
 def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
     assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FOR_SESSIONS == set()
-
-
-def test_the_way_to_the_first_session_imports_no_feature_before_it_is_used():
-    assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FEATURES == set()
 
 
 def test_what_the_first_call_is_decided_with_is_imported_before_it_comes():

@@ -19,8 +19,7 @@ from pattern_acp.codemap.freshness import RACY_NS, Difference, compare, known_fi
 from pattern_acp.codemap.indexing import content_hash, index_files
 from pattern_acp.codemap.model import Stamp
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
-from pattern_acp.codemap.schema import MIGRATIONS
-from pattern_acp.codemap.store import files_at
+from pattern_acp.codemap.store import MIGRATIONS, files_at
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import migrate
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.codemap.schema import INDEX_VERSION
-from pattern_acp.codemap.store import files_at, index_path, open_index, references_to, symbols_named
+from pattern_acp.codemap.store import INDEX_VERSION, files_at, index_path, open_index, references_to, symbols_named
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import SystemClock
 

@@ -48,7 +48,7 @@ async def test_permission_grants_are_briefed_with_their_store_events_and_gate(in
     found = await index.read(lambda tx: brief(tx, "permission grants", may_show=everything))
     paths = [item.file.path for item in found.files]
     assert {"pattern_acp/policy/grants.py", "pattern_acp/journal/tool_call_events.py"} <= set(paths[:3])
-    assert {"pattern_acp/turn/gate.py", "pattern_acp/acp/permission.py", "pattern_acp/journal/events.py"} <= set(paths)
+    assert {"pattern_acp/turn/gate.py", "pattern_acp/journal/events.py"} <= set(paths)
     assert sum(item.file.is_test for item in found.files) * 4 <= len(paths)
 
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from pattern_acp.acp.batching import FlushTimer
-from pattern_acp.acp.permission import EditorApprover
+from pattern_acp.acp.client import EditorApprover
 from pattern_acp.acp.updates import Abilities
 from pattern_acp.acp.view import EditorView
 from pattern_acp.domain.ids import SessionId, ToolCallId

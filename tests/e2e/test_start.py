@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp import __version__
-from pattern_acp.acp.capabilities import AUTH_METHOD
+from pattern_acp.acp.agent import AUTH_METHOD
 from pattern_acp.domain.canonical import JsonObject
 from tests.support.process import COMMAND, Launch, agent_environment, judge_conversation, running_process
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.acp.capabilities import AUTH_METHOD, TERMINAL_AUTH_METHOD
+from pattern_acp.acp.agent import AUTH_METHOD, TERMINAL_AUTH_METHOD
 from pattern_acp.config.settings import DelegateSettings, MemorySettings, Settings
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider

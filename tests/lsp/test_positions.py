@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.lsp.difference import introduced
+from pattern_acp.lsp.files import introduced
 from pattern_acp.lsp.model import Diagnostic, LanguageServerError, Span, TextEdit
 from pattern_acp.lsp.positions import apply_edits, column_of, line_at, split_lines, units
 

@@ -3,9 +3,8 @@
 import pytest
 
 from pattern_acp.policy.access import RunCommand
-from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
+from pattern_acp.policy.decide import Decision, Mode, Verdict, decide, exact_pattern
 from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.policy.scopes import exact_pattern
 
 ROOT = "/work/project"
 

@@ -5,7 +5,7 @@ from anyio.abc import SocketAttribute
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.providers.listening import listening
+from pattern_acp.providers.known_models import listening
 from pattern_acp.providers.local_servers import LOCAL_SERVERS
 
 

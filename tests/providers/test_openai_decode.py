@@ -27,8 +27,7 @@ from pattern_acp.providers.errors import (
     ProviderProtocolError,
     ProviderRequestError,
 )
-from pattern_acp.providers.openai.calls import CallAssembler, CallDelta, FunctionDelta
-from pattern_acp.providers.openai.decode import OpenAIDecoder
+from pattern_acp.providers.openai.decode import CallAssembler, CallDelta, FunctionDelta, OpenAIDecoder
 from pattern_acp.providers.sse import SseEvent
 from pattern_acp.providers.streaming import feed_all
 

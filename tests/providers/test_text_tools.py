@@ -26,8 +26,7 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.errors import ProviderConnectionError, ToolsRefusedError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.providers.status import error_of_status
-from pattern_acp.providers.text_actions import instruction, verbs_of, with_text_calls
-from pattern_acp.providers.text_tools import TextToolsProvider, put_as_text
+from pattern_acp.providers.text_tools import TextToolsProvider, instruction, put_as_text, verbs_of, with_text_calls
 from pattern_acp.tools.edit_file import EditFile
 from tests.support.conversations import (
     PIXEL,

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.command_output import OutputBuffer
+from pattern_acp.workspace.local_terminal import OutputBuffer
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
 SUCCESS = ExitStatus(0)

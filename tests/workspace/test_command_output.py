@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.command_output import OutputBuffer
+from pattern_acp.workspace.local_terminal import OutputBuffer
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:

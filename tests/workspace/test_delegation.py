@@ -7,8 +7,7 @@ import anyio
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
-from pattern_acp.workspace.editor_calls import MUTE_CALLS
+from pattern_acp.workspace.delegation import MUTE_CALLS, DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
     EditorRefusedError,

@@ -9,8 +9,7 @@ import pytest
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.matches import MAX_LINE_CHARS, MatchCollector, Matches, TextQuery, shortened
-from pattern_acp.workspace.ripgrep import note_left_out
-from pattern_acp.workspace.search import find_files, search_text
+from pattern_acp.workspace.search import find_files, note_left_out, search_text
 
 WITH_RIPGREP = pytest.param(True, id="ripgrep", marks=pytest.mark.needs("rg"))
 engines = pytest.mark.parametrize("use_ripgrep", [pytest.param(False, id="own"), WITH_RIPGREP])

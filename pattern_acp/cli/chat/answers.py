@@ -3,16 +3,89 @@
 Owns: two ways to show it: as rendered Markdown on a terminal, and as it is for a pipe. Must not know: calls, plans.
 """
 
+import itertools
+import re
 from typing import ClassVar, Protocol, TextIO
+from urllib.parse import unquote
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Markdown, MarkdownElement, TableElement
 from rich.table import Table
 
-from pattern_acp.cli.chat.file_links import shortened_links
-from pattern_acp.cli.chat.markdown_blocks import MarkdownBlocks, visible_tail
 from pattern_acp.cli.chat.screen import Screen, Trimmed
 from pattern_acp.cli.output import OutputClosed, printable
+
+TAIL_LINES = 60
+"""Lines of an unfinished block that are drawn; no screen shows more, and drawing is paid ten times a second."""
+
+
+class MarkdownBlocks:
+    """Takes a text in pieces and gives its blocks as soon as nothing can change them."""
+
+    def __init__(self) -> None:
+        self._pending = ""
+
+    @property
+    def pending(self) -> str:
+        """The text of the block that is not final."""
+        return self._pending
+
+    def feed(self, text: str) -> list[str]:
+        """The blocks that `text` made final, with the blank lines behind them."""
+        self._pending += text
+        if "\n" not in text:
+            return []
+        cuts = block_starts(self._pending[: self._pending.rfind("\n") + 1])
+        blocks = [self._pending[start:end] for start, end in itertools.pairwise(cuts)]
+        if blocks:
+            self._pending = self._pending[cuts[-1] :]
+        return blocks
+
+    def finish(self) -> str:
+        """The last block; the text is over."""
+        last, self._pending = self._pending, ""
+        return last
+
+
+def block_starts(text: str) -> list[int]:
+    """Offsets at which the top-level blocks of `text` begin; the first is 0."""
+    offsets = [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n"))]
+    starts = [
+        offsets[token.map[0]]
+        for token in Markdown(text).parsed
+        if token.level == 0 and token.map is not None and token.nesting >= 0 and token.map[0] < len(offsets)
+    ]
+    return [0, *(start for start in starts[1:] if start > 0)]
+
+
+def visible_tail(block: str, lines: int = TAIL_LINES) -> str:
+    """The end of an unfinished block, still inside its fence when it has one."""
+    found = block.split("\n")
+    if len(found) <= lines:
+        return block
+    opener = found[0].lstrip()
+    fence = [found[0]] if opener.startswith(("```", "~~~")) else []
+    return "\n".join([*fence, *found[-lines:]])
+
+
+_LINK = re.compile(r"\[((?:[^\]\\\n]|\\.)+)\]\(file://(/[^)\s#]*)(?:#L(\d+))?\)")
+_ESCAPE = re.compile(r"\\(.)")
+
+
+def shortened_links(markdown: str) -> str:
+    """The text with each link to a file's place replaced by its own words, where these name that place."""
+    return _LINK.sub(_shortened, markdown) if "](file://" in markdown else markdown
+
+
+def _shortened(link: re.Match[str]) -> str:
+    words, path, line = _ESCAPE.sub(r"\1", link[1]), unquote(link[2]), link[3]
+    name, _, number = words.rpartition(":")
+    if not number.isdecimal():
+        name, number = words, line or ""
+    is_span = re.fullmatch(r"\d+(?:-\d+)?", words) is not None and words.partition("-")[0] == line
+    says_it = f"{path}".endswith(f"/{name.lstrip('/')}") and number == (line or "")
+    return link[1] if is_span or says_it else link[0]
+
 
 CODE_THEME = "ansi_dark"
 """The terminal's own colours, so that code is readable on light and dark grounds."""

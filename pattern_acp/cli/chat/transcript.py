@@ -4,22 +4,107 @@ Owns: the order of what is printed, what stays in the region at the bottom meanw
 structs of session/update, live or from a replay. Must not know: the connection, keys, or where updates come from.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 from urllib.parse import unquote
 
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat import bottom
 from pattern_acp.cli.chat.answers import Answer
-from pattern_acp.cli.chat.calls import Call, Tail, call_details, call_line, one_line
+from pattern_acp.cli.chat.calls import Call, Tail, call_details, call_line, live_details, one_line
 from pattern_acp.cli.chat.known import Known
 from pattern_acp.cli.chat.marks import Marks
-from pattern_acp.cli.chat.notes import closing_line, plan_text, thought_line
+from pattern_acp.cli.chat.notes import closing_line, duration, plan_text, thought_line
 from pattern_acp.cli.chat.screen import Screen
-from pattern_acp.cli.chat.sections import Sections
 from pattern_acp.cli.output import printable
 from pattern_acp.domain.tool_calls import ToolKind
+
+Section = Literal["", "answer", "calls", "note", "plan", "user"]
+
+
+class Sections:
+    """Prints above the region at the bottom; an empty line sets a section apart from the one before."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._current: Section = ""
+
+    def begin(self, section: Section, *, anew: bool = False) -> None:
+        """What is printed next belongs to `section`, or to another one of its kind; "" has nothing above."""
+        if section and self._current and (section != self._current or anew):
+            self._screen.print("")
+        self._current = section
+
+    def print(self, section: Section, *renderables: RenderableType) -> None:
+        """Print a part of `section`."""
+        self.begin(section)
+        self._screen.print(*renderables)
+
+
+FRAMES_A_SECOND = 10
+
+PLAN_ROWS = 8
+"""Steps of a plan that are drawn live; the whole is printed when the turn ends."""
+
+
+TITLE_COLUMNS = 40
+"""What of a call's title leaves room for the time beside it; its own line has the whole."""
+
+
+def bottom_region(
+    unfinished: RenderableType | None,
+    calls: Iterable[Call],
+    plan: tuple[schema.PlanEntry, ...],
+    status: Text,
+    tail: Tail,
+    marks: Marks,
+    frame: str,
+) -> Group:
+    """All of it, the least important first: a screen that is too low loses its upper lines."""
+    parts: list[RenderableType] = []
+    if unfinished is not None:
+        parts += [unfinished, ""]
+    for call in calls:
+        parts += [call_line(call, marks, running=frame), *live_details(call, tail, marks)]
+    if plan:
+        parts.append(plan_text(plan[:PLAN_ROWS], marks))
+    return Group(*parts, status)
+
+
+def spinner_frame(seconds: float, marks: Marks) -> str:
+    """The sign that turns."""
+    return marks.spinner[int(seconds * FRAMES_A_SECOND) % len(marks.spinner)]
+
+
+def status_line(doing: str, seconds: float, marks: Marks, frame: str, *, delegates: bool = False) -> Text:
+    """What is going on, for how long, and how to stop it; `delegates` while a subagent may run."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{frame} ", style="yellow")
+    line.append(one_line(doing))
+    line.append(f" {marks.dot} {duration(seconds)} {marks.dot} Ctrl-C cancels", style="dim")
+    if delegates and sys.platform != "win32":
+        line.append(f" {marks.dot} Ctrl-\\ ends the subagent", style="dim")
+    return line
+
+
+def doing(calls: Iterable[Call], thought: int, *, answering: bool, cancelling: bool) -> str:
+    """What the agent does at the moment."""
+    if cancelling:
+        return "cancelling"
+    running = list(calls)
+    if len(running) > 1:
+        return f"running {len(running)} tools"
+    if running:
+        # The title of a subagent says what it does behind this dot; its call says that above.
+        title = one_line(running[0].title.partition(" · ")[0]) or "a tool"
+        return f"running {title if len(title) <= TITLE_COLUMNS else title[:TITLE_COLUMNS].rstrip() + '…'}"
+    if thought:
+        return f"thinking, {thought:,} characters"
+    return "answering" if answering else "waiting for the model"
+
 
 OWN_THOUGHT = "_told"
 """Part of the id of a thought that is the agent's own word, not the model's: that a request is made again, and why."""
@@ -99,14 +184,14 @@ class Transcript:
         if not self._screen.can_redraw:
             return
         seconds = self._clock() - self._started
-        frame = bottom.spinner_frame(seconds, self._marks)
+        frame = spinner_frame(seconds, self._marks)
         unfinished = self._answer.unfinished()
         calls = self._calls.values()
-        doing = bottom.doing(calls, self._thought, answering=unfinished is not None, cancelling=self.cancelling)
+        activity = doing(calls, self._thought, answering=unfinished is not None, cancelling=self.cancelling)
         delegates = any(call.kind is ToolKind.THINK for call in calls)
-        status = bottom.status_line(doing, seconds, self._marks, frame, delegates=delegates)
+        status = status_line(activity, seconds, self._marks, frame, delegates=delegates)
         plan = self.known.plan if self.known.plan != self._printed_plan else ()
-        self._screen.draw(bottom.bottom_region(unfinished, calls, plan, status, self._tail, self._marks, frame))
+        self._screen.draw(bottom_region(unfinished, calls, plan, status, self._tail, self._marks, frame))
 
     def pause(self) -> None:
         """Print what can be printed and take the region away: somebody else writes now."""

@@ -5,15 +5,44 @@ Owns: the port that turns.py draws through, and its two forms. Must not know: th
 
 from typing import Protocol
 
+import msgspec
+
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, has_diffs
 from pattern_acp.cli.chat.events import TurnEnded
-from pattern_acp.cli.chat.json_lines import write_stop, write_update
 from pattern_acp.cli.chat.known import Known
 from pattern_acp.cli.chat.questions import Question
 from pattern_acp.cli.chat.transcript import Transcript
-from pattern_acp.cli.chat.updates import read_update
+from pattern_acp.cli.output import write_json
 from pattern_acp.domain.canonical import JsonObject
+
+
+def read_update(update: JsonObject) -> schema.SessionUpdate | None:
+    """The update; None for a variant that this client does not know, which the protocol says to ignore."""
+    try:
+        return msgspec.convert(update, type=schema.SessionUpdate)
+    except msgspec.ValidationError:
+        return None
+
+
+def write_update(update: JsonObject) -> None:
+    """One update.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    write_json(update)
+
+
+def write_stop(stop_reason: str, failure: str, error: str) -> None:
+    """The last line of a turn: its stop reason, with the code of what failed, or the sentence of an error.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    told = {"stopReason": stop_reason, "error": error, "failure": failure}
+    write_json({name: value for name, value in told.items() if value})
+
 
 SILENT = (
     schema.AvailableCommandsUpdate,

@@ -4,11 +4,13 @@ Owns: putting its parts together, its limits, and what it gives back. Must not k
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request
@@ -21,15 +23,19 @@ from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.events import ContextAdded, TurnStarted
+from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
+from pattern_acp.journal.events import ContextAdded, Event, GrantStored, SubagentRecorded, TurnStarted
 from pattern_acp.journal.items import item_of
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
+from pattern_acp.policy.access import Access
+from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.session.added_context import Hearing, add_waiting
 from pattern_acp.session.budgets import BudgetGate
-from pattern_acp.session.changed_files import changed_files
+from pattern_acp.session.changed_files import ChangedFile, changed_files
+from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.checks import checks_of
 from pattern_acp.session.conversation_commands import run_diff
 from pattern_acp.session.edit_warnings import EditWarnings
@@ -38,23 +44,165 @@ from pattern_acp.session.language import ChecksAndDiagnostics
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.subagents.activity import Activity
-from pattern_acp.session.subagents.approving import NamedApprover
 from pattern_acp.session.subagents.delegation import TurnParts
-from pattern_acp.session.subagents.effects import NotedEffects
 from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
-from pattern_acp.session.subagents.report import Work, outcome_of
-from pattern_acp.session.subagents.thread import ThreadName, ThreadSink
 from pattern_acp.session.subagents.window import SubagentWindow
 from pattern_acp.session.window import tokens_in
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+from pattern_acp.tools.text_limits import cut_middle, one_line
 from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop
-from pattern_acp.turn.sink import Fact, end_facts
+from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
+from pattern_acp.turn.sink import Fact, TurnSink, end_facts
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
+from pattern_acp.workspace.paths import display_path
+
+FILES_SHOWN = 50
+"""Most changed files whose diffs the call shows; `/diff` shows all."""
+
+FILES_NAMED = 50
+"""Most files that commands changed and that are named."""
+
+
+class Work(Struct, frozen=True):
+    """What one changed, by its edits and by its commands. `cwd` is for names."""
+
+    files: tuple[ChangedFile, ...]
+    by_commands: tuple[str, ...]
+    """Other files that changed while its commands ran, as the session's checkpoints saw it: absolute paths."""
+    blocks: tuple[str, ...]
+    """Labels of memory blocks."""
+    cwd: str
+    only_reads: bool
+
+    @property
+    def told(self) -> str:
+        """The changes in words for the model; empty for one that could make none."""
+        names = [display_path(file.path, self.cwd) for file in self.files]
+        told = [f"Files changed: {', '.join(names)}."] if names else []
+        others = [display_path(path, self.cwd) for path in self.by_commands]
+        more = f" and {len(others) - FILES_NAMED} more" if len(others) > FILES_NAMED else ""
+        told += [f"Changed by its commands: {', '.join(others[:FILES_NAMED])}{more}."] if others else []
+        told += [f"Memory changed: {one_line(', '.join(self.blocks))}."] if self.blocks else []
+        return "\n".join(told) or ("" if self.only_reads else "It changed no files and no memory.")
+
+
+def outcome_of(
+    history: Sequence[Message], sentence: str, work: Work, *, failed: bool, limit: int, title: str
+) -> ToolOutcome:
+    """The result: the last thing said, why it ended if that is not plain, and what it changed.
+
+    Args:
+        history: its conversation.
+        sentence: why it ended; empty when it gave its report.
+        work: what it changed.
+        failed: whether it could not go on; without a report it counts as failed anyway.
+        limit: characters that the model reads.
+        title: the call's title at its end.
+    """
+    report = last_answer(history)
+    said = "\n\n".join(part for part in (report, sentence, work.told) if part)
+    cut = cut_middle(said, limit)
+    diffs = tuple(
+        DiffContent(file.path, passage.before, passage.after)
+        for file in work.files[:FILES_SHOWN]
+        for passage in file.passages
+    )
+    return ToolOutcome(
+        cut.text,
+        is_error=failed or not report,
+        content=(TextContent(said), *diffs),
+        locations=tuple(Location(path) for path in (*(file.path for file in work.files), *work.by_commands)),
+        full_output=said if cut.text != said else "",
+        origin=Origin.AGENT,
+        title=title,
+    )
+
+
+class ThreadName(Struct, frozen=True):
+    """Which thread: the turn and call it belongs to, its id, and the subagent's name."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    thread_id: str
+    name: str
+
+    def recorded(self, event: Event) -> Event:
+        """`event` as the journal has it. What the person allows always is the session's, for which it holds."""
+        if isinstance(event, GrantStored):
+            return event
+        return SubagentRecorded(self.turn_id, self.call_id, self.thread_id, self.name, event)
+
+
+class ThreadSink:
+    """`turn.sink.TurnSink` of a subagent, over that of its session."""
+
+    def __init__(self, sink: TurnSink, name: ThreadName, activity: Activity) -> None:
+        self._sink = sink
+        self._name = name
+        self._activity = activity
+        self.events: list[Event] = []
+        """What was recorded so far."""
+
+    @property
+    def follows_text(self) -> bool:
+        """See `TurnSink.follows_text`; nobody sees its text while it comes."""
+        return False
+
+    async def record(self, *facts: Fact) -> None:
+        """See `TurnSink.record`."""
+        await self._sink.record(*(replace(fact, event=self._name.recorded(fact.event)) for fact in facts))
+        for fact in facts:
+            self.events.append(fact.event)
+            await self._activity.follow(fact.event)
+
+    async def show(self, event: Transient) -> None:
+        """See `TurnSink.show`: what is not durable is not shown, since a client knows no calls of a subagent."""
+
+    async def commit_partial(self) -> None:
+        """See `TurnSink.commit_partial`: what nobody was shown need not survive."""
+
+
+class NotedEffects:
+    """`turn.tool_hooks.AroundEffects` over the session's checkpoints."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+        self.changed: dict[str, None] = {}
+        """Absolute paths of files that its commands changed, in order."""
+
+    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
+        """See `AroundEffects.around`."""
+        return self._checkpoints.around(turn_id, accesses, found=self.changed)
+
+
+class NamedApprover:
+    """`Approver` that asks in the name of a subagent.
+
+    The client knows no call of a subagent but the one that it runs for, so each question is about that one; two at a
+    time would hide each other.
+    """
+
+    def __init__(self, approver: Approver, name: str, call_id: ToolCallId, sink: TurnSink, activity: Activity) -> None:
+        """`sink` is the session's."""
+        self._approver = approver
+        self._name = name
+        self._call_id = call_id
+        self._sink = sink
+        self._activity = activity
+        self._one_at_a_time = anyio.Lock()
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """See `Approver.ask`."""
+        call = replace(request.call, call_id=self._call_id, title=f"{self._name}: {request.call.title}")
+        async with self._one_at_a_time, self._activity.interrupted():
+            await self._sink.show(ToolCallWaits(self._call_id))
+            return await self._approver.ask(replace(request, call=call))
+
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -1,6 +1,6 @@
 import pytest
 
-from pattern_acp.cli.chat.file_links import shortened_links
+from pattern_acp.cli.chat.answers import shortened_links
 
 
 @pytest.mark.parametrize(

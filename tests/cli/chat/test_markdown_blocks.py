@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.cli.chat.markdown_blocks import MarkdownBlocks, visible_tail
+from pattern_acp.cli.chat.answers import MarkdownBlocks, visible_tail
 
 BLOCKS = ["a", "b c", "\n", "\n\n", "- x\n", "1. y\n", "```\n", "    code\n", "> q\n", "# h\n"]
 PARTS = ["| a | b |\n", "--|--\n", "---\n", "<div>\n", "  ", "*", "=\n"]

@@ -11,7 +11,7 @@ from pattern_acp.cli.chat.known import Known
 from pattern_acp.cli.chat.marks import ASCII, UNICODE, Marks
 from pattern_acp.cli.chat.screen import Screen
 from pattern_acp.cli.chat.transcript import Transcript
-from pattern_acp.cli.chat.updates import read_update
+from pattern_acp.cli.chat.views import read_update
 from pattern_acp.domain.canonical import Json, JsonObject
 
 
