@@ -1,7 +1,8 @@
 """Making room in the model's context.
 
 Owns: what of a conversation must stay, the request for a summary, and that a compaction is recorded, counted and shown
-to the user. Must not know: when a compaction is needed (session/window.py), or what leaves (session/compaction_choice.py).
+to the user. Must not know: when a compaction is needed (session/window.py), or what leaves
+(session/compaction_choice.py).
 """
 
 import logging
