@@ -1,4 +1,7 @@
-"""`session.ports.Client` over one ACP connection."""
+"""The client of one ACP connection as the session sees it: what it can do, its answers, and its permission requests.
+
+Owns: `session.ports.Client` and the `Approver` over session/request_permission. Must not know: sessions.
+"""
 
 import anyio
 

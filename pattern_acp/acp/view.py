@@ -1,4 +1,4 @@
-"""`SessionView` over session/update."""
+"""`SessionView` over session/update, with small pictures in place of images that are too large for one line."""
 
 from collections.abc import Sequence
 from typing import TypeVar

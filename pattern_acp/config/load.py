@@ -378,5 +378,5 @@ def _build(
             tables.setdefault(table, {})[short] = value
         else:
             tree[name] = value
-    # The table of keys has checked every value, so this can only fail when it and the dataclass disagree.
+    # The table of keys has checked every value, so this can only fail when it and the struct disagree.
     return msgspec.convert({**tree, **tables}, Settings)

@@ -5,7 +5,11 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from pattern_acp.domain.hidden_fields import repr_without
+
+def repr_without(value: Struct, *hidden: str) -> str:
+    """Give the repr of `value` without its fields `hidden`: a repr ends up in logs and in errors."""
+    shown = (f"{name}={getattr(value, name)!r}" for name in value.__struct_fields__ if name not in hidden)
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 class Secret(Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from pattern_acp.domain.hidden_fields import repr_without
+from pattern_acp.config.settings import repr_without
 
 SHORTEST_SHOWN = 12
 """Of a key shorter than this nothing is shown: four characters would be too much of it."""

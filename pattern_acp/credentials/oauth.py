@@ -21,7 +21,7 @@ from authlib.oauth2.rfc7636 import (
 )
 from msgspec import Struct
 
-from pattern_acp.config.settings import OAuthSettings
+from pattern_acp.config.settings import OAuthSettings, repr_without
 from pattern_acp.credentials.errors import (
     SignInDeniedError,
     SignInExpiredError,
@@ -32,7 +32,6 @@ from pattern_acp.credentials.errors import (
 )
 from pattern_acp.credentials.model import Credential
 from pattern_acp.domain.errors import SignInError
-from pattern_acp.domain.hidden_fields import repr_without
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_INTERVAL_SECONDS = 5.0

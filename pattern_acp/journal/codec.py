@@ -2,7 +2,7 @@
 
 Owns: the name and version of every kind, and its JSON. Must not know: where the JSON is kept. The form: the event's
 fields by name; a union carries a `type`; ids, enums and paths are strings; nothing is a float. Decoding ignores fields
-it does not know and fills those that are missing from the dataclass, so a field with a default needs no new version.
+it does not know and fills those that are missing from the struct, so a field with a default needs no new version.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ _CONTENT_NAMES = {content_type: name for name, content_type in _CONTENTS.items()
 
 
 def encode_fields(value: object) -> JsonObject:
-    """A dataclass without unions, floats or JSON inside, as its fields by name."""
+    """A struct without unions, floats or JSON inside, as its fields by name."""
     return cast("JsonObject", msgspec.to_builtins(value))
 
 

@@ -1,4 +1,4 @@
-"""Durable facts. One frozen dataclass a kind; `journal/codec.py` gives each its name, version and JSON form.
+"""Durable facts. One frozen struct a kind; `journal/codec.py` gives each its name, version and JSON form.
 
 Events are what a replay shows and what the next request is built from, so each holds everything needed for both.
 """

@@ -2,6 +2,6 @@
 
 Owns: starting and ending them, what they offer, their names, and what was pinned of their tools. Must not know:
 policy, how tools are shown, or who may call them. The `mcp` package is imported only by `connection.py`,
-`transports.py`, `refusals.py`, `listing.py` and `replies.py`, which are imported in a worker thread once there is a
+`transports.py`, `refusals.py` and `listing.py`, which are imported in a worker thread once there is a
 server.
 """

@@ -2,7 +2,7 @@
 
 Owns: the buckets of the process, one set for each server, key and model (vendors limit each model by itself), and one
 more for counting; all sessions and subagents draw on the same, and other processes are told what answers said
-(shared_limits.py). Must not know: HTTP, wires, and who waits.
+(`SharedLimits`). Must not know: HTTP, wires, and who waits.
 
 A server says how large a bucket is, how much is left, and when it is full again: `x-ratelimit-*` (OpenAI, Groq, vLLM's
 gateways), `anthropic-ratelimit-*`. What is taken meanwhile is taken off at once, so that requests side by side do not

@@ -1,8 +1,8 @@
 """A provider whose models need no native tool calls: they write actions as text, and get results as text.
 
-Owns: which requests are put that way, and that a model which refuses native tools is asked again so. To whoever reads
-the stream there is no difference: calls come as calls, so policy, journal and editors see the same. Works over every
-wire. Must not know: a wire's format, the wording (text_actions.py), sessions.
+Owns: which requests are put that way, their wording, and that a model which refuses native tools is asked again so.
+Whoever reads the stream sees no difference: calls come as calls, so policy, journal and editors see the same. Works
+over every wire. Must not know: a wire's format, sessions.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The tool apply_patch: one patch over any number of files, all of them or none.
 
-Owns: what each section of a patch means for the files as they are. Must not know: the grammar (patch_format.py), where
-a hunk fits (patch_text.py), how changes are written (file_changes.py).
+Owns: what each section of a patch means for the files as they are, and where a hunk fits. Must not know: the grammar
+(patch_format.py), how changes are written (file_changes.py).
 """
 
 from bisect import bisect_left

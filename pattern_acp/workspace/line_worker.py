@@ -1,4 +1,4 @@
-"""The process that matches lines for `line_search`.
+"""The process that matches lines for `search`.
 
 Owns: reading one request from stdin and writing one JSON line a file with matches to its own stdout. Must not import
 anything outside the standard library and `text_codec`, and must not know about ignore rules or limits of display.

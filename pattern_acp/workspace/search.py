@@ -1,8 +1,8 @@
 """Finding files by name and text by regular expression.
 
-Owns: what a search means and how it is bounded; `ripgrep` and `line_search` are two ways to the same lines. The meaning
-is that of Python's `re` on one line at a time; ripgrep only does the patterns that mean the same to both. Must not
-know: how results are shown.
+Owns: what a search means and how it is bounded; ripgrep and our own search are two ways to the same lines.
+The meaning is that of Python's `re` on one line at a time; ripgrep only does the patterns that mean the same to both.
+Must not know: how results are shown.
 """
 
 import base64
