@@ -107,7 +107,7 @@ def test_what_is_piped_in_goes_with_the_prompt_as_data(home: Path, project: Path
     done = chat(home, project, "review this diff", stdin="+an added line\n", script=script)
     assert (done.returncode, done.stdout.strip()) == (0, "Reviewed.")
     replayed = sessions(home, project, "show", session_of(sessions(home, project, "list", "--json")))
-    assert "stdin:///piped%20input" in replayed
+    assert "@piped input" in replayed
     assert "review this diff" in replayed
 
 
