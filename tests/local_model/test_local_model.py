@@ -205,7 +205,11 @@ async def test_a_whole_turn_of_the_real_agent_with_a_model_whose_template_has_no
         assert await agent.editor.prompt(session, "Read a.txt", deadline=200) == {"stopReason": "end_turn"}
         (shown,) = agent.editor.of_kind("tool_call")
         assert shown["rawInput"] == {"path": "a.txt"}
-        assert agent.editor.said().startswith("I look.\nIt says good night.")
+        # The notice that the small window leaves out tools comes before the answer that it is about.
+        before, _, after = agent.editor.said().partition("It says good night.")
+        assert before.startswith("I look.\n")
+        assert "window of 2,048 tokens" in before
+        assert after.strip() == ""
     first, second = front.bodies
     assert "tools" not in first
     assert "Good night." in json.dumps(second)
