@@ -20,13 +20,13 @@ from pattern_acp.acp.updates import (
     tool_call_shows,
     usage_update,
 )
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.turn.events import (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
+from pattern_acp.commands.slash import Typed, command_of
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
@@ -25,7 +26,6 @@ from pattern_acp.journal.turn_ends import failure_of
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.session import prompting
 from pattern_acp.session.checkpoints import checkpoint_at_end
-from pattern_acp.session.commands import Command, command_of
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.given import given_files, with_files
 from pattern_acp.session.instructions import note_files_in_hand
@@ -49,7 +49,7 @@ class Turn(Struct):
 
     turn_id: TurnId
     message: Message
-    command: Command | None
+    command: Typed | None
     started: bool = False
     ended: bool = False
 
@@ -181,7 +181,7 @@ async def _expand(session: "Session", turn: Turn) -> TurnEnd | None:
         turn.message = await session.mcp.expanded(turn.message)
     except ServerError as error:
         # Recorded like a command of ours, which the model does not see.
-        turn.command = Command(turn.message.typed_line.split()[0].lstrip("/"), "")
+        turn.command = Typed(turn.message.typed_line.split()[0].lstrip("/"), "")
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
     return None
 

@@ -1,77 +1,20 @@
-"""Slash commands. They arrive as the prompt's text, `/name argument`; the model never sees them."""
+"""Slash commands that need only the session: its state, models, MCP servers, and one more line of memory."""
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from pattern_acp.domain.action_lines import split_action
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.canonical import canonical_json
-from pattern_acp.domain.messages import Message
 from pattern_acp.memory.refusals import DuplicateFoundError
-from pattern_acp.session.definitions import run_skills, written_commands
+from pattern_acp.session.definitions import written_commands
 from pattern_acp.session.errors import CommandMisusedError, OptionUnusableError
 from pattern_acp.session.instructions import instructions_summary
-from pattern_acp.session.jobs import jobs_summary, run_jobs
-from pattern_acp.session.late_commands import (
-    run_archive,
-    run_budget,
-    run_checkpoint,
-    run_checkpoints,
-    run_clear,
-    run_code,
-    run_compact,
-    run_diff,
-    run_export,
-    run_fork,
-    run_handoff,
-    run_memory,
-    run_pin,
-    run_recall,
-    run_rename,
-    run_rewind,
-    run_search,
-    run_tools,
-    run_trust,
-    run_undelete,
-    run_usage,
-)
+from pattern_acp.session.jobs import jobs_summary
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
 from pattern_acp.tools.base import MemoryEdit
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
-
-Run = Callable[["Session", str], Awaitable[str]]
-"""Answers in Markdown."""
-
-
-class Command(Struct, frozen=True):
-    """A command as it was typed."""
-
-    name: str
-    argument: str
-
-
-class CommandSpec(Struct, frozen=True):
-    """A command as it is advertised; `hint` tells what to type behind it, empty when it takes nothing."""
-
-    name: str
-    description: str
-    hint: str
-    run: Run
-
-
-def command_in(text: str) -> Command | None:
-    """The command that `text` is, or None; only known names count, so that a path like /etc stays a prompt."""
-    found = split_action(text.strip())
-    return Command(*found) if found is not None and found[0] in COMMANDS else None
-
-
-def command_of(message: Message) -> Command | None:
-    """The command that the user typed, or None, whatever a client put around it."""
-    return command_in(message.typed_line)
 
 
 async def run_help(session: "Session", argument: str) -> str:
@@ -200,50 +143,3 @@ def one_line(text: str, limit: int = 240) -> str:
 def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
     """The commands beside ours: those that the person and the project wrote, and prompts of MCP servers."""
     return (*written_commands(session.trust.definitions, tuple(COMMANDS)), *session.mcp.commands())
-
-
-COMMANDS: dict[str, CommandSpec] = {
-    spec.name: spec
-    for spec in (
-        CommandSpec("help", "List the commands", "", run_help),
-        CommandSpec("status", "Model, mode, folders, memory file, prompt size", "", run_status),
-        CommandSpec(
-            "memory", "What is remembered: show, compare, undo, edit", "[LABEL | VERB LABEL | help]", run_memory
-        ),
-        CommandSpec("remember", "Remember something for every later session", "[project:] TEXT", run_remember),
-        CommandSpec("recall", "Search memory and past sessions", "[--kind K] [--since DAY] QUERY", run_recall),
-        CommandSpec("code", "Find code: a name, or brief, outline, callers, importers, impact", "FIND", run_code),
-        CommandSpec("model", "Show the models, or switch", "[PROVIDER/MODEL]", run_model),
-        CommandSpec("thinking", "How much the model thinks, or choose it", "[LEVEL]", run_thinking),
-        CommandSpec("tools", "The model's tools; native calls or text", "[native | text | auto]", run_tools),
-        CommandSpec("usage", "Tokens and money: this session, its turns, and today", "", run_usage),
-        CommandSpec("budget", "What may be spent: show, or set one", "[turn | session | day AMOUNT]", run_budget),
-        CommandSpec("search", "Find what was said in any session", "WORDS", run_search),
-        CommandSpec("rename", "Give this session another title", "TITLE", run_rename),
-        CommandSpec("fork", "Begin another session with this one's history", "[TURN]", run_fork),
-        CommandSpec("archive", "Put this session away until its next prompt", "", run_archive),
-        CommandSpec("undelete", "Bring a deleted session back", "[ID]", run_undelete),
-        CommandSpec("handoff", "Tell the next session where this one stands; show the last", "[list]", run_handoff),
-        CommandSpec("clear", "Start the model's context anew; memory and transcript stay", "", run_clear),
-        CommandSpec(
-            "compact", "Sum up the older part of the conversation for the model", "[INSTRUCTIONS]", run_compact
-        ),
-        CommandSpec("pin", "Keep your last message and its answer in the model's context", "[list | off]", run_pin),
-        CommandSpec("diff", "What this session changed in files", "[PATH]", run_diff),
-        CommandSpec("checkpoint", "Name this moment, to go back to it later", "NAME", run_checkpoint),
-        CommandSpec("checkpoints", "The moments to which the session can go back", "", run_checkpoints),
-        CommandSpec(
-            "rewind",
-            "Go back: conversation, files, memory; shows first what would change",
-            "[TURN | NAME | last | undo] [conversation] [files] [memory]",
-            run_rewind,
-        ),
-        CommandSpec("export", "Write the conversation as Markdown", "[--overwrite] [PATH]", run_export),
-        CommandSpec("jobs", "Background commands: list, stop", "[stop ID]", run_jobs),
-        CommandSpec("mcp", "MCP servers, their state and tools", "", run_mcp),
-        CommandSpec("skills", "The skills there are, and what each is for", "", run_skills),
-        CommandSpec("trust", "What this folder would run, and whether it may", "[list | revoke]", run_trust),
-        CommandSpec("doctor", "Check the installation and say how to mend it", "", run_doctor),
-    )
-}
-"""All slash commands, in the order they are advertised."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
 from pattern_acp.context.instruction_files import own_instructions, project_instructions, within_total
@@ -30,7 +31,6 @@ from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo
-from pattern_acp.session.commands import COMMANDS
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from pattern_acp.commands.slash import COMMANDS, Typed
 from pattern_acp.context.builder import MemoryView, Stable, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
@@ -26,7 +27,7 @@ from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.checks import checks_of, checks_want_more
 from pattern_acp.session.code import CODE_TOOL, code_of, may_read
-from pattern_acp.session.commands import COMMANDS, Command, more_commands
+from pattern_acp.session.commands import more_commands
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
@@ -65,7 +66,7 @@ UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has de
 CONTINUED = TurnFailure("turn.continued-too-often")
 
 
-async def run_command(session: "Session", turn_id: TurnId, command: Command) -> TurnEnd:
+async def run_command(session: "Session", turn_id: TurnId, command: Typed) -> TurnEnd:
     """Answer a slash command with a message that the model does not see."""
     run = COMMANDS[command.name].run
     try:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
-from pattern_acp.session.commands import COMMANDS, more_commands
+from pattern_acp.session.commands import more_commands
 from pattern_acp.session.titles import title_of
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.sink import Fact

@@ -14,7 +14,7 @@ from pattern_acp.config.load import process_environment
 PACKAGE = Path(pattern_acp.__file__).parent
 
 LATE_FOR_INITIALIZE = {
-    "PIL", "acp", "aiosqlite", "apsw", "argparse", "hashlib", "httpx", "loro", "platformdirs", "pydantic",
+    "PIL", "acp", "aiosqlite", "apsw", "argparse", "click", "hashlib", "httpx", "loro", "platformdirs", "pydantic",
     "pypdf", "rich", "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
 }  # fmt: skip
 """Nothing on the ordinary way to the answer to initialize may import these."""
@@ -29,7 +29,7 @@ LATE_FOR_THE_FIRST_ANSWER = {"anyio", "asyncio", "dataclasses", "inspect", "logg
 """What the standard library and others must not bring before it."""
 
 LATE_FOR_SESSIONS = {
-    "PIL", "acp", "anyio.to_process", "argparse", "email", "httpx", "httpx2", "importlib.metadata", "mcp",
+    "PIL", "acp", "anyio.to_process", "argparse", "click", "email", "httpx", "httpx2", "importlib.metadata", "mcp",
     "mcp_types", "platformdirs", "pydantic", "rich", "tomllib", "tree_sitter", "zipfile",
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""

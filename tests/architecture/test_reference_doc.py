@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import load, process_environment
 from pattern_acp.config.settings import Flags
-from pattern_acp.session.commands import COMMANDS
 from pattern_acp.tools.registry import default_tools
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.commands.slash import command_of
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, Role, TextPart
-from pattern_acp.session.commands import command_of
 from pattern_acp.session.titles import title_of
 
 FILE = ResourcePart("file:///work/a.py", "a.py", given=Given.LINK)

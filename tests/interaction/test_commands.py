@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from pattern_acp.commands.slash import COMMANDS, command_in
 from pattern_acp.config.settings import IsolationSetting, MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.commands import COMMANDS, command_in
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.heard import conversation
