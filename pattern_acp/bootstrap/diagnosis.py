@@ -22,10 +22,7 @@ from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
-from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery import lost_constellation
-from pattern_acp.bootstrap.recovery_checks import surroundings, verify
 from pattern_acp.codemap.grammars import absent_grammars
 from pattern_acp.codemap.languages import LANGUAGES
 from pattern_acp.config.keys import KEYS
@@ -51,6 +48,8 @@ from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
 from pattern_acp.providers.endpoints import sent_openly
 from pattern_acp.providers.model_figures import assumed
 from pattern_acp.providers.registry import Providers
+from pattern_acp.recovery.backups import lost_constellation
+from pattern_acp.recovery.checks import Finding, Health, Repair, check_environment, verify
 from pattern_acp.session.constellation import Constellation
 
 
@@ -121,7 +120,7 @@ async def diagnose(
     ]
     findings += await _database_findings(process, database)
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
-    findings += await anyio.to_thread.run_sync(partial(surroundings, path, now_ms=SystemClock().now_ms()))
+    findings += await anyio.to_thread.run_sync(partial(check_environment, path, now_ms=SystemClock().now_ms()))
     if thorough and path.exists():
         findings += await anyio.to_thread.run_sync(verify, path)
     findings.append(await _meaning(process, indexer))

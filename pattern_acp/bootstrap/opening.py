@@ -44,6 +44,6 @@ def _what_was_lost(path: Path) -> str:
     if not path.parent.is_dir() or (path.exists() and path.stat().st_size):
         return ""
     # Late: only a file that is missing where others were is looked for among backups.
-    from pattern_acp.bootstrap.recovery import lost_constellation
+    from pattern_acp.recovery.backups import lost_constellation
 
     return lost_constellation(path)

@@ -127,7 +127,7 @@ async def open_sessions(
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                     await _wind_down(sessions, shared)
                     if settings.backup.segments:
-                        from pattern_acp.bootstrap.segments import export_last
+                        from pattern_acp.recovery.segment_export import export_last
 
                         with anyio.move_on_after(LAST_SEGMENT_SECONDS):
                             await export_last(shared.database.path)
@@ -216,7 +216,7 @@ async def _keep_snapshots(shared: Constellation, settings: Settings, methods: Se
     await methods.answered.wait()
     await anyio.sleep(SNAPSHOT_START_SECONDS)
     # Late, since nothing of it is wanted before.
-    from pattern_acp.bootstrap.recovery import keep_snapshots
+    from pattern_acp.recovery.backups import keep_snapshots
 
     pauses = chain((0.0,), repeat(SNAPSHOT_SECONDS))
     await keep_snapshots(shared.database.path, settings.backup, shared.clock, lambda: anyio.sleep(next(pauses)))
@@ -225,7 +225,7 @@ async def _keep_snapshots(shared: Constellation, settings: Settings, methods: Se
 async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None:
     await methods.answered.wait()
     await anyio.sleep(SEGMENT_SECONDS)
-    from pattern_acp.bootstrap.segments import keep_segments
+    from pattern_acp.recovery.segment_export import keep_segments
 
     pauses = chain((0.0,), repeat(SEGMENT_SECONDS))
     await keep_segments(shared.database, lambda: anyio.sleep(next(pauses)))
@@ -233,10 +233,10 @@ async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None
 
 async def _tell_what_gc_frees(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:
     await methods.answered.wait()
-    from pattern_acp.bootstrap.recovery_sweep import Policy, what_gc_frees
+    from pattern_acp.recovery.garbage_collection import RetentionPolicy, gc_summary
 
-    policy = Policy(shared.clock.now_ms(), settings.retention, settings.backup)
-    sentence = await anyio.to_thread.run_sync(what_gc_frees, shared.database.path, policy, abandon_on_cancel=True)
+    policy = RetentionPolicy(shared.clock.now_ms(), settings.retention, settings.backup)
+    sentence = await anyio.to_thread.run_sync(gc_summary, shared.database.path, policy, abandon_on_cancel=True)
     if sentence:
         shared.notices.append(sentence)
 

@@ -1,4 +1,4 @@
-"""`pattern-acp backup`, `restore` and `gc`: what bootstrap/recovery.py and recovery_sweep.py do, in the terminal."""
+"""`pattern-acp backup`, `restore` and `gc`: recovery/backups.py and garbage_collection.py in the terminal."""
 
 import shutil
 import sys
@@ -8,8 +8,6 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery import Backup, list_backups, make_backup, restore
-from pattern_acp.bootstrap.recovery_sweep import Policy, Sweepable, find_sweepable, sweep
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.opening import write_segments
@@ -28,6 +26,8 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.room import size_text
+from pattern_acp.recovery.backups import Backup, list_backups, make_backup, restore
+from pattern_acp.recovery.garbage_collection import RetentionPolicy, Sweepable, find_sweepable, sweep
 from pattern_acp.tools.text_limits import one_line
 
 
@@ -81,7 +81,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
     """
     path = _constellation(process)
     settings = process.loaded.settings
-    policy = Policy(SystemClock().now_ms(), settings.retention, settings.backup)
+    policy = RetentionPolicy(SystemClock().now_ms(), settings.retention, settings.backup)
     found, smaller = find_sweepable(path, policy), True
     if not arguments.dry_run:
         try:

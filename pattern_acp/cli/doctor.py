@@ -11,13 +11,12 @@ import anyio
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.diagnosis import FROM_DEFAULT, Diagnosis, diagnose
-from pattern_acp.bootstrap.findings import Finding, Health, Repair
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery_checks import repair
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Doctor
 from pattern_acp.cli.chat.marks import Marks, marks_for
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_line
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.recovery.checks import Finding, Health, Repair, repair
 
 if TYPE_CHECKING:
     from rich.console import Console

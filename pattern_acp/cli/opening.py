@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery import lost_constellation
 from pattern_acp.cli.output import write_error
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.redact import newest_event
+from pattern_acp.recovery.backups import lost_constellation
 
 SEGMENT_SECONDS = 10.0
 """Longest that a command waits for its segments. Usually it is some milliseconds; after words were forgotten all are
@@ -65,7 +65,7 @@ async def open_for_command(process: Process) -> AsyncGenerator[Database, None]:
 
 async def write_segments(path: Path) -> None:
     """Have what a command recorded in segments before it ends."""
-    from pattern_acp.bootstrap.segments import export_last
+    from pattern_acp.recovery.segment_export import export_last
 
     with anyio.move_on_after(SEGMENT_SECONDS):
         await export_last(path)

@@ -257,3 +257,24 @@ def _newest_naming(tx: Transaction, without: Set[int]) -> tuple[dict[str, int], 
 
 def _say(tx: Transaction, stream: str, event: Event, at_ms: int) -> int:
     return append(tx, stream, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms).seq
+
+
+def unused_blobs(tx: Transaction) -> tuple[int, int]:
+    """How many large payloads belong to no event, and their bytes."""
+    row = tx.one(QUERIES["unused_blobs"])
+    return (0, 0) if row is None else (integer(row[0]), integer(row[1]))
+
+
+def delete_unused_blobs(tx: Transaction) -> None:
+    """Delete them.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    tx.execute(QUERIES["sweep_blobs"])
+
+
+def newest_forgetting_ms(tx: Transaction) -> int:
+    """When words were last taken out of events, in milliseconds since 1970; 0 for never."""
+    row = tx.one(QUERIES["newest_forgetting"])
+    return 0 if row is None else integer(row[0])

@@ -64,7 +64,7 @@ class ToolsOffered(Struct, frozen=True):
 
 
 class RequestParts(Struct, frozen=True):
-    """What a request was made of, for a replay to compare (session/replay).
+    """What a request was made of, for a replay to compare (replay).
 
     `system`, `tools`, `volatile` and each of `messages` are the first 16 hexadecimal digits of a SHA-256
     (turn/digests.py). The first `kept` messages are those of the session's request before.

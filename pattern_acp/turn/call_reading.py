@@ -84,7 +84,7 @@ def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collectio
         names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
         shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
         if call.name in withheld or meant_name(call.name, withheld):
-            # session/replay/sessions.py reads both sentences.
+            # replay/session_replay.py reads both sentences.
             raise ToolInputError(f"The tool {shown!r} is not allowed in this command; the tools are {names}.")
         raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
     renamed = (f"read a misspelt name as the tool {tool.spec.name}",) if tool.spec.name != call.name else ()

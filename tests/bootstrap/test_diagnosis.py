@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.diagnosis import Diagnosis, diagnose
-from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.scripted import ScriptStep
+from pattern_acp.recovery.checks import Finding, Health
 from tests.support.model_server import Reply, serve_models
 from tests.support.serving import Home, temporary_home
 

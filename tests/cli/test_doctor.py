@@ -11,14 +11,14 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from pattern_acp.bootstrap.diagnosis import Diagnosis
-from pattern_acp.bootstrap.findings import Finding, Health
 from pattern_acp.bootstrap.process import start_process
-from pattern_acp.bootstrap.recovery import make_backup
 from pattern_acp.cli.arguments import Doctor
 from pattern_acp.cli.doctor import in_folder, print_lines, print_table, run_doctor, summary
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.recovery.backups import make_backup
+from pattern_acp.recovery.checks import Finding, Health
 
 OK = Finding("Python", Health.OK, "3.11.7")
 SETTING = Finding("Setting mode", Health.OK, "ask from default")

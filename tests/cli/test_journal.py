@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.recovery import make_backup
 from pattern_acp.cli.journal.command import run_journal
 from pattern_acp.cli.journal_arguments import LEVELS, Journal
 from pattern_acp.db.connection import Transaction, change_file, read_file
@@ -28,6 +27,7 @@ from pattern_acp.journal.events import ModelRequested, SubagentRecorded
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.recovery.backups import make_backup
 from pattern_acp.session.redacting import RedactionWanted, take_out
 from tests.support.agent import record_session, running_agent
 from tests.support.process import agent_environment

@@ -15,7 +15,7 @@ from pattern_acp.journal.events import ErrorReported, MessageRecorded, UsageRepo
 from pattern_acp.providers.http import Deadlines
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage
-from pattern_acp.session.replay.sessions import replay_turns
+from pattern_acp.replay.session_replay import replay_turns
 from pattern_acp.session.replaying import replay
 from tests.support.agent import RunningAgent, no_pause, running_agent
 from tests.support.editor import JsonDict

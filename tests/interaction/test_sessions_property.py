@@ -10,13 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.bootstrap.findings import Health
-from pattern_acp.bootstrap.recovery_checks import verify
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
+from pattern_acp.recovery.checks import Health, verify
 from tests.support.agent import RunningAgent, running_agent, temporary_folder
 from tests.support.editor import JsonDict, choose
 from tests.support.requests import begin_prompt

@@ -15,9 +15,9 @@ from typing import Any, get_args, get_origin
 import pytest
 from msgspec import Struct
 
-from pattern_acp.bootstrap.recovery import list_backups
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.journal.codec import _KINDS, _TYPES  # pyright: ignore[reportPrivateUsage]  the list of kinds
+from pattern_acp.recovery.backups import list_backups
 from tests.support.process import Launch, run_command_line, running_process
 
 GOLDEN = Path(__file__).parent / "golden" / "payload_forms.json"

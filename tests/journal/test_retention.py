@@ -10,7 +10,6 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.bootstrap.segments import TABLES
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import load_migrations, migrate
@@ -40,15 +39,15 @@ from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.retention import (
     CONTENT_KINDS,
     blank,
+    newest_forgetting_ms,
     old_contents,
     old_sessions,
     sweep_contents,
     sweep_session,
 )
-from pattern_acp.journal.segment_export import SegmentExporter
 from pattern_acp.journal.sessions import NewSession
-from pattern_acp.journal.sweeping import newest_forgetting_ms
 from pattern_acp.journal.writer import append
+from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
 from pattern_acp.session.row_state import wrong_rows
 from tests.journal.test_codec import EVENTS
 

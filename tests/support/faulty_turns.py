@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from pattern_acp.bootstrap.findings import Health
-from pattern_acp.bootstrap.recovery_checks import verify
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
@@ -18,6 +16,7 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.store import list_blocks
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.recovery.checks import Health, verify
 from tests.support.acknowledged import Acknowledged
 from tests.support.agent import RunningAgent
 from tests.support.editor import JsonDict

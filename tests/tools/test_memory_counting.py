@@ -5,18 +5,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.rebuilding import rebuild_into
-from pattern_acp.bootstrap.segments import TABLES
 from pattern_acp.db.connection import Database, Transaction, open_database, read_file
 from pattern_acp.domain.ids import RandomIds, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import MemoryRecalled, SessionCreated
 from pattern_acp.journal.reader import read_everywhere, verify_stream
-from pattern_acp.journal.segment_export import SegmentExporter
 from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.recalls import least_needed, name_of, times_recalled
 from pattern_acp.memory.repeats import Pair, store_repeats, untold_repeats
+from pattern_acp.recovery.rebuild import rebuild_into
+from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
 from pattern_acp.tools.memory_forgetting import MemoryForgetting

@@ -8,8 +8,6 @@ from typing import LiteralString, cast
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.findings import Finding, Health
-from pattern_acp.bootstrap.recovery_checks import check_rows
 from pattern_acp.db.connection import Database, SqlValue, Transaction, change_file, open_database, read_file
 from pattern_acp.db.errors import ConstraintError
 from pattern_acp.db.table_rows import clear_table, columns_of, put_rows
@@ -22,6 +20,7 @@ from pattern_acp.memory.checking import damaged_blocks, damaged_snapshots
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.undo import plan_merge, plan_undo
+from pattern_acp.recovery.checks import Finding, Health, check_rows
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.memory_forgetting import MemoryForgetting

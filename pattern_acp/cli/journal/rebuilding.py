@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 from msgspec import to_builtins
 
-from pattern_acp.bootstrap.rebuilding import RebuildReport, rebuild_into, take_place
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.journal_arguments import Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.recovery.rebuild import RebuildReport, rebuild_into, take_place
 from pattern_acp.tools.text_limits import plural
 
 _ERASE = "\r\x1b[K"

@@ -1,6 +1,6 @@
 """`pattern-acp journal replay`: says whether a session's events still make what was recorded of them.
 
-Owns: what is printed. Must not know: what is compared (session/replaying.py, session/replay).
+Owns: what is printed. Must not know: what is compared (session/replaying.py, replay).
 """
 
 import difflib
@@ -18,9 +18,9 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, MessageRecorded
 from pattern_acp.journal.redact import redacted_among
-from pattern_acp.session.replay.comparing import TurnDifference
-from pattern_acp.session.replay.composing import CurrentComposition
-from pattern_acp.session.replay.sessions import Means, TurnsReport, has_turn, replay_turns
+from pattern_acp.replay.comparison import TurnDifference
+from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, has_turn, replay_turns
+from pattern_acp.replay.turn_replay import CurrentComposition
 from pattern_acp.session.replaying import ReplayReport, replay
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.tools.text_limits import plural
@@ -53,10 +53,10 @@ async def replay_session(database: Database, arguments: Journal) -> int:
     return EXIT_OK if report.difference is None and turns.difference is None else EXIT_ERROR
 
 
-def current_means() -> Means:
+def current_means() -> ReplayServices:
     """What a session is replayed with: this program as it is."""
     tools = default_tools()
-    return Means(tools, CurrentComposition(tools), shown_as)
+    return ReplayServices(tools, CurrentComposition(tools), shown_as)
 
 
 def shown_as(event: Event) -> Json:

@@ -5,19 +5,19 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.recovery import list_backups, make_backup, stamp
-from pattern_acp.bootstrap.recovery_sweep import Policy, find_sweepable, sweep, what_gc_frees
 from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.recovery.backups import list_backups, make_backup, stamp
+from pattern_acp.recovery.garbage_collection import RetentionPolicy, find_sweepable, gc_summary, sweep
 from tests.support.constellation import FakeClock
 
 NOW = FakeClock().now_ms()
 DAY_MS = 24 * 3_600_000
-POLICY = Policy(NOW)
+POLICY = RetentionPolicy(NOW)
 
 
 async def _make(path: Path) -> None:
@@ -99,7 +99,7 @@ def test_without_a_constellation_there_is_nothing(tmp_path: Path):
 def test_snapshots_beyond_their_room_go_but_the_newest(path: Path):
     taken = [copy_to(path, f"snapshot-{stamp(NOW - days * DAY_MS)}.db") for days in (1, 2, 3)]
     made = make_backup(path, None, now_ms=NOW)
-    two = Policy(NOW, RetentionSettings(snapshots_mb=1))
+    two = RetentionPolicy(NOW, RetentionSettings(snapshots_mb=1))
     taken[0].write_bytes(bytes(2_000_000))
     found = find_sweepable(path, two)
     assert [(one.path, one.reason) for one in found] == [
@@ -115,7 +115,7 @@ def test_segments_that_are_not_wanted_any_more_go(path: Path):
     segment.parent.mkdir(parents=True)
     segment.write_bytes(bytes(10))
     assert find_sweepable(path, POLICY) == []
-    unwanted = Policy(NOW, backup=BackupSettings(segments=False))
+    unwanted = RetentionPolicy(NOW, backup=BackupSettings(segments=False))
     found = find_sweepable(path, unwanted)
     assert [(one.kind, one.size, one.reason) for one in found] == [("segments", 10, "backup.segments is false")]
     sweep(path, found, unwanted)
@@ -124,7 +124,7 @@ def test_segments_that_are_not_wanted_any_more_go(path: Path):
 
 def test_a_start_tells_what_gc_would_free_only_when_it_is_as_much_as_the_person_said(path: Path):
     copy_to(path, f"before-restore-{stamp(NOW - 40 * DAY_MS)}").write_bytes(bytes(1_500_000))
-    told = what_gc_frees(path, Policy(NOW, RetentionSettings(tell_mb=1)))
+    told = gc_summary(path, RetentionPolicy(NOW, RetentionSettings(tell_mb=1)))
     assert told == "`pattern-acp gc` would free 1.5 MB; `pattern-acp gc --dry-run` shows what."
-    assert what_gc_frees(path, Policy(NOW, RetentionSettings(tell_mb=2))) == ""
-    assert what_gc_frees(path, POLICY) == ""
+    assert gc_summary(path, RetentionPolicy(NOW, RetentionSettings(tell_mb=2))) == ""
+    assert gc_summary(path, POLICY) == ""

@@ -1,4 +1,4 @@
-"""Whether everything in a constellation is sound, what endangers it from outside, and the repairs that there are.
+"""Integrity checks of a constellation and its surroundings, and safe repairs.
 
 Owns: the checks behind `doctor` and `doctor --verify`, and carrying out repairs that lose nothing. Must not know: how
 findings are shown. A repair moves and writes anew; it never deletes. Everything here blocks.
@@ -8,16 +8,20 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
-from pattern_acp.bootstrap.findings import Finding, Health, Repair
-from pattern_acp.bootstrap.recovery import STALE_PART_MS, stamp
+from msgspec import Struct
+
 from pattern_acp.db.backup import FOLDER, PART, RESTORING, back_up
 from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.integrity import full_check
-from pattern_acp.db.segment_files import generations, size_of
+from pattern_acp.db.segment_files import Reading, generations, read_lines, read_value, segments, size_of
+from pattern_acp.db.segment_lines import SegmentDamageError, decode_row
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.checking import (
@@ -26,7 +30,6 @@ from pattern_acp.journal.checking import (
     damaged_contents,
     newest_times,
 )
-from pattern_acp.journal.segment_rebuild import CheckedSegments, check_segments
 from pattern_acp.memory.checking import (
     damaged_blocks,
     damaged_histories,
@@ -34,9 +37,41 @@ from pattern_acp.memory.checking import (
     rebuild_search,
     search_problem,
 )
+from pattern_acp.recovery.backups import STALE_PART_MS, stamp
 from pattern_acp.session.row_state import wrong_rows
 from pattern_acp.tools.memory_forgetting import begin_histories_anew
 from pattern_acp.tools.memory_provenance import archive_mismatches, mismatches
+
+
+class Health(StrEnum):
+    """The outcome of one check."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Something optional is missing, or a setting was not used."""
+    BROKEN = "broken"
+    """Something that is needed does not work; `pattern-acp doctor` exits with 1."""
+
+
+class Repair(Struct, frozen=True):
+    """A way to mend a finding. Only a `safe` one, which loses nothing, ever runs without being asked for."""
+
+    action: Literal["chmod", "move", "rebuild_search", "begin_histories", "restore"]
+    target: str
+    safe: bool
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at. `remedy` says what to do; empty when there is nothing to do."""
+
+    name: str
+    health: Health
+    detail: str
+    remedy: str = ""
+    repair: Repair | None = None
+    code: str = ""
+    """The code of the failure that it is (domain/failures.toml), where it is one."""
+
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "fuse.rclone", "davfs", "glusterfs", "ceph"}
@@ -53,11 +88,11 @@ _MOUNTS = Path("/proc/self/mounts")
 _SAFE_MODE = 0o600
 
 
-def surroundings(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> list[Finding]:
-    """What endangers the constellation at `path` from outside; nothing when it is not made yet."""
+def check_environment(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> list[Finding]:
+    """Findings about the disk, permissions and leftovers around `path`; none while there is no constellation."""
     if not path.exists():
         return []
-    found = [*_file_system(path, mounts), *_room(path), *_private(path), *_leftovers(path, now_ms)]
+    found = [*_file_system(path, mounts), *_free_space(path), *_private(path), *_leftovers(path, now_ms)]
     try:
         newest, latest = read_file(path, newest_times)
     except DatabaseError:
@@ -183,8 +218,53 @@ def _verify_segments(path: Path) -> Iterator[Finding]:
             yield Finding("Verified segments", Health.OK, detail)
 
 
+class CheckedSegments(Struct, frozen=True):
+    """The result of reading a generation from end to end."""
+
+    events: int
+    upto: int
+    """Number of the newest event."""
+    torn: int
+    """Lines that were cut off when they were written."""
+    damaged: tuple[str, ...]
+    """Places of lines and files that are not what was written."""
+
+
+def check_segments(generation: Path) -> CheckedSegments:
+    """Read a generation from end to end, with every value that a line names.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    reading, count, upto = Reading(), 0, 0
+    for segment in segments(generation):
+        for number, line in enumerate(read_lines(segment, reading)):
+            try:
+                for row in _rows(line):
+                    decode_row(row, partial(read_value, generation))
+            except SegmentDamageError as error:
+                reading.damaged.append(f"{segment.name}, line {number + 1}: {error}")
+            match line:
+                # What was written again after a page was cut off counts once.
+                case {"e": [int(seq), *_]} if seq > upto:
+                    count, upto = count + 1, seq
+                case _:
+                    pass
+    return CheckedSegments(count, upto, reading.torn, tuple(reading.damaged))
+
+
+def _rows(line: JsonObject) -> Sequence[Json]:
+    match line:
+        case {"e": row} | {"r": row}:
+            return (row,)
+        case {"rows": list(rows)}:
+            return rows
+        case _:
+            return ()
+
+
 def _missing(path: Path, generation: Path, checked: CheckedSegments) -> tuple[str, ...]:
-    """What a generation lacks of the constellation, such as a whole file that was deleted."""
+    """The parts of the constellation that a generation lacks, such as a deleted segment."""
     there = read_file(path, partial(count_events, upto=checked.upto))
     gone = there - checked.events
     return (f"{generation.name}, where {gone:,} events are missing",) if gone > 0 else ()
@@ -224,7 +304,7 @@ def file_system_of(path: Path, mounts: Path) -> str:
     return kind
 
 
-def _room(path: Path) -> Iterator[Finding]:
+def _free_space(path: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(path.parent).free
     if free < max(LOW_DISK_BYTES, 2 * path.stat().st_size):
         detail = f"{free / 1e6:.0f} MB are left on the disk of {path.parent}, {path.stat().st_size / 1e6:.0f} are used."
@@ -243,7 +323,7 @@ def _private(path: Path) -> Iterator[Finding]:
 
 
 def _leftovers(path: Path, now_ms: int) -> Iterator[Finding]:
-    """What a copy or a restore left that was ended in the middle."""
+    """Leftovers of a backup or restore that was interrupted."""
     folder = path.parent / FOLDER
     for each in sorted([*folder.glob(f"*{PART}"), *path.parent.glob(f"*{RESTORING}")]):
         if now_ms - each.stat().st_mtime_ns // 1_000_000 > STALE_PART_MS:

@@ -6,22 +6,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.recovery import (
-    HOUR_MS,
-    Backup,
-    keep_snapshots,
-    kept,
-    list_backups,
-    lost_constellation,
-    make_backup,
-    restore,
-    stamp,
-    take_snapshot,
-)
 from pattern_acp.config.settings import BackupSettings
 from pattern_acp.db.connection import open_database, read_file
 from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.recovery.backups import (
+    HOUR_MS,
+    Backup,
+    keep_snapshots,
+    list_backups,
+    lost_constellation,
+    make_backup,
+    restore,
+    snapshots_to_keep,
+    stamp,
+    take_snapshot,
+)
 from tests.support.constellation import FakeClock
 
 NOW = 1_800_000_000_000 - 1_800_000_000_000 % HOUR_MS + 60_000
@@ -127,11 +127,11 @@ def test_snapshots_that_are_not_kept_leave_and_backups_stay(path: Path):
 
 def test_the_newest_of_each_hour_day_and_month_stay():
     every_hour = [snapshot(NOW - hours * HOUR_MS) for hours in range(24 * 400)]
-    stay = sorted(kept(every_hour, SETTINGS), key=lambda one: one.at_ms, reverse=True)
+    stay = sorted(snapshots_to_keep(every_hour, SETTINGS), key=lambda one: one.at_ms, reverse=True)
     assert stay[:24] == every_hour[:24]
     assert 24 + 5 <= len(stay) <= 24 + 7 + 6
     assert stay[-1].at_ms > NOW - 190 * DAY_MS
-    assert kept(every_hour, BackupSettings(0, 0, 0)) == frozenset()
+    assert snapshots_to_keep(every_hour, BackupSettings(0, 0, 0)) == frozenset()
 
 
 def test_going_back_uses_the_newest_copy_that_is_sound(path: Path, tmp_path: Path):

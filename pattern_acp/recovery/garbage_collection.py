@@ -1,4 +1,4 @@
-"""What takes room and serves nothing any more, and taking it away when the person says so.
+"""Finding data that nothing needs any more, and deleting it when the user asks.
 
 Owns: the rule of what may go. Must not know: how it is shown. Nothing here runs by itself. Everything here blocks.
 """
@@ -13,15 +13,22 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.bootstrap.recovery import STAMP, Backup, list_backups
 from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.retention import old_contents, old_sessions, sweep_contents, sweep_session
+from pattern_acp.journal.retention import (
+    delete_unused_blobs,
+    newest_forgetting_ms,
+    old_contents,
+    old_sessions,
+    sweep_contents,
+    sweep_session,
+    unused_blobs,
+)
 from pattern_acp.journal.room import size_text
-from pattern_acp.journal.sweeping import delete_unused_blobs, newest_forgetting_ms, unused_blobs
+from pattern_acp.recovery.backups import STAMP, Backup, list_backups
 from pattern_acp.session.stored import DAY_MS
 
 _KEPT_FOLDER = re.compile(r"(?:before-restore|before-rebuild|leftovers)-([0-9]{8}T[0-9]{6}Z)")
@@ -46,8 +53,8 @@ class Sweepable(Struct, frozen=True):
     session_id: str = ""
 
 
-class Policy(Struct, frozen=True):
-    """What the person wants kept, and the moment that ages are counted from."""
+class RetentionPolicy(Struct, frozen=True):
+    """The user's retention settings, and the moment from which ages count."""
 
     now_ms: int
     retention: RetentionSettings = RetentionSettings()
@@ -65,10 +72,10 @@ class Policy(Struct, frozen=True):
         return self.now_ms - days * DAY_MS if days else 0
 
 
-def find_sweepable(path: Path, policy: Policy) -> list[Sweepable]:
-    """What may go of the constellation at `path`, and how much it is.
+def find_sweepable(path: Path, policy: RetentionPolicy) -> list[Sweepable]:
+    """Everything that may be deleted around the constellation at `path`, with sizes.
 
-    Backups that the person asked for never are among it.
+    Never includes backups that the user asked for.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -84,8 +91,8 @@ def find_sweepable(path: Path, policy: Policy) -> list[Sweepable]:
     ]
 
 
-def what_gc_frees(path: Path, policy: Policy) -> str:
-    """A sentence for the person when as much may go as they want to be told of; else empty.
+def gc_summary(path: Path, policy: RetentionPolicy) -> str:
+    """A sentence for the user when more could be freed than their notice limit; else empty.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -96,8 +103,8 @@ def what_gc_frees(path: Path, policy: Policy) -> str:
     return f"`pattern-acp gc` would free {size_text(size)}; `pattern-acp gc --dry-run` shows what."
 
 
-def sweep(path: Path, found: list[Sweepable], policy: Policy) -> bool:
-    """Take away what `find_sweepable` found. False: other processes kept the file from being made smaller.
+def sweep(path: Path, found: list[Sweepable], policy: RetentionPolicy) -> bool:
+    """Delete what `find_sweepable` returned. False when other processes prevented shrinking the file.
 
     What is inside the constellation is looked for again in the transaction that takes it, since others may be writing.
 
@@ -114,7 +121,7 @@ def sweep(path: Path, found: list[Sweepable], policy: Policy) -> bool:
     return not inside or rewrite_in_place(path)
 
 
-def _take(tx: Transaction, one: Sweepable, policy: Policy) -> None:
+def _take(tx: Transaction, one: Sweepable, policy: RetentionPolicy) -> None:
     if one.kind == "deleted session":
         session_id = SessionId(one.session_id)
         sweep_session(tx, session_id, before_ms=policy.deleted_before_ms, at_ms=policy.now_ms)
@@ -137,7 +144,7 @@ def _delete(path: Path, one: Sweepable) -> None:
         target.unlink(missing_ok=True)
 
 
-def _inside(tx: Transaction, policy: Policy) -> list[Sweepable]:
+def _inside(tx: Transaction, policy: RetentionPolicy) -> list[Sweepable]:
     days = policy.retention.deleted_days
     deleted = list(old_sessions(tx, before_ms=policy.deleted_before_ms))
     gone = frozenset(event.seq for one in deleted for event in one.events)
@@ -162,7 +169,7 @@ def _inside(tx: Transaction, policy: Policy) -> list[Sweepable]:
     return found
 
 
-def _copies(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepable]:
+def _copies(path: Path, policy: RetentionPolicy, forgotten_ms: int) -> Iterator[Sweepable]:
     backups = [one for one in list_backups(path) if one.kind != "backup"]
     beyond = _beyond(backups, policy.retention.snapshots_mb * MB)
     for backup in backups:
@@ -183,7 +190,7 @@ def _beyond(backups: list[Backup], most_bytes: int) -> list[Backup]:
     return beyond
 
 
-def _folders(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepable]:
+def _folders(path: Path, policy: RetentionPolicy, forgotten_ms: int) -> Iterator[Sweepable]:
     for folder in sorted((path.parent / FOLDER).glob("*-*")):
         named = _KEPT_FOLDER.fullmatch(folder.name)
         if named is None or not folder.is_dir():
@@ -194,7 +201,7 @@ def _folders(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepabl
             yield Sweepable("copy", str(folder), size_of(folder), reason)
 
 
-def _segments(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepable]:
+def _segments(path: Path, policy: RetentionPolicy, forgotten_ms: int) -> Iterator[Sweepable]:
     """Segments of a constellation that was replaced, such as by a restore, or all of them where none are wanted."""
     for generation in generations(path) if not policy.backup.segments else generations(path)[:-1]:
         newest_ms = max((each.stat().st_mtime_ns // 1_000_000 for each in segments(generation)), default=0)
@@ -205,7 +212,7 @@ def _segments(path: Path, policy: Policy, forgotten_ms: int) -> Iterator[Sweepab
             yield Sweepable("segments", str(generation), size_of(generation), reason)
 
 
-def _reason(at_ms: int, policy: Policy, forgotten_ms: int, *, ages: bool) -> str:
+def _reason(at_ms: int, policy: RetentionPolicy, forgotten_ms: int, *, ages: bool) -> str:
     if at_ms < forgotten_ms:
         return "made before words were forgotten, which it may hold"
     days = policy.retention.copies_days

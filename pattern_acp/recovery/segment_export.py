@@ -12,15 +12,18 @@ small, and are written as a whole whenever one of them changed.
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
 
+import anyio
+import anyio.from_thread
+import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.db.columns import integer
-from pattern_acp.db.connection import FileReader, Row, Transaction, reading_file
+from pattern_acp.db.connection import Database, FileReader, Row, Transaction, reading_file
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.segment_files import (
@@ -36,11 +39,13 @@ from pattern_acp.db.segment_files import (
     read_tail,
     segments,
 )
-from pattern_acp.db.segment_lines import encode_rows
+from pattern_acp.db.segment_lines import LineTooLongError, encode_rows
 from pattern_acp.db.table_rows import all_rows, columns_of, rows_between
 from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
+from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.journal.redact import newest_event
 
-QUERIES = load_queries("pattern_acp.journal")
+QUERIES = load_queries("pattern_acp.recovery")
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +66,7 @@ PAGE_BYTES = 4_000_000
 
 
 class Exported(Struct, frozen=True):
-    """What one call wrote. `upto` is the newest event that segments hold now."""
+    """The outcome of one export. `upto` is the newest event that segments hold now."""
 
     events: int
     upto: int
@@ -87,7 +92,7 @@ class _Page(Struct, frozen=True):
 
 
 class _Left(Struct, frozen=True):
-    """Where the last call ended: reading it again is not needed while nobody else wrote."""
+    """The position where the last export ended, valid while no other process writes."""
 
     place: Place
     header: JsonObject
@@ -270,3 +275,64 @@ def _schema(tx: Transaction) -> int:
 def _number(header: JsonObject, name: str) -> int:
     value = header.get(name)
     return value if isinstance(value, int) else 0
+
+
+TABLES = StateTables(
+    by_row=(
+        "sessions",
+        "redactions",
+        "file_contents",
+        "grants",
+        "usage",
+        "mcp_pins",
+        "cursors",
+        "blocks",
+        "block_updates",
+        "block_archives",
+        "archival_entries",
+        "bound_entries",
+    ),
+    whole=("block_shares", "folder_trust", "memory_files"),
+)
+"""The tables that segments contain besides events and their large payloads. Rows of the last three are deleted when
+they no longer apply; of the others only forgetting deletes any, and that begins the segments anew."""
+
+MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")
+"""Tables of state that segments do not hold: the search index is made from the texts, vectors in the background, and
+how often a passage was recalled, and which repeats were told, is counted anew from the events."""
+
+
+async def keep_segments(database: Database, pause: Callable[[], Awaitable[None]]) -> None:
+    """Bring the segments up to date after each `pause` in which something was committed, until cancelled.
+
+    A failure is logged once, and tried again after each pause.
+    """
+    exporter, tried, problem = SegmentExporter(database.path, TABLES), -1, ""
+    while True:
+        await pause()
+        newest = await database.read(newest_event)
+        if newest == tried:
+            continue
+        # Between two pages the thread sees that its task was cancelled.
+        done, found = await _export(exporter)
+        if found and found != problem:
+            logger.warning("Segments of the constellation could not be written: %s", found)
+        problem = found
+        if done is not None:
+            tried = newest
+
+
+async def export_last(path: Path) -> None:
+    """Bring the segments of the constellation at `path` up to date once; cancelling it leaves them behind."""
+    _, problem = await _export(SegmentExporter(path, TABLES))
+    if problem:
+        logger.warning("The last segments of the constellation could not be written: %s", problem)
+
+
+async def _export(exporter: SegmentExporter) -> tuple[Exported | None, str]:
+    """The export, None when another process runs it, and the problem."""
+    work = partial(exporter.export, anyio.from_thread.check_cancelled)
+    try:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True), ""
+    except (DatabaseError, LineTooLongError, OSError) as error:
+        return None, str(error)

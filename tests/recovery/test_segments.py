@@ -9,12 +9,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.findings import Health, Repair
-from pattern_acp.bootstrap.rebuilding import rebuild_into, take_place
-from pattern_acp.bootstrap.recovery import lost_constellation, restore
-from pattern_acp.bootstrap.recovery_checks import repair, verify
-from pattern_acp.bootstrap.recovery_sweep import Policy, find_sweepable, sweep
-from pattern_acp.bootstrap.segments import MADE_AGAIN, TABLES, keep_segments
 from pattern_acp.db.backup import back_up
 from pattern_acp.db.connection import Row, Transaction, change_file, open_database, read_file
 from pattern_acp.db.segment_files import FOLDER, generations, only_writer, segments
@@ -25,9 +19,13 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.errors import SegmentsError
-from pattern_acp.journal.segment_export import SegmentExporter
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import append
+from pattern_acp.recovery.backups import lost_constellation, restore
+from pattern_acp.recovery.checks import Health, Repair, repair, verify
+from pattern_acp.recovery.garbage_collection import RetentionPolicy, find_sweepable, sweep
+from pattern_acp.recovery.rebuild import rebuild_into, take_place
+from pattern_acp.recovery.segment_export import MADE_AGAIN, TABLES, SegmentExporter, keep_segments
 from pattern_acp.session.redacting import RedactionWanted, redact_session, take_out
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from tests.support.constellation import FakeClock
@@ -215,11 +213,11 @@ def test_damage_in_an_older_segment_is_found(path: Path):
 _EXPORTS = """
 import sys
 from pathlib import Path
-from pattern_acp.bootstrap.segments import TABLES
+from pattern_acp.recovery.segment_export import TABLES
 from pattern_acp.db.connection import change_file
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
-from pattern_acp.journal.segment_export import SegmentExporter
+from pattern_acp.recovery.segment_export import SegmentExporter
 from pattern_acp.journal.writer import append
 path = Path(sys.argv[1])
 exporter = SegmentExporter(path, TABLES, segment_bytes=20_000)
@@ -349,12 +347,12 @@ def test_after_a_restore_the_segments_begin_anew_and_the_longer_ones_stay(path: 
     old = generations(path)[0]
     for each in segments(old):
         os.utime(each, (NOW / 1000, NOW / 1000))
-    assert find_sweepable(path, Policy(NOW)) == []
+    assert find_sweepable(path, RetentionPolicy(NOW)) == []
     for each in segments(old):
         os.utime(each, (1, 1))
-    found = find_sweepable(path, Policy(NOW))
+    found = find_sweepable(path, RetentionPolicy(NOW))
     assert [one.path for one in found] == [str(old)]
-    sweep(path, found, Policy(NOW))
+    sweep(path, found, RetentionPolicy(NOW))
     assert [each.name for each in generations(path)] == ["0002"]
 
 
@@ -514,7 +512,7 @@ def test_a_rebuild_that_finds_no_room_leaves_no_half_of_a_file(path: Path, tmp_p
         "import resource, signal, sys; from pathlib import Path;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000));"
-        "from pattern_acp.bootstrap.rebuilding import rebuild_into;"
+        "from pattern_acp.recovery.rebuild import rebuild_into;"
         "rebuild_into(Path(sys.argv[1]), Path(sys.argv[2]), number=0, now_ms=1)"
     )
     target = tmp_path / "made" / "again.db"

@@ -25,8 +25,8 @@ from pattern_acp.journal.redact import redacted_among
 from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageUntold
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
+from pattern_acp.replay.session_replay import TurnsReport, replay_turns
 from pattern_acp.session.redacting import RedactionWanted, redact_session
-from pattern_acp.session.replay.sessions import TurnsReport, replay_turns
 from pattern_acp.session.replaying import replay
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose

@@ -7,15 +7,17 @@ memory, compactions, what hooks and people added. Must not know: what is compare
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp.context.builder import Stable, build_request
 from pattern_acp.context.compacted import compacted
 from pattern_acp.context.history import add_context
 from pattern_acp.context.memory_notices import state_message
+from pattern_acp.context.window import tools_with_room
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
@@ -32,24 +34,82 @@ from pattern_acp.journal.events import (
     ToolCallFinished,
     UsageReported,
 )
-from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm
-from pattern_acp.session.replay.answering import RecordedFailureError, RecordedProvider, failure_from
-from pattern_acp.session.replay.calling import (
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
+from pattern_acp.replay.recorded_ports import (
     RecordedChecks,
+    RecordedFailureError,
     RecordedGate,
     RecordedHooks,
+    RecordedProvider,
     RecordedTool,
     RecordedWarnings,
+    failure_from,
 )
-from pattern_acp.session.replay.composing import Composition, RequestGiven
-from pattern_acp.session.replay.position import Position
-from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn
-from pattern_acp.tools.base import ToolContext
+from pattern_acp.replay.recorded_turns import Position, RecordedRequest, RecordedTurn
+from pattern_acp.session.code import CODE_TOOL
+from pattern_acp.tools.base import Tool, ToolContext
+from pattern_acp.tools.registry import offered
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import Transient
 from pattern_acp.turn.loop import BROKEN_STREAM, OUT_OF_TIME, CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.turn.tool_runner import ToolRunner
+
+BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL)
+"""Tools that a session may lack for its settings or its folder."""
+
+
+class RequestInputs(Struct, frozen=True):
+    """The inputs of a request. `tools` and `volatile` are as recorded."""
+
+    session_id: SessionId
+    system: str
+    tools: tuple[ToolSpec, ...]
+    model: ModelInfo
+    thought_level: ThoughtLevel
+    tool_form: ToolForm
+    history: Sequence[Message]
+    volatile: str
+    max_output_tokens: int
+    plan_mode: bool
+
+
+class Composition(Protocol):
+    """Puts requests together."""
+
+    def request(self, inputs: RequestInputs) -> ProviderRequest:
+        """The request that would be sent."""
+        ...
+
+
+class CurrentComposition:
+    """`Composition` of this program with its own `tools`."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tuple(tools)
+
+    def request(self, inputs: RequestInputs) -> ProviderRequest:
+        """See `Composition.request`."""
+        built = build_request(
+            session_id=inputs.session_id,
+            stable=Stable(inputs.system, self._offered(inputs), inputs.tool_form),
+            model=inputs.model,
+            thought_level=inputs.thought_level,
+            history=inputs.history,
+            memory=(),
+            max_output_tokens=inputs.max_output_tokens,
+        )
+        return replace(built, volatile=inputs.volatile)
+
+    def _offered(self, inputs: RequestInputs) -> tuple[ToolSpec, ...]:
+        names = {spec.name for spec in inputs.tools}
+        left_out = [name for name in BY_SETTINGS if name not in names]
+        ours = tuple(tool.spec for tool in offered(self._tools, mode_is_plan=inputs.plan_mode, left_out=left_out))
+        known = {tool.spec.name for tool in self._tools}
+        specs = (*ours, *(spec for spec in inputs.tools if spec.name not in known))
+        with_room = tools_with_room(specs, inputs.system, inputs.model, inputs.max_output_tokens)
+        return tuple(spec for spec in specs if spec.name in with_room)
+
 
 TURN_SECONDS = 30
 """Longest that one replayed turn may take: nothing in it waits for anybody, so one that does has lost its way."""
@@ -64,7 +124,7 @@ UNKNOWN_WINDOW = 128_000
 
 
 class ReplayedTurn(Struct):
-    """What a replayed turn did: the requests it made, everything it recorded, and how it ended."""
+    """The outcome of a replayed turn: its requests, its events, and its end."""
 
     requests: list[ProviderRequest] = field(default_factory=list[ProviderRequest])
     events: list[Event] = field(default_factory=list[Event])
@@ -72,9 +132,9 @@ class ReplayedTurn(Struct):
     """None when it was cut, or failed."""
     failure: str = ""
     is_beyond: bool = False
-    """Whether it asked the model once more than was recorded."""
+    """True when it called the model once more than was recorded."""
     is_stuck: bool = False
-    """Whether it did not come to an end."""
+    """True when it never ended."""
 
 
 class RecordedClock:
@@ -112,7 +172,7 @@ class RecordedIds:
         return 1
 
 
-class NobodysPort:
+class UnusedPort:
     """Stands for the ports that no replayed call uses (rule R4)."""
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -180,14 +240,14 @@ class TurnReplay:
         self._position = position
         self._composition = composition
         self._history: list[Message] = list(turn.history)
-        self._given = 0
+        self._injected = 0
         self._ids = RecordedIds()
         clock: Clock = RecordedClock(0)
         waits = Waits(clock)
         limit, elsewhere = request_limit(turn)
         self._budget = Budget(Limits(limit, UNLIMITED), clock, waits, cost=cost_before(turn), requests=elsewhere)
         self._sink = JournalSink(database, SessionId(f"{session_id}_{turn.number}"), self, clock=clock)
-        nobodys = cast("Any", NobodysPort())
+        nobodys = cast("Any", UnusedPort())
         context = ToolContext(session_id, turn.turn_id, "", (), nobodys, nobodys, nobodys)
         self._runner = ToolRunner(
             tools,
@@ -260,7 +320,7 @@ class TurnReplay:
             self._position.is_beyond = True
             return self._composed(self._position.current, model)
         self._give(request)
-        said = [one.message.message_id.partition("_told")[0] for one in request.told]
+        said = [one.message.message_id.partition("_told")[0] for one in request.notices]
         said += [request.message.message.message_id] if request.message is not None else []
         self._ids.next_message = next(reversed(said), "")
         return self._composed(request, model)
@@ -285,7 +345,7 @@ class TurnReplay:
     def _composed(self, request: RecordedRequest, model: ModelInfo) -> ProviderRequest:
         sent, parts = request.sent, request.event.parts
         return self._composition.request(
-            RequestGiven(
+            RequestInputs(
                 self._session_id,
                 sent.system or "",
                 sent.tools or (),
@@ -300,11 +360,11 @@ class TurnReplay:
         )
 
     def _give(self, request: RecordedRequest) -> None:
-        """What the session put into the conversation before this request."""
+        """The messages that the session added to the conversation before this request."""
         place = self._turn.requests.index(request)
-        if place < self._given:
+        if place < self._injected:
             return
-        self._given = place + 1
+        self._injected = place + 1
         for event in request.inputs:
             match event:
                 case MemoryShown():
@@ -322,7 +382,7 @@ class TurnReplay:
                     pass
 
     def _spend(self, event: Event) -> None:
-        """What summaries and subagents cost counts for the session too."""
+        """Includes the cost of summaries and subagents."""
         inner = event.event if isinstance(event, SubagentRecorded) else event
         own = [request.usage for request in self._turn.requests]
         if isinstance(inner, UsageReported) and not any(inner is usage for usage in own):
@@ -338,13 +398,13 @@ def request_limit(turn: RecordedTurn) -> tuple[int, int]:
         return UNLIMITED, 0
     numbers = [request.event.number for request in turn.requests]
     own = len(numbers) - sum(one == following for one, following in pairwise(numbers))
-    told = _REQUEST_LIMIT.search(turn.ended.sentence)
-    limit = max(own, int(told[1])) if told is not None else own
+    limit_text = _REQUEST_LIMIT.search(turn.ended.sentence)
+    limit = max(own, int(limit_text[1])) if limit_text is not None else own
     return limit, limit - own
 
 
 def cost_before(turn: RecordedTurn) -> Cost | None:
-    """What the session had cost when the turn began."""
+    """The session's cost when the turn began."""
     for event in turn.events:
         usage = event.event if isinstance(event, SubagentRecorded) else event
         if isinstance(usage, UsageReported):

@@ -19,16 +19,14 @@ from pattern_acp.journal.events import ContextCompacted, SubagentRecorded
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.session.replay.calling import RecordedTool
-from pattern_acp.session.replay.comparing import ShownAs, TurnDifference, compare
-from pattern_acp.session.replay.composing import Composition
-from pattern_acp.session.replay.position import Position
-from pattern_acp.session.replay.recorded import RecordedRequest, RecordedTurn, extra_tools, recorded_turns
-from pattern_acp.session.replay.running import TurnReplay
+from pattern_acp.replay.comparison import ShownAs, TurnDifference, compare
+from pattern_acp.replay.recorded_ports import RecordedTool
+from pattern_acp.replay.recorded_turns import Position, RecordedRequest, RecordedTurn, extra_tools, recorded_turns
+from pattern_acp.replay.turn_replay import Composition, TurnReplay
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.tool_runner import CHANGED_BY_HOOK
 
-_TOLD_TOOLS = re.compile(
+_OFFERED_TOOLS = re.compile(
     r"(?:There is no tool named .*?|The tool '(?P<withheld>.*?)' is not allowed in this command)"
     r"; the tools are (?P<names>.*?)\.(?:\s|$)",
     re.DOTALL,
@@ -37,7 +35,7 @@ _TOLD_TOOLS = re.compile(
 
 
 class TurnsReport(Struct, frozen=True):
-    """What was replayed, the first difference, and sentences on what was not compared."""
+    """The replayed turns, the first difference, and sentences on what was not compared."""
 
     turns: int
     requests: int
@@ -46,8 +44,8 @@ class TurnsReport(Struct, frozen=True):
     not_compared: tuple[str, ...] = ()
 
 
-class Means(Struct, frozen=True):
-    """What a replay is done with: tools, composition, and what clients are shown of events, as they are now."""
+class ReplayServices(Struct, frozen=True):
+    """The current tools, composition and client updates that a replay uses."""
 
     tools: tuple[Tool, ...]
     composition: Composition
@@ -55,7 +53,12 @@ class Means(Struct, frozen=True):
 
 
 async def replay_turns(
-    session_id: str, recorded: Sequence[Recorded], means: Means, *, turn: int = 0, forgotten: Collection[int] = ()
+    session_id: str,
+    recorded: Sequence[Recorded],
+    means: ReplayServices,
+    *,
+    turn: int = 0,
+    forgotten: Collection[int] = (),
 ) -> TurnsReport:
     """Replay the turns of a session, or the one of that number, in an empty constellation; stops at a difference.
 
@@ -91,7 +94,7 @@ async def replay_turns(
 
 
 def has_turn(recorded: Sequence[Recorded], number: int) -> bool:
-    """Whether the session has a turn of this number of its own that asked a model."""
+    """True when the session itself has a turn of this number that called a model."""
     return any(one.number == number for one in recorded_turns(recorded))
 
 
@@ -114,24 +117,24 @@ def _tools(
 def callable_tools(turn: RecordedTurn) -> frozenset[str]:
     """The tools that the turn could call, where a call of another one was told them; empty when that is not known.
 
-    A command of the person may have narrowed them.
+    A slash command may have narrowed them.
     """
-    found = next((match["names"] for match in _told(turn)), "")
+    found = next((match["names"] for match in _refusals(turn)), "")
     return frozenset() if "and more" in found or lost_words(found) else frozenset(filter(None, found.split(", ")))
 
 
 def withheld_tools(turn: RecordedTurn) -> frozenset[str]:
     """The tools that calls were told the turn's command does not allow."""
-    return frozenset(match["withheld"] for match in _told(turn) if match["withheld"])
+    return frozenset(match["withheld"] for match in _refusals(turn) if match["withheld"])
 
 
-def _told(turn: RecordedTurn) -> Iterator[re.Match[str]]:
+def _refusals(turn: RecordedTurn) -> Iterator[re.Match[str]]:
     results = (call.finished.result_text for call in turn.calls.values() if call.finished is not None)
-    yield from filter(None, map(_TOLD_TOOLS.match, results))
+    yield from filter(None, map(_OFFERED_TOOLS.match, results))
 
 
 def _is_swept(turn: RecordedTurn) -> bool:
-    """Whether all words of a turn are gone, since its session was deleted long ago (`journal.retention`)."""
+    """True when all words of a turn are gone because its session was deleted (`journal.retention`)."""
     return any(request.event.parts is not None and not request.event.parts.system for request in turn.requests)
 
 
@@ -141,7 +144,7 @@ def _not_compared(turns: Sequence[RecordedTurn], *, swept: int, lost: int) -> It
     events = [event for turn in turns for event in turn.events]
     started = [call.started for turn in turns for call in turn.calls.values() if call.started is not None]
     found = {
-        "requests of a version that kept no parts of them, of which only the number of messages is compared": (
+        "requests of a version that recorded no parts of them, of which only the number of messages is compared": (
             counted["before"]
         ),
         "requests with words that were redacted or forgotten since, whose digests are gone": counted["redacted"],

@@ -7,8 +7,9 @@ is run, or what is compared. Pure.
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import cast
+from typing import NoReturn, cast
 
+import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -44,16 +45,16 @@ from pattern_acp.providers.base import ToolSpec
 from pattern_acp.turn.loop import TOLD_AGAIN
 
 _TIME_LIMIT = re.compile(r"reached its limit of \d+ seconds")
-"""In the sentence of a turn that its limit of time ended (turn/loop.py)."""
+"""Part of the sentence of a turn that reached its time limit (turn/loop.py)."""
 
 
 class RecordedCall(Struct):
-    """What was recorded of one call of the model."""
+    """The recorded events of one tool call."""
 
     started: ToolCallStarted | None = None
     decided: PermissionDecided | None = None
     settled: PermissionDecided | None = None
-    """What was decided anew, without a question, once the questions of calls beside it were answered."""
+    """Decisions repeated without a question after parallel calls had been answered."""
     answered: PermissionAnswered | None = None
     finished: ToolCallFinished | None = None
     plan: PlanUpdated | None = None
@@ -74,7 +75,7 @@ class RecordedCall(Struct):
 
 
 class Sent(Struct, frozen=True):
-    """What is known of a request from its event and those before it; None for what was not recorded, or redacted."""
+    """The content of a request, from its event and those before it; None where not recorded, or redacted."""
 
     system: str | None
     tools: tuple[ToolSpec, ...] | None
@@ -83,7 +84,7 @@ class Sent(Struct, frozen=True):
     """The digest of each message."""
     lost_system: bool = False
     lost_tools: bool = False
-    """Whether these lost words since: a session that runs goes on with what it has of them."""
+    """True when words were redacted since: the running session still used its own copy."""
 
 
 class RecordedRequest(Struct):
@@ -95,16 +96,16 @@ class RecordedRequest(Struct):
     sent: Sent
     plan_mode: bool
     inputs: tuple[Event, ...] = ()
-    """What the session recorded of the turn between the request before and this one."""
-    told: list[MessageRecorded] = field(default_factory=list[MessageRecorded])
-    """What the person was told while the answer was waited for."""
+    """The session's events between the previous request and this one."""
+    notices: list[MessageRecorded] = field(default_factory=list[MessageRecorded])
+    """Notices shown to the user while the answer was pending."""
     message: MessageRecorded | None = None
     usage: UsageReported | None = None
 
     @property
     def went_on(self) -> str:
-        """What the user was told when its answer broke off and the turn went on; empty when it did not."""
-        last = self.told[-1].message if self.told else None
+        """The notice shown when its answer broke off and the turn went on; else empty."""
+        last = self.notices[-1].message if self.notices else None
         is_it = last is not None and last.message_id.endswith(TOLD_AGAIN)
         return "".join(part.text for part in last.parts if isinstance(part, ThinkingPart)) if last and is_it else ""
 
@@ -120,25 +121,25 @@ class RecordedTurn(Struct):
     calls: dict[ToolCallId, RecordedCall] = field(default_factory=dict[ToolCallId, RecordedCall])
     events: list[Event] = field(default_factory=list[Event])
     error: ErrorReported | None = None
-    """What stopped it, where that was an error."""
+    """The error that stopped it, if one did."""
     ended: TurnEnded | None = None
     forgotten: list[Event] = field(default_factory=list[Event])
     """Those of its events that lost words since."""
     died: bool = True
-    """Whether its process ended, or lost it, before it did: then another one closed it."""
+    """True when its process died, or lost the session, before the turn ended, and another process closed it."""
 
     @property
     def out_of_time(self) -> bool:
-        """Whether its limit of time ended it."""
+        """True when its time limit ended it."""
         return self.ended is not None and _TIME_LIMIT.search(self.ended.sentence) is not None
 
     @property
     def was_cut(self) -> bool:
-        """Whether something else than the loop ended it, at a place that only its events tell."""
+        """True when something other than the loop ended it, at a point that only its events show."""
         return self.died or self.out_of_time or (self.ended is not None and self.ended.stop_reason is _CANCELLED)
 
     def lost_words(self, *events: Event | None) -> bool:
-        """Whether one of these events of the turn lost words since."""
+        """True when words of one of these events were redacted since."""
         return any(event is lost for event in events for lost in self.forgotten)
 
 
@@ -146,7 +147,7 @@ _CANCELLED = StopReason.CANCELLED
 
 
 class _Known(Struct):
-    """What holds at a place of the stream."""
+    """The state at one point of the stream."""
 
     plan_mode: bool = False
     system: str | None = None
@@ -237,14 +238,14 @@ def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known, 
 
 
 def _answers(turn: RecordedTurn, event: Event, between: Sequence[Event]) -> bool:
-    """Whether the event is what came of the newest request itself; `between` are those since."""
+    """True when the event is the outcome of the newest request; `between` are the events since."""
     request = turn.requests[-1]
     match event:
         case MessageRecorded(for_model=True) if request.message is None:
             request.message = event
             turn.calls.update((call.call_id, RecordedCall()) for call in event.message.tool_calls)
         case MessageRecorded(for_model=False, message=message) if "_told" in message.message_id:
-            request.told.append(event)
+            request.notices.append(event)
         case UsageReported() if request.usage is None and not any(isinstance(e, ModelRequested) for e in between):
             # A summary asks a model too, after the answer was counted.
             request.usage = event
@@ -303,3 +304,58 @@ def extra_tools(turns: Sequence[RecordedTurn], own: Mapping[str, object]) -> tup
         for request in turn.requests:
             found |= {spec.name: spec for spec in request.sent.tools or () if spec.name not in own}
     return tuple(found.values())
+
+
+class Position:
+    """The position in one turn. `scope` is cancelled where the recorded turn was."""
+
+    def __init__(self, turn: RecordedTurn) -> None:
+        self.turn = turn
+        self.scope = anyio.CancelScope()
+        self.is_beyond = False
+        """True when the loop asks for more than was recorded."""
+        self._index = -1
+        self._ended = {
+            call_id: anyio.Event()
+            for call_id, call in turn.calls.items()
+            if call.finished is not None and not call.finished.interrupted
+        }
+
+    @property
+    def current(self) -> RecordedRequest:
+        """The request that was sent last."""
+        return self.turn.requests[max(self._index, 0)]
+
+    @property
+    def following(self) -> RecordedRequest | None:
+        """The request behind it; None behind the last."""
+        place = self._index + 1
+        return self.turn.requests[place] if place < len(self.turn.requests) else None
+
+    def advance(self) -> RecordedRequest | None:
+        """Go on to the next request; None when there is none."""
+        found = self.following
+        if found is not None:
+            self._index += 1
+        return found
+
+    def go_back(self) -> None:
+        """The request was not sent after all, since another model is asked."""
+        self._index -= 1
+
+    def call(self, call_id: str) -> RecordedCall:
+        """The record of a call; an empty one if there is none."""
+        return self.turn.calls.get(ToolCallId(call_id)) or RecordedCall()
+
+    def note_ended(self, call_id: ToolCallId) -> None:
+        """A call has ended."""
+        if call_id in self._ended:
+            self._ended[call_id].set()
+
+    async def cut(self) -> NoReturn:
+        """Cancel the turn here, once the calls have ended that ended before it was cancelled."""
+        for ended in self._ended.values():
+            await ended.wait()
+        self.scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError

@@ -7,8 +7,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.findings import Finding, Health, Repair
-from pattern_acp.bootstrap.recovery_checks import file_system_of, repair, surroundings, verify
 from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
@@ -17,6 +15,7 @@ from pattern_acp.journal.file_contents import store_content
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
+from pattern_acp.recovery.checks import Finding, Health, Repair, check_environment, file_system_of, repair, verify
 from tests.support.constellation import FakeClock
 from tests.support.memory import append_memory_event
 
@@ -107,13 +106,13 @@ def test_what_a_copy_left_is_moved_and_never_deleted(path: Path):
     part.parent.mkdir()
     part.write_text("half", encoding="utf-8")
     os.utime(part, (NOW / 1000, NOW / 1000))
-    assert surroundings(path, now_ms=NOW) == []
-    findings = surroundings(path, now_ms=NOW + 2 * HOUR_MS)
+    assert check_environment(path, now_ms=NOW) == []
+    findings = check_environment(path, now_ms=NOW + 2 * HOUR_MS)
     assert states(findings) == {"Leftover": Health.NOTE}
     repair(path, findings, now_ms=NOW)
     [moved] = path.parent.glob("backups/leftovers-*/*.part")
     assert moved.read_text(encoding="utf-8") == "half"
-    assert surroundings(path, now_ms=NOW + 2 * HOUR_MS) == []
+    assert check_environment(path, now_ms=NOW + 2 * HOUR_MS) == []
     [(_, sentence)] = repair(path, findings, now_ms=NOW)
     assert "could not be changed" in sentence
 
@@ -121,15 +120,15 @@ def test_what_a_copy_left_is_moved_and_never_deleted(path: Path):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no permission bits")
 def test_a_folder_that_others_can_use_is_closed(path: Path):
     path.parent.chmod(0o755)
-    findings = surroundings(path, now_ms=NOW)
+    findings = check_environment(path, now_ms=NOW)
     assert states(findings) == {"Constellation folder": Health.NOTE}
     repair(path, findings, now_ms=NOW)
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_clock_that_was_set_back_is_a_note(path: Path, tmp_path: Path):
-    assert states(surroundings(path, now_ms=NOW - HOUR_MS)) == {"Clock": Health.NOTE}
-    assert surroundings(tmp_path / "none.db", now_ms=NOW) == []
+    assert states(check_environment(path, now_ms=NOW - HOUR_MS)) == {"Clock": Health.NOTE}
+    assert check_environment(tmp_path / "none.db", now_ms=NOW) == []
 
 
 async def append(path: Path, at_ms: int) -> None:
@@ -144,7 +143,7 @@ async def append(path: Path, at_ms: int) -> None:
 
 def test_events_that_go_back_in_time_are_a_note(path: Path):
     anyio.run(append, path, NOW - 30 * HOUR_MS)
-    (found,) = surroundings(path, now_ms=NOW)
+    (found,) = check_environment(path, now_ms=NOW)
     assert (found.name, found.health) == ("Clock", Health.NOTE)
     assert "one before it of" in found.detail
 
@@ -153,7 +152,7 @@ def test_a_network_file_system_is_a_note(path: Path, tmp_path: Path):
     mounts = tmp_path / "mounts"
     home = str(path.parent.resolve())
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {home} nfs4 rw 0 0\nbroken\n", encoding="utf-8")
-    assert states(surroundings(path, now_ms=NOW, mounts=mounts)) == {"File system": Health.NOTE}
+    assert states(check_environment(path, now_ms=NOW, mounts=mounts)) == {"File system": Health.NOTE}
     assert file_system_of(tmp_path, mounts) == "ext4"
     assert file_system_of(tmp_path, tmp_path / "none") == ""
 

@@ -1,33 +1,56 @@
-"""The tools, the policy, the person, the hooks and the checks of a replay: each answers as the recorded one did.
+"""The model, tools, policy, approver, hooks and checks of a replay: each answers as the recorded one did.
 
-Owns: what the journal has of a call, given back through the ports of the loop. Must not know: any tool. A tool that is
+Owns: serving recorded answers and results through the ports of the loop. Must not know: any tool. A tool that is
 replayed touches nothing; what the loop itself makes of a call is made anew: reading its arguments, what a refusal says,
 how a failure is told, what becomes of a cancel.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
 
+import anyio.lowlevel
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.messages import ToolCallPart
+from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.hooks.answers import Opinion
+from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.journal.tool_call_events import ToolCallFinished
 from pattern_acp.policy.access import Access, CallServer
 from pattern_acp.policy.approver import Answer, ApprovalRequest
 from pattern_acp.policy.decision import Decision, Mode, Verdict
-from pattern_acp.providers.base import ToolSpec
-from pattern_acp.session.replay.position import Position
-from pattern_acp.session.replay.recorded import RecordedCall
+from pattern_acp.providers import errors
+from pattern_acp.providers.base import (
+    ModelSwitched,
+    ProviderEvent,
+    ProviderRequest,
+    ProviderStop,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    Told,
+    ToolCallBegun,
+    ToolCallFragment,
+    ToolCallUnread,
+    ToolSpec,
+    UsageKnown,
+    UsageUntold,
+)
+from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.gate import Gate, PolicyState
 from pattern_acp.turn.limits import REPEATS_TOLD, repeat_notice
-from pattern_acp.turn.loop import OUT_OF_TIME
+from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
 from pattern_acp.turn.sink import TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
 
@@ -35,7 +58,7 @@ MOST_REPEATS = 100
 """Longest row of failing calls that is looked for; a turn stops long before."""
 
 STOPPED_BY_HOOK = "A hook ended this turn: "
-"""How the sentence of a turn begins that a hook ended (turn/loop.py)."""
+"""The beginning of the sentence of a turn that a hook ended (turn/loop.py)."""
 
 HELD_FAILURE = "memory.warned"
 """The code of a call that waited until the model had read what memory holds about its files (turn/tool_runner.py)."""
@@ -97,23 +120,23 @@ class RecordedTool(Struct, frozen=True):
 
 
 def was_held(call: RecordedCall) -> bool:
-    """Whether it waited for the model to read what memory holds, before anything was decided on it."""
+    """True when it waited for the model to read memory before policy decided."""
     return call.finished is not None and call.finished.failure == HELD_FAILURE
 
 
 def result_of(call: RecordedCall) -> str:
-    """What the model read as the result of a call; empty when it has none."""
+    """The result that the model read; empty when there is none."""
     return call.finished.result_text if call.finished is not None else ""
 
 
 def shown_before(finished: ToolCallFinished) -> tuple[ToolContent, ...]:
-    """What the client was shown of a call that was cancelled, without why it ended, which comes last."""
+    """The content that the client saw of a cancelled call, without its last item, the reason."""
     content = finished.content
     return content[:-1] if content[-1:] == (TextContent(finished.result_text),) else content
 
 
 def noted(text: str) -> str:
-    """What a call that was cancelled had said of itself until then."""
+    """The progress text of a call until it was cancelled."""
     for reason in (CANCELLED_SENTENCE, OUT_OF_TIME):
         text = text.removeprefix(reason)
     return text.removeprefix("\n\n")
@@ -149,7 +172,7 @@ class RecordedGate(Gate):
 
 
 class RecordedApprover:
-    """`Approver` that gives the person's recorded answers."""
+    """`Approver` that returns the user's recorded answers."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -219,3 +242,142 @@ class RecordedChecks:
         calls: tuple[ToolCallPart, ...] = message.message.tool_calls if message is not None else ()
         found = [extended for call in calls if (extended := self._position.call(call.call_id).extended) is not None]
         return found[-1].text.removeprefix("\n") if found else ""
+
+
+_STOPS = {StopReason.MAX_TOKENS: ProviderStop.MAX_TOKENS, StopReason.REFUSAL: ProviderStop.REFUSAL}
+
+
+class RecordedFailureError(Exception):
+    """A recorded failure whose class is not one of a provider's."""
+
+
+class RecordedProvider:
+    """`Provider` that answers each request as the recorded one was answered."""
+
+    def __init__(self, position: Position, name: str) -> None:
+        self._position = position
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`."""
+        return self._name
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """See `Provider.stream`."""
+        del request
+        return self._answer()
+
+    @asynccontextmanager
+    async def _answer(self) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
+        async with aclosing(self._events()) as events:
+            yield events
+
+    async def _events(self) -> AsyncGenerator[ProviderEvent, None]:
+        position, request = self._position, self._position.current
+        for event in stream_of(request):
+            await anyio.lowlevel.checkpoint()
+            yield event
+        is_last = position.following is None
+        message = request.message
+        if not request.went_on and (message is None or not message.complete):
+            failure = failure_of(position)
+            if failure is not None:
+                raise failure
+            if is_last and position.turn.was_cut:
+                await position.cut()
+        yield stop_of(position.turn, request, is_last=is_last)
+
+
+def stream_of(request: RecordedRequest) -> Iterator[ProviderEvent]:
+    """The events of a recorded answer, before its end."""
+    qualified = f"{request.event.provider}/{request.event.model}"
+    answering = answered_by(request) or qualified
+    for notice in request.notices:
+        if notice.message.message_id.endswith(TOLD_AGAIN):
+            # The loop says that itself.
+            continue
+        for part in notice.message.parts:
+            if isinstance(part, ThinkingPart):
+                yield Retrying(1, 0, part.text)
+            elif isinstance(part, TextPart):
+                yield Told(part.text.strip().removeprefix("> "))
+    if answering != qualified:
+        yield ModelSwitched(answering)
+    yield from _parts(request.message.message if request.message is not None else None)
+    # What was estimated the loop estimates again, unless its provider had told of a cache before the answer was cut.
+    usage = request.usage
+    if usage is not None and (not usage.estimated or usage.usage.cache_read_tokens or usage.usage.cache_write_tokens):
+        # What an estimate says of the answer is our own count, which the loop takes again.
+        known = replace(usage.usage, output_tokens=0) if usage.estimated else usage.usage
+        yield UsageKnown(known, usage.spent)
+    if usage is not None and usage.estimated:
+        yield UsageUntold()
+
+
+def answered_by(request: RecordedRequest) -> str:
+    """The model that answered, as far as that was recorded: another one may have stood in."""
+    if request.usage is not None and request.usage.model:
+        return request.usage.model
+    parts = request.message.message.parts if request.message is not None else ()
+    return next((part.provider for part in parts if isinstance(part, ThinkingPart)), "")
+
+
+def _parts(message: Message | None) -> Iterator[ProviderEvent]:
+    for index, part in enumerate(message.parts if message is not None else ()):
+        match part:
+            case TextPart(text):
+                yield TextDelta(text)
+            case ThinkingPart(text, signature, redacted, _, wire):
+                yield ThinkingDelta(text)
+                yield ThinkingEnded(signature, redacted, wire)
+            case ToolCallPart(call_id, name, arguments, problem):
+                yield ToolCallBegun(index, call_id, name)
+                yield ToolCallFragment(index, arguments)
+                if problem:
+                    yield ToolCallUnread(index, problem)
+            case _:
+                pass
+
+
+def failure_of(position: Position) -> Exception | None:
+    """The failure that the newest request met; None when it met none."""
+    request, following, error = position.current, position.following, position.turn.error
+    if following is not None:
+        is_again = following.event.number == request.event.number
+        return errors.ContextTooLongError("The request is too long.") if is_again else None
+    if error is None and position.turn.ended is not None and ends_in_peace(position.turn.ended):
+        # Nothing followed an answer that had lost only its end.
+        return errors.EmptyAnswerError("The model ended without an answer.")
+    return failure_from(error) if error is not None else None
+
+
+def ends_in_peace(ended: TurnEnded) -> bool:
+    """True when a turn ended without an error or limit."""
+    return ended.stop_reason is StopReason.END_TURN and not ended.sentence
+
+
+def failure_from(error: ErrorReported) -> Exception:
+    """The recorded failure, of its own class where that is a provider's."""
+    kind: object = getattr(errors, error.kind, None)
+    if isinstance(kind, type) and issubclass(kind, ProviderError):
+        return kind(error.sentence)
+    return RecordedFailureError(error.sentence)
+
+
+def stop_of(turn: RecordedTurn, request: RecordedRequest, *, is_last: bool) -> Stopped:
+    """Why the model stopped, which the journal tells by what came of it."""
+    message = request.message
+    if request.went_on:
+        return Stopped(ProviderStop.INTERRUPTED, request.went_on.removesuffix(GOES_ON).rstrip())
+    ended, sentence = (turn.ended.stop_reason, turn.ended.sentence) if turn.ended is not None else (None, "")
+    if message is not None and message.message.tool_calls:
+        return Stopped(ProviderStop.TOOL_CALLS)
+    if message is not None and not message.complete:
+        return Stopped(ProviderStop.INTERRUPTED, sentence if is_last else "")
+    if is_last and message is None and ended is StopReason.END_TURN:
+        # An answer without anything in it ends a turn in peace only where it broke off.
+        return Stopped(ProviderStop.INTERRUPTED, sentence)
+    if is_last and ended is not None and ended in _STOPS:
+        return Stopped(_STOPS[ended], sentence)
+    return Stopped(ProviderStop.END)

@@ -1,42 +1,51 @@
-"""Reading segments: making a constellation from one generation, and saying what was not there or was damaged.
+"""Rebuilding a constellation from one generation of segments, with a report of what was missing or damaged.
 
 Owns: the order in which lines become rows, and what happens to rows whose event is missing. Must not know: what tables
 beyond its own mean; the search index, which is made from the texts afterwards by a caller. Everything here blocks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from pattern_acp.db.backup import COMPANIONS
+from pattern_acp.db.backup import COMPANIONS, FOLDER, check_copy, put_in_place
 from pattern_acp.db.columns import integer
-from pattern_acp.db.connection import Row, Transaction, make_file
+from pattern_acp.db.connection import Row, Transaction, make_file, read_file
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.queries import load_queries
-from pattern_acp.db.segment_files import Reading, read_header, read_lines, read_value, segments
+from pattern_acp.db.segment_files import Reading, generations, read_header, read_lines, read_tail, read_value, segments
 from pattern_acp.db.segment_lines import SegmentDamageError, decode_row
 from pattern_acp.db.table_rows import clear_table, columns_of, count_rows, mend_references, put_rows
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.errors import SegmentsError
-from pattern_acp.journal.segment_export import BLOBS, EVENTS, FORM, StateTables
+from pattern_acp.journal.sessions import every_session
+from pattern_acp.memory.reindexing import count_blocks, index_memory
+from pattern_acp.recovery.backups import stamp
+from pattern_acp.recovery.checks import Finding, Health, check_rows
+from pattern_acp.recovery.segment_export import BLOBS, EVENTS, FORM, TABLES, StateTables
+from pattern_acp.session.row_state import mend_rows
+from pattern_acp.session.stored import index_all
+from pattern_acp.tools.memory_counting import count_again
 
-QUERIES = load_queries("pattern_acp.journal")
+QUERIES = load_queries("pattern_acp.recovery")
 
 _ROWS_AT_ONCE = 500
 
 
 class Rebuilt(Struct):
-    """What came of a generation."""
+    """The outcome of loading a generation."""
 
     events: int = 0
     rows: int = 0
-    """Rows of state that there are now."""
+    """State rows after the rebuild."""
     upto: int = 0
     """Number of the newest event."""
     at_ms: int = 0
-    """When that was appended."""
+    """The time of that event, in ms."""
     torn: int = 0
     """Lines that were cut off when they were written, which a crash explains."""
     damaged: tuple[str, ...] = ()
@@ -88,18 +97,6 @@ class _Loading(Struct):
         self.waiting = []
 
 
-class CheckedSegments(Struct, frozen=True):
-    """What reading a generation from end to end found."""
-
-    events: int
-    upto: int
-    """Number of the newest event."""
-    torn: int
-    """Lines that were cut off when they were written."""
-    damaged: tuple[str, ...]
-    """Places of lines and files that are not what was written."""
-
-
 def newest_schema(generation: Path) -> int:
     """The schema version that a generation was written with; the newest one when damage took every line that says it.
 
@@ -125,11 +122,11 @@ def rebuild(
     finish: Callable[[Transaction], object],
     *,
     now_ms: int,
-    told: Callable[[int, int], object] = lambda _done, _of: None,
+    progress: Callable[[int, int], object] = lambda _done, _of: None,
 ) -> Rebuilt:
     """Make the new constellation `target` from a generation; `finish` adds what segments do not hold.
 
-    `told` is called before each segment with how many were read, and of how many.
+    `progress` is called before each segment with the number of segments read and their total.
 
     Raises:
         SegmentsError: nothing in it can be used.
@@ -141,7 +138,7 @@ def rebuild(
 
     def fill(tx: Transaction) -> Rebuilt:
         tx.execute("PRAGMA defer_foreign_keys = ON")
-        _load(tx, generation, tables, reading, told)
+        _load(tx, generation, tables, reading, progress)
         return _mend(tx, tables)
 
     rebuilt = make_file(target, schema, fill, finish, now_ms=now_ms)
@@ -153,41 +150,8 @@ def rebuild(
     return rebuilt
 
 
-def check_segments(generation: Path) -> CheckedSegments:
-    """Read a generation from end to end, with every value that a line names.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    reading, count, upto = Reading(), 0, 0
-    for segment in segments(generation):
-        for number, line in enumerate(read_lines(segment, reading)):
-            try:
-                for row in _rows(line):
-                    decode_row(row, partial(read_value, generation))
-            except SegmentDamageError as error:
-                reading.damaged.append(f"{segment.name}, line {number + 1}: {error}")
-            match line:
-                # What was written again after a page was cut off counts once.
-                case {"e": [int(seq), *_]} if seq > upto:
-                    count, upto = count + 1, seq
-                case _:
-                    pass
-    return CheckedSegments(count, upto, reading.torn, tuple(reading.damaged))
-
-
-def _rows(line: JsonObject) -> Sequence[Json]:
-    match line:
-        case {"e": row} | {"r": row}:
-            return (row,)
-        case {"rows": list(rows)}:
-            return rows
-        case _:
-            return ()
-
-
 def _load(
-    tx: Transaction, generation: Path, tables: StateTables, reading: Reading, told: Callable[[int, int], object]
+    tx: Transaction, generation: Path, tables: StateTables, reading: Reading, progress: Callable[[int, int], object]
 ) -> None:
     allowed = {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *tables.by_row, *tables.whole)}
     # A segment that lost its first line is read as the others are; one that stands alone, as it would be written now.
@@ -195,7 +159,7 @@ def _load(
     loading.begin(read_header(generation))
     every = segments(generation)
     for done, segment in enumerate(every):
-        told(done, len(every))
+        progress(done, len(every))
         for number, line in enumerate(read_lines(segment, reading)):
             try:
                 _take(loading, line)
@@ -239,3 +203,91 @@ def _mend(tx: Transaction, tables: StateTables) -> Rebuilt:
         found.events, found.upto, found.at_ms = integer(row[0]), integer(row[1]), integer(row[2])
     found.rows = sum(count_rows(tx, table) for table in state)
     return found
+
+
+Progress: TypeAlias = Callable[[str, int, int], object]
+"""Called with what is being done, how much of it is done, and of how much."""
+
+
+def _silent(_what: str, _done: int, _of: int) -> None:
+    pass
+
+
+class RebuildReport(Struct, frozen=True):
+    """The rebuilt content, its generation, what is damaged in it, and its size."""
+
+    generation: str
+    rebuilt: Rebuilt
+    sessions: int
+    blocks: int
+    problems: tuple[str, ...]
+    longer: tuple[str, ...]
+    """Other generations that go further than this one."""
+
+
+def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress: Progress = _silent) -> RebuildReport:
+    """Make the new file `target` from the segments of the constellation at `path`, and check it from end to end.
+
+    `number` is that of the generation, 0 for the newest. Neither the constellation nor a segment is changed. `progress`
+    is told what is being done, how much of it is done, and of how much.
+
+    Raises:
+        SegmentsError: there is no such generation, or nothing in it can be used.
+        DatabaseError: `target` is there already, or cannot be written.
+        OSError: a segment cannot be read.
+    """
+    if target.exists():
+        raise DatabaseError(f"{target} exists already; choose another name.")
+    known = generations(path)
+    chosen = next((each for each in reversed(known) if number in {0, int(each.name)}), None)
+    if chosen is None:
+        which = f" number {number}" if number else ""
+        raise SegmentsError(f"There are no segments{which} of {path}; `pattern-acp restore --latest` goes to a backup.")
+    reading = partial(progress, "reading segments")
+    try:
+        rebuilt = rebuild(chosen, target, TABLES, partial(_finish, progress=progress), now_ms=now_ms, progress=reading)
+        progress("checking what was rebuilt", 0, 1)
+        findings, (sessions, blocks) = read_file(target, check_rows), read_file(target, _counts)
+    except BaseException:
+        # Half of it must not be taken for a constellation, nor stand in the way of the next attempt.
+        for ending in ("", *COMPANIONS):
+            target.with_name(target.name + ending).unlink(missing_ok=True)
+        raise
+    tails = {each.name: read_tail(each).seq for each in known if each != chosen}
+    return RebuildReport(
+        chosen.name,
+        rebuilt,
+        sessions,
+        blocks,
+        tuple(_sentence(one) for one in findings if one.health is Health.BROKEN),
+        tuple(name for name, seq in tails.items() if seq > rebuilt.upto),
+    )
+
+
+def take_place(path: Path, rebuilt: Path, *, now_ms: int) -> Path | None:
+    """Put a rebuilt file in the place of the constellation at `path`; the folder that holds what was there, if any.
+
+    Raises:
+        DatabaseError: another process has it open, or a file cannot be written.
+    """
+    check_copy(rebuilt)
+    safety = path.parent / FOLDER / f"before-rebuild-{stamp(now_ms)}"
+    put_in_place(rebuilt, path, safety=safety)
+    return safety if safety.exists() else None
+
+
+def _finish(tx: Transaction, progress: Progress) -> None:
+    # Where the end is missing, rows may be ahead of their events (rule R1).
+    mend_rows(tx, partial(progress, "comparing sessions"))
+    index_memory(tx)
+    count_again(tx)
+    index_all(tx, partial(progress, "indexing sessions"))
+
+
+def _counts(tx: Transaction) -> tuple[int, int]:
+    sessions = sum(not deleted for _, _, deleted in every_session(tx))
+    return sessions, count_blocks(tx)
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.name}: {finding.detail}"

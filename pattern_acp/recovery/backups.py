@@ -1,6 +1,6 @@
-"""Backups of a constellation: which there are, when one is due, which are kept, and going back to one.
+"""Backups of a constellation: listing them, taking those that are due, thinning them out, and restoring one.
 
-Owns: the names in the folder of backups and the rule of what is kept. Must not know: how a copy is made whole
+Owns: the names in the folder of backups and the rule of which ones stay. Must not know: how a consistent copy is made
 (db/backup.py). Everything here blocks: call it on a worker thread, or where there is no loop.
 
 A name tells what a copy is and when it was made, in UTC: `snapshot-20261128T093000Z.db` was taken by itself and leaves
@@ -63,11 +63,11 @@ _ONE_PAGE = 4096
 
 
 def lost_constellation(path: Path, *, begun: bool = True) -> str:
-    """A sentence for the person when the file is gone or empty though it can be had back; else empty.
+    """A sentence for the user when the file is gone or empty although a backup exists; else empty.
 
     With `begun`, a new one takes its place.
     """
-    if not _holds_nothing(path):
+    if not _is_empty(path):
         return ""
     ways = ["`pattern-acp restore --latest` for the newest backup"] if list_backups(path) else []
     if known := generations(path):
@@ -84,8 +84,8 @@ def lost_constellation(path: Path, *, begun: bool = True) -> str:
     )
 
 
-def _holds_nothing(path: Path) -> bool:
-    """Whether there is no file, an empty one, or one page without a log: all that was in it was in the log."""
+def _is_empty(path: Path) -> bool:
+    """True when there is no file, an empty one, or a single page whose write-ahead log is gone."""
     try:
         if path.stat().st_size > _ONE_PAGE:
             return False
@@ -171,7 +171,7 @@ def take_snapshot(
         taken = Backup(target, "snapshot", hour, back_up(path, target, between=between))
     except FileExistsError:
         return None
-    keep = kept([taken, *snapshots], settings)
+    keep = snapshots_to_keep([taken, *snapshots], settings)
     for backup in snapshots:
         if backup not in keep:
             logger.info("the snapshot %s left in its turn", backup.path.name)
@@ -194,7 +194,7 @@ async def keep_snapshots(
             logger.warning("A snapshot of the constellation could not be taken: %s", error)
 
 
-def kept(snapshots: Sequence[Backup], settings: BackupSettings) -> frozenset[Backup]:
+def snapshots_to_keep(snapshots: Sequence[Backup], settings: BackupSettings) -> frozenset[Backup]:
     """Those that stay: the newest of each of the newest hours, days and months that have one."""
     newest = sorted(snapshots, key=lambda one: one.at_ms, reverse=True)
     return frozenset(

@@ -17,9 +17,9 @@ from pattern_acp.journal.events import Event, ModelRequested, ToolCallFinished
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.replay.comparing import TurnDifference
-from pattern_acp.session.replay.composing import CurrentComposition, RequestGiven
-from pattern_acp.session.replay.sessions import Means, TurnsReport, replay_turns
+from pattern_acp.replay.comparison import TurnDifference
+from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, replay_turns
+from pattern_acp.replay.turn_replay import CurrentComposition, RequestInputs
 from pattern_acp.session.replaying import ReplayReport
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext
 from tests.support.agent import running_agent
@@ -32,7 +32,7 @@ class OtherComposition(Struct, frozen=True):
 
     change: Callable[[ProviderRequest], ProviderRequest]
 
-    def request(self, given: RequestGiven) -> ProviderRequest:
+    def request(self, given: RequestInputs) -> ProviderRequest:
         return self.change(CurrentComposition(current_means().tools).request(given))
 
 
@@ -64,7 +64,7 @@ class Session(Struct, frozen=True):
     def changed(self, change: Callable[[Event], Event]) -> "Session":
         return replace(self, recorded=[replace(entry, event=change(entry.event)) for entry in self.recorded])
 
-    async def replayed(self, means: Means) -> TurnsReport:
+    async def replayed(self, means: ReplayServices) -> TurnsReport:
         return await replay_turns(self.session_id, self.recorded, means)
 
 
@@ -84,7 +84,7 @@ async def recorded_session() -> Session:
         return Session(session, await agent.database.read(read))
 
 
-async def difference(means: Means, session: Session | None = None) -> TurnDifference:
+async def difference(means: ReplayServices, session: Session | None = None) -> TurnDifference:
     report = await (session or await recorded_session()).replayed(means)
     assert report.difference is not None
     return report.difference
@@ -94,7 +94,7 @@ def where(found: TurnDifference) -> tuple[int, int, str]:
     return found.turn, found.request, found.part
 
 
-def with_composition(change: Callable[[ProviderRequest], ProviderRequest]) -> Means:
+def with_composition(change: Callable[[ProviderRequest], ProviderRequest]) -> ReplayServices:
     return replace(current_means(), composition=OtherComposition(change))
 
 
@@ -190,7 +190,7 @@ async def test_a_session_that_was_recorded_before_parts_were_says_what_is_not_co
     report = await session.replayed(with_composition(lambda request: replace(request, system="Other.")))
     assert report.difference is None
     assert report.not_compared == (
-        "requests of a version that kept no parts of them, of which only the number of messages is compared: 3",
+        "requests of a version that recorded no parts of them, of which only the number of messages is compared: 3",
     )
     fewer = with_composition(lambda request: replace(request, messages=request.messages[1:]))
     assert (await difference(fewer, session)).part == "the number of messages"

@@ -42,8 +42,8 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
-from pattern_acp.session.replay.recorded import RecordedCall, RecordedRequest, RecordedTurn
-from pattern_acp.session.replay.running import ReplayedTurn
+from pattern_acp.replay.recorded_turns import RecordedCall, RecordedRequest, RecordedTurn
+from pattern_acp.replay.turn_replay import ReplayedTurn
 from pattern_acp.turn.digests import RequestDigests
 
 
@@ -128,13 +128,13 @@ def fields_text(fields: Mapping[str, object]) -> str:
 
 
 ShownAs = Callable[[Event], Json]
-"""What a client is sent for a recorded event; the wire knows."""
+"""The updates that a client gets for a recorded event; supplied by the wire."""
 
 NOTHING = "(nothing)"
 
 
 class TurnDifference(Struct, frozen=True):
-    """Where a replayed turn is not the recorded one: the turn, its request from 1, the part, and both as text."""
+    """A place where a replayed turn differs: the turn, its request from 1, the part, and both as text."""
 
     turn: int
     request: int
@@ -144,9 +144,9 @@ class TurnDifference(Struct, frozen=True):
 
 
 class _Followed(Struct):
-    """What followed from one request."""
+    """The events that followed one request."""
 
-    told: list[Event] = field(default_factory=list[Event])
+    notices: list[Event] = field(default_factory=list[Event])
     message: Event | None = None
     usage: Event | None = None
     calls: dict[ToolCallId, RecordedCall] = field(default_factory=dict[ToolCallId, RecordedCall])
@@ -196,7 +196,7 @@ class _At(Struct, frozen=True):
     turn: int
     request: int
     is_behind_estimate: bool = False
-    """Whether the cost so far holds one that was estimated."""
+    """True when part of the cost so far was estimated."""
 
     def difference(self, part: str, recorded: str, replayed: str) -> TurnDifference:
         return TurnDifference(self.turn, self.request, part, recorded, replayed)
@@ -246,7 +246,7 @@ def _messages(
 
 
 def _only_digest(digest: str | None) -> str:
-    return f"(another message, of which only the digest {digest} was kept)"
+    return f"(another message, of which only the digest {digest} was recorded)"
 
 
 def _settings(recorded: RecordedRequest) -> str:
@@ -275,7 +275,7 @@ def _events(
     at: _At, turn: RecordedTurn, request: RecordedRequest, replayed: _Followed, shown_as: ShownAs
 ) -> Iterator[_Found]:
     pairs: list[tuple[str, Event | None, Event | None]] = [
-        (f"notice {place + 1}", one, two) for place, (one, two) in enumerate(_padded(request.told, replayed.told))
+        (f"notice {place + 1}", one, two) for place, (one, two) in enumerate(_padded(request.notices, replayed.notices))
     ]
     pairs.append(("the answer", request.message, replayed.message))
     pairs.append(("usage", request.usage, replayed.usage))
@@ -359,7 +359,7 @@ def _end_of(replayed: ReplayedTurn) -> str:
 
 
 def _followed(events: Sequence[Event]) -> list[_Followed]:
-    """What followed from each request of a replayed turn."""
+    """The events that followed each request of a replayed turn."""
     found: list[_Followed] = []
     for event in events:
         if isinstance(event, ModelRequested):
@@ -372,7 +372,7 @@ def _followed(events: Sequence[Event]) -> list[_Followed]:
 def _follow(now: _Followed, event: Event) -> None:
     match event:
         case MessageRecorded(for_model=False):
-            now.told.append(event)
+            now.notices.append(event)
         case MessageRecorded():
             now.message = event
         case UsageReported():
