@@ -44,9 +44,9 @@ from pattern_acp.memory.hashing import HASHED_NGRAMS
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.secrets import find_secret
 from pattern_acp.policy.commands import read_command_line
+from pattern_acp.providers.catalogue import assumed
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
 from pattern_acp.providers.endpoints import sent_openly
-from pattern_acp.providers.model_figures import assumed
 from pattern_acp.providers.registry import Providers
 from pattern_acp.recovery.backups import lost_constellation
 from pattern_acp.recovery.checks import Finding, Health, Repair, check_environment, verify

@@ -14,8 +14,8 @@ from pattern_acp.cli.models_arguments import ModelsWanted
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_sentence, write_table
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
-from pattern_acp.providers.base import Figure, ModelInfo
-from pattern_acp.providers.model_figures import CONFIGURED_PRICES, Source, assumed, is_assumed_free, source_of
+from pattern_acp.providers.base import ModelInfo, ModelProperty
+from pattern_acp.providers.catalogue import CONFIGURED_PRICES, Source, assumed, is_assumed_free, source_of
 
 
 def run_models(arguments: ModelsWanted, process: Process) -> int:
@@ -42,12 +42,12 @@ async def _models(process: Process, model: str) -> Sequence[ModelInfo]:
 def print_model(info: ModelInfo) -> None:
     """What is known of one model, each figure with who says it."""
     values = {
-        Figure.WINDOW: f"{info.context_window:,} tokens",
-        Figure.OUTPUT: f"{info.max_output_tokens:,} tokens",
-        Figure.TOOLS: "native" if info.calls_tools else "written as text",
-        Figure.IMAGES: "yes" if info.sees_images else "no",
-        Figure.THINKING: ", ".join(info.thought_levels) or "no",
-        Figure.PRICES: _prices(info),
+        ModelProperty.WINDOW: f"{info.context_window:,} tokens",
+        ModelProperty.OUTPUT: f"{info.max_output_tokens:,} tokens",
+        ModelProperty.TOOLS: "native" if info.calls_tools else "written as text",
+        ModelProperty.IMAGES: "yes" if info.sees_images else "no",
+        ModelProperty.THINKING: ", ".join(info.thought_levels) or "no",
+        ModelProperty.PRICES: _prices(info),
     }
     rows = [(figure.value, value, source_of(info, figure)) for figure, value in values.items()]
     write_line(info.qualified)
@@ -77,8 +77,8 @@ def print_models(models: Sequence[ModelInfo], *, as_json: bool) -> None:
 def _cells(info: ModelInfo) -> tuple[str, ...]:
     return (
         info.qualified,
-        f"{info.context_window:,}{_mark(info, Figure.WINDOW)}",
-        f"{info.max_output_tokens:,}{_mark(info, Figure.OUTPUT)}",
+        f"{info.context_window:,}{_mark(info, ModelProperty.WINDOW)}",
+        f"{info.max_output_tokens:,}{_mark(info, ModelProperty.OUTPUT)}",
         *(_price_cell(info, price) for price in (info.input_price, info.cache_read_price, info.output_price)),
         "yes" if info.sees_images else "no",
         ", ".join(info.thought_levels) or "no",
@@ -91,15 +91,15 @@ def _no_price_from(info: ModelInfo) -> str:
         return "not known"
     if is_assumed_free(info):
         return "this machine, assumed"
-    return CONFIGURED_PRICES if source_of(info, Figure.PRICES) == Source.CONFIG else "this machine"
+    return CONFIGURED_PRICES if source_of(info, ModelProperty.PRICES) == Source.CONFIG else "this machine"
 
 
 def _price_cell(info: ModelInfo, price: int) -> str:
     known = _price(info, price)
-    return f"{known}{_mark(info, Figure.PRICES)}" if known else "?"
+    return f"{known}{_mark(info, ModelProperty.PRICES)}" if known else "?"
 
 
-def _mark(info: ModelInfo, figure: Figure) -> str:
+def _mark(info: ModelInfo, figure: ModelProperty) -> str:
     return "?" if source_of(info, figure) == Source.ASSUMED else ""
 
 
@@ -123,5 +123,5 @@ def _facts(info: ModelInfo) -> dict[str, object]:
         },
         "prices": info.prices,
         "is_free": info.is_free,
-        "sources": {figure.value: source_of(info, figure) for figure in Figure},
+        "sources": {figure.value: source_of(info, figure) for figure in ModelProperty},
     }

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import CompactionSettings
 from pattern_acp.context.estimate import stable_weight, tool_weight, weight_per_token
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.providers.answer_limit import USUAL_ANSWER_TOKENS, answer_beside, reserve_of
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.providers.catalogue import USUAL_ANSWER_TOKENS, answer_beside, reserve_of
 
 NEAR = 0.15
 """How near to a limit an estimate has to be for the provider to be asked for its count (issue 6, section 4)."""

@@ -120,7 +120,7 @@ class ToolCallEnded(Struct, frozen=True):
     index: int
 
 
-class ToolCallUnread(Struct, frozen=True):
+class MalformedToolCall(Struct, frozen=True):
     """A call is in no form that can be read, and `problem` says why: it does not run, and this is its result."""
 
     index: int
@@ -134,7 +134,7 @@ class UsageKnown(Struct, frozen=True):
     cost: Cost | None = None
 
 
-class UsageUntold(Struct, frozen=True):
+class UsageMissing(Struct, frozen=True):
     """A whole answer came, and its server said nothing of tokens that can be believed: they have to be estimated."""
 
 
@@ -188,7 +188,7 @@ class ModelSwitched(Struct, frozen=True):
     """What is known of it, its prices above all; None where a recorded answer is read again."""
 
 
-class Told(Struct, frozen=True):
+class Notice(Struct, frozen=True):
     """A sentence that the person should read: what was found out about the model or the provider on the way."""
 
     sentence: str
@@ -201,18 +201,18 @@ ProviderEvent: TypeAlias = (
     | ToolCallBegun
     | ToolCallFragment
     | ToolCallEnded
-    | ToolCallUnread
+    | MalformedToolCall
     | UsageKnown
-    | UsageUntold
+    | UsageMissing
     | Retrying
     | Waiting
     | ModelSwitched
-    | Told
+    | Notice
     | Stopped
 )
 
 
-class Figure(StrEnum):
+class ModelProperty(StrEnum):
     """What is known of a model, or assumed (providers/model_figures.py)."""
 
     WINDOW = "context window"
@@ -251,7 +251,7 @@ class ModelInfo(Struct, frozen=True):
     """The price table that the prices are from; empty when none are known."""
     is_free: bool = False
     """Whether it is known to cost nothing: it runs on this machine."""
-    sources: Mapping[Figure, str] = field(default_factory=dict["Figure", str])
+    sources: Mapping[ModelProperty, str] = field(default_factory=dict[ModelProperty, str])
     """Who says each figure; those that are not here are assumed."""
 
     @property

@@ -1,25 +1,198 @@
-"""What is known of well-known models.
+"""Facts about models: windows, prices, capabilities, and who says each of them.
 
-Owns: windows, prices and capabilities by name, and the cost of a request. Nothing else in the program asks a model's
-name what it can do. A provider's own model list, when it says more, is laid over this (`refine`). Must not know: HTTP.
+Owns: the table of well-known models, the file of a thousand others (`model_data.json`, written by scripts/model_data
+from genai-prices), the cost of a request and the limit of an answer. Nothing else in the program asks a model's name
+what it can do. A provider's own list is laid over this (`refine`), and the user's settings over everything. Must not
+know: HTTP.
 
 Facts were read from the vendors' model and price pages on 2026-11-27. A model that is not here works all the same, with
 the defaults of `ModelInfo` and without a price.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
-from functools import lru_cache
-from itertools import takewhile
-from typing import NamedTuple
+from functools import cache, lru_cache
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel
-from pattern_acp.providers.model_figures import Source, with_configured, with_sources
+from pattern_acp.providers.base import ModelInfo, ModelProperty, ProviderRequest, ThoughtLevel
+
+CONFIGURED_PRICES = "config.toml"
+"""The name of the price table that the person is; costs are recorded with it."""
+
+
+class Source(StrEnum):
+    """Who says a figure, the strongest first."""
+
+    CONFIG = "config.toml"
+    ANSWER = "its own answer"
+    """The model refused what it was thought to take."""
+    LIST = "the provider's list"
+    DATA = "the model data of this version"
+    ASSUMED = "assumed"
+
+
+def with_sources(info: ModelInfo, source: Source, *figures: ModelProperty) -> ModelInfo:
+    """The model with `source` as who says these figures."""
+    return replace(info, sources={**info.sources, **dict.fromkeys(figures, source.value)})
+
+
+def source_of(info: ModelInfo, figure: ModelProperty) -> str:
+    """Who says a figure of a model; a price is not assumed but not known."""
+    found = info.sources.get(figure)
+    if found is not None:
+        return found
+    if figure is ModelProperty.PRICES:
+        return "it runs on this machine" if info.is_free else "not known"
+    return Source.ASSUMED
+
+
+def is_assumed_free(info: ModelInfo) -> bool:
+    """Whether a model counts as free only because its server is on this machine, which may be a gateway to others."""
+    return info.is_free and source_of(info, ModelProperty.PRICES) == Source.ASSUMED
+
+
+def assumed(info: ModelInfo) -> str:
+    """What of a model nobody says, in words; empty when all that matters is known."""
+    words: Mapping[ModelProperty, str] = {
+        ModelProperty.WINDOW: f"a window of {info.context_window:,} tokens",
+        ModelProperty.OUTPUT: f"answers of up to {info.max_output_tokens:,} tokens",
+        ModelProperty.IMAGES: "images" if info.sees_images else "no images",
+        ModelProperty.THINKING: "thinking" if info.thought_levels else "no thinking levels",
+        ModelProperty.TOOLS: "tool calls" if info.calls_tools else "no tool calls",
+        ModelProperty.PRICES: "no cost, since its server is on this machine",
+    }
+    taken = [text for figure, text in words.items() if source_of(info, figure) == Source.ASSUMED]
+    if source_of(info, ModelProperty.PRICES) == "not known":
+        taken.append("no prices")
+    return ", ".join(taken)
+
+
+def with_configured(info: ModelInfo, own: ModelSettings) -> ModelInfo:
+    """The model as the person says that it is."""
+    said: list[ModelProperty] = []
+    if own.context_window:
+        info = replace(info, context_window=own.context_window)
+        said.append(ModelProperty.WINDOW)
+    if own.max_output_tokens:
+        info = replace(info, max_output_tokens=own.max_output_tokens)
+        said.append(ModelProperty.OUTPUT)
+    if own.tools is not None:
+        info = replace(info, calls_tools=own.tools)
+        said.append(ModelProperty.TOOLS)
+    if own.images is not None:
+        info = replace(info, sees_images=own.images)
+        said.append(ModelProperty.IMAGES)
+    if own.thinking is not None:
+        info = replace(info, thought_levels=tuple(ThoughtLevel(level) for level in own.thinking))
+        said.append(ModelProperty.THINKING)
+    if own.input_price is not None or own.output_price is not None:
+        info = _with_own_prices(info, own)
+        said.append(ModelProperty.PRICES)
+    return with_sources(info, Source.CONFIG, *said)
+
+
+def _with_own_prices(info: ModelInfo, own: ModelSettings) -> ModelInfo:
+    given = own.input_price if own.input_price is not None else info.input_price
+    written = own.output_price if own.output_price is not None else info.output_price
+    cached = own.cached_price if own.cached_price is not None else given
+    cache_write = own.cache_write_price if own.cache_write_price is not None else given
+    return replace(
+        info,
+        input_price=given,
+        output_price=written,
+        cache_read_price=cached,
+        cache_write_price=cache_write,
+        # One price for all lengths, since the person named one.
+        long_prompt_tokens=0,
+        long_input_percent=100,
+        long_output_percent=100,
+        prices=CONFIGURED_PRICES if given or written else "",
+        is_free=not given and not written,
+    )
+
+
+FILE = Path(__file__).parent / "model_data.json"
+
+
+class ModelData(Struct, frozen=True):
+    """What the file says of one model. Prices in micro-units a million tokens; `window` 0 where it is not known."""
+
+    window: int
+    input_price: int
+    output_price: int
+    cache_read_price: int
+    cache_write_price: int
+    long_prompt_tokens: int
+    long_input_percent: int
+    long_output_percent: int
+    source: str
+    """The table and its version."""
+
+
+_DataRow: TypeAlias = tuple[list[str], str, int, int, int, int, int, int, int, int]
+"""The names of a model, a pattern of more names or nothing, and the numbers of `ModelData` in their order."""
+
+
+_DOT = "\0"
+"""Stands for a dot that is one; a bare dot of a pattern is any letter."""
+
+_ONLY_LETTERS = str.maketrans("", "", f"-/:_@ {_DOT}")
+
+
+class _File(msgspec.Struct, frozen=True):
+    source: str
+    providers: dict[str, list[_DataRow]]
+
+
+def find_model(provider: str, model: str) -> ModelData | None:
+    """What is known of a provider's model; a provider that we do not know is not guessed by its models' names."""
+    return _find(provider, model.lower())
+
+
+@cache
+def _file() -> _File:
+    return msgspec.json.decode(FILE.read_bytes(), type=_File)
+
+
+@cache
+def _by_name(provider: str) -> dict[str, _DataRow]:
+    return {name: row for row in _file().providers.get(provider, ()) for name in row[0]}
+
+
+@cache
+def _find(provider: str, model: str) -> ModelData | None:
+    # By its very name first, then by what may match: to compile all patterns of a vendor takes as long as its import.
+    row = _by_name(provider).get(model)
+    if row is None:
+        rows = _file().providers.get(provider, [])
+        row = next((row for row in rows if _may_match(row[1], model) and re.fullmatch(row[1], model)), None)
+    return None if row is None else ModelData(*row[2:], source=_file().source)
+
+
+def _may_match(pattern: str, name: str) -> bool:
+    """Whether a pattern may match a name, as far as it can be told without compiling it: whether its words are there.
+
+    Most patterns are words with anything before or behind them; one that is more may match any name.
+    """
+    plain = pattern.replace("\\-", "-").replace("\\.", _DOT)
+    # A name with the day of its release, and nothing around it.
+    plain = plain.replace("(?=.*?(?:^", "").replace("$)).*", "")
+    plain = plain.replace("\\d{8}", ".*").replace("\\d{4}", ".*").replace("\\d{2}", ".*")
+    ways = [way.split(".*") for way in plain.split("|")]
+    letters = "".join(chain.from_iterable(ways)).translate(_ONLY_LETTERS)
+    if letters and not letters.isalnum():
+        return True
+    return bool(pattern) and any(all(word.replace(_DOT, ".") in name for word in way) for way in ways)
+
 
 PRICES = "pattern-acp 2026-11-27"
 """The version of the prices below; it changes with them, since costs are recorded with it."""
@@ -40,7 +213,7 @@ class Thinking(StrEnum):
     """Adaptive, and cannot be turned off."""
 
 
-class Traits(Struct, frozen=True):
+class ModelFeatures(Struct, frozen=True):
     """What an encoder must know of a model."""
 
     thinking: Thinking = Thinking.NONE
@@ -64,7 +237,7 @@ class ModelFacts(Struct, frozen=True):
     """All that is known of one model."""
 
     info: ModelInfo
-    traits: Traits
+    traits: ModelFeatures
 
 
 class ListedModel(Struct, frozen=True):
@@ -101,19 +274,19 @@ class _Row(NamedTuple):
     output: int
     sees: bool
     price: _Price | None
-    traits: Traits
+    traits: ModelFeatures
 
 
-_ADAPTIVE = Traits(Thinking.ADAPTIVE)
-_ALWAYS = Traits(Thinking.ALWAYS)
-_BUDGET = Traits(Thinking.BUDGET)
-_BY_LEVEL = Traits(Thinking.ALWAYS, thinks_by_level=True)
-_EFFORT_NONE = Traits(takes_effort=True, off_effort="none")
-_EFFORT_MINIMAL = Traits(takes_effort=True, off_effort="minimal")
-_EFFORT = Traits(takes_effort=True)
-_FIXED = Traits(takes_effort=True, fixed_effort=True)
-_PLAIN = Traits()
-_ECHO = Traits(echoes_reasoning=True)
+_ADAPTIVE = ModelFeatures(Thinking.ADAPTIVE)
+_ALWAYS = ModelFeatures(Thinking.ALWAYS)
+_BUDGET = ModelFeatures(Thinking.BUDGET)
+_BY_LEVEL = ModelFeatures(Thinking.ALWAYS, thinks_by_level=True)
+_EFFORT_NONE = ModelFeatures(takes_effort=True, off_effort="none")
+_EFFORT_MINIMAL = ModelFeatures(takes_effort=True, off_effort="minimal")
+_EFFORT = ModelFeatures(takes_effort=True)
+_FIXED = ModelFeatures(takes_effort=True, fixed_effort=True)
+_PLAIN = ModelFeatures()
+_ECHO = ModelFeatures(echoes_reasoning=True)
 _BIG, _BIG_OUT = 1_000_000, 128_000
 _GPT6 = 1_050_000
 _LONG = 272_000
@@ -242,10 +415,10 @@ def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:
     """The facts with what the provider's own list says laid over them."""
     info, traits = facts.info, facts.traits
     said = (
-        *((Figure.WINDOW,) if listed.context_window else ()),
-        *((Figure.OUTPUT,) if listed.max_output_tokens else ()),
-        *((Figure.IMAGES,) if listed.sees_images is not None else ()),
-        *((Figure.TOOLS,) if listed.calls_tools is not None else ()),
+        *((ModelProperty.WINDOW,) if listed.context_window else ()),
+        *((ModelProperty.OUTPUT,) if listed.max_output_tokens else ()),
+        *((ModelProperty.IMAGES,) if listed.sees_images is not None else ()),
+        *((ModelProperty.TOOLS,) if listed.calls_tools is not None else ()),
     )
     info = replace(
         with_sources(info, Source.LIST, *said),
@@ -256,9 +429,9 @@ def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:
     )
     if listed.thinking in tuple(Thinking):
         traits = replace(traits, thinking=Thinking(listed.thinking))
-        info = with_sources(replace(info, thought_levels=_levels(traits)), Source.LIST, Figure.THINKING)
+        info = with_sources(replace(info, thought_levels=_levels(traits)), Source.LIST, ModelProperty.THINKING)
     if listed.input_price or listed.output_price:
-        info = with_sources(_listed_prices(info, listed), Source.LIST, Figure.PRICES)
+        info = with_sources(_listed_prices(info, listed), Source.LIST, ModelProperty.PRICES)
     return ModelFacts(info, traits)
 
 
@@ -313,22 +486,26 @@ def _beginning(pattern: str) -> str:
 
 def _facts(provider: str, model: str, row: _Row) -> ModelFacts:
     info = ModelInfo(provider, model, row.window, row.output, row.sees, _levels(row.traits))
-    known = (Figure.WINDOW, Figure.OUTPUT, Figure.IMAGES, Figure.THINKING, Figure.TOOLS)
-    info = with_sources(info, Source.DATA, *known, *((Figure.PRICES,) if row.price else ()))
+    known = (
+        ModelProperty.WINDOW,
+        ModelProperty.OUTPUT,
+        ModelProperty.IMAGES,
+        ModelProperty.THINKING,
+        ModelProperty.TOOLS,
+    )
+    info = with_sources(info, Source.DATA, *known, *((ModelProperty.PRICES,) if row.price else ()))
     return ModelFacts(_priced(info, row.price) if row.price else info, row.traits)
 
 
 def _with_data(info: ModelInfo, *, is_known: bool) -> ModelInfo:
     """What the table of many models says, for a model that has no price here; `is_known`: its window is."""
-    from pattern_acp.providers.model_data import find_model
-
     data = find_model(info.provider, info.name)
     if data is None:
         return info
     has_prices = bool(data.input_price or data.output_price)
     said = (
-        *((Figure.WINDOW,) if is_known or data.window else ()),
-        *((Figure.PRICES,) if has_prices else ()),
+        *((ModelProperty.WINDOW,) if is_known or data.window else ()),
+        *((ModelProperty.PRICES,) if has_prices else ()),
     )
     return replace(
         with_sources(info, Source.DATA, *said),
@@ -374,7 +551,7 @@ def _priced(info: ModelInfo, price: _Price) -> ModelInfo:
     )
 
 
-def _levels(traits: Traits) -> tuple[ThoughtLevel, ...]:
+def _levels(traits: ModelFeatures) -> tuple[ThoughtLevel, ...]:
     some = (ThoughtLevel.LOW, ThoughtLevel.MEDIUM, ThoughtLevel.HIGH)
     if traits.fixed_effort:
         return ()
@@ -383,3 +560,55 @@ def _levels(traits: Traits) -> tuple[ThoughtLevel, ...]:
     if traits.thinking is not Thinking.NONE or traits.takes_effort:
         return (ThoughtLevel.OFF, *some)
     return ()
+
+
+REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
+    # What models think by themselves is about what they think when they are asked for a medium amount.
+    ThoughtLevel.DEFAULT: 10_240,
+    ThoughtLevel.OFF: 0,
+    ThoughtLevel.LOW: 4_096,
+    ThoughtLevel.MEDIUM: 10_240,
+    ThoughtLevel.HIGH: 24_576,
+}
+"""Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
+
+
+USUAL_ANSWER_TOKENS = 8_192
+"""What the window always leaves for an answer that may be so long. One that may be longer takes what the conversation
+leaves besides, so that a conversation is not compacted sooner for answers that hardly ever come."""
+
+ESTIMATE_PERCENT = 115
+"""What an estimate of a request's tokens may turn out to be, before an answer takes the rest of the window."""
+
+REASONING_SHARE = 4
+"""One part in so many of a window is kept for reasoning at most."""
+
+
+def reasoning_room(info: ModelInfo, level: ThoughtLevel) -> int:
+    """Tokens that a model may reason at a level, within what its window has room for."""
+    return min(REASONING_TOKENS[level], info.context_window // REASONING_SHARE)
+
+
+def reserve_of(info: ModelInfo, answer_tokens: int, level: ThoughtLevel) -> int:
+    """Tokens of the window that are kept for an answer of so many tokens and for the reasoning before it."""
+    room = reasoning_room(info, level) if info.thought_levels else 0
+    return min(answer_tokens + room, max(info.max_output_tokens, answer_tokens))
+
+
+def answer_beside(info: ModelInfo, answer_tokens: int, level: ThoughtLevel, request_tokens: int) -> int:
+    """Tokens that an answer may have beside a request of about so many, of the `answer_tokens` that are wanted."""
+    reasoning = reserve_of(info, answer_tokens, level) - answer_tokens
+    left = info.context_window - request_tokens * ESTIMATE_PERCENT // 100 - reasoning
+    return min(answer_tokens, max(left, USUAL_ANSWER_TOKENS))
+
+
+def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool, unasked: bool = False) -> int:
+    """The limit in tokens: what is asked for, with room for reasoning, within what the model can write.
+
+    `reasons`: the model can be asked to reason; `unasked`: it does so even when it is asked not to.
+    """
+    level = request.thought_level
+    if level is ThoughtLevel.OFF and unasked:
+        level = ThoughtLevel.MEDIUM
+    room = reasoning_room(facts.info, level) if reasons else 0
+    return min(request.max_output_tokens + room, max(facts.info.max_output_tokens, request.max_output_tokens))

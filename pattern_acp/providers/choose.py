@@ -1,8 +1,8 @@
-"""Which model a session starts with.
+"""The choice of the model that a session starts with.
 
-Owns: the order (issue 2, section 6): what the person named, else the first provider that is set up, else a local
-server, else `offline`. Pure: what is known is handed in. A named model that cannot be had never stops the agent
-(kimi-cli#1629): the next in the order is taken, and the reason says which setting is wrong.
+Owns: the order (issue 2, section 6): what the user named, else the first provider that is set up, else a local server,
+else `offline`; and the addresses of local servers. Pure: what is known is handed in. A named model that cannot be had
+never stops the agent (kimi-cli#1629): the next in the order is taken, and the reason says which setting is wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +11,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Settings
-from pattern_acp.providers.catalogue import DEFAULT_MODELS, is_chat_model
+from pattern_acp.providers.catalogue import DEFAULT_MODELS, ListedModel, is_chat_model
 from pattern_acp.providers.endpoints import has_vendor_names, is_official, is_openai, model_mismatch
-from pattern_acp.providers.local_servers import LocalServer
+
+LOCAL_SERVERS: tuple[ProviderSettings, ...] = (
+    ProviderSettings("ollama", "openai", "http://127.0.0.1:11434/v1"),
+    ProviderSettings("lmstudio", "openai", "http://127.0.0.1:1234/v1"),
+    ProviderSettings("llama-server", "openai", "http://127.0.0.1:8080/v1"),
+)
+"""In the order in which they are preferred. The person's own settings of the same name come before these."""
+
+
+LOCAL_SECONDS = 0.3
+"""Longest that looking for all of them together may take (issue 2, section 6)."""
+
+
+class LocalServer(Struct, frozen=True):
+    """A server that answered, with its models."""
+
+    settings: ProviderSettings
+    models: tuple[ListedModel, ...]
+
 
 WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
 
@@ -78,7 +96,7 @@ def _find_named(
 def _no_model(provider: ProviderSettings) -> str:
     """Why the provider that is named alone has no model: without its key nobody can ask it for its list."""
     if provider.api_key is None and provider.needs_key:
-        from pattern_acp.providers.status import auth_error
+        from pattern_acp.providers.http_errors import auth_error
 
         return auth_error(provider, None).sentence
     name = provider.name

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
 from pattern_acp.domain.messages import ImagePart, Message, ToolResultPart
-from pattern_acp.providers.answer_limit import USUAL_ANSWER_TOKENS, answer_beside
 from pattern_acp.providers.base import (
     ModelInfo,
     ModelSwitched,
@@ -23,6 +22,7 @@ from pattern_acp.providers.base import (
     TokenCounter,
     nearest_level,
 )
+from pattern_acp.providers.catalogue import USUAL_ANSWER_TOKENS, answer_beside
 from pattern_acp.providers.errors import (
     NoModelLeftError,
     ProviderConnectionError,

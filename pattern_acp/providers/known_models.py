@@ -1,38 +1,132 @@
-"""What models there are: the providers' lists, and the servers found on this machine.
+"""The models that exist: the providers' lists, cached in a file, and the servers found on this machine.
 
-Owns: keeping that knowledge and refreshing it off the hot path. Must not know: providers' streams and the choice.
+Owns: that knowledge, its file, and refreshing it off the hot path. Must not know: providers' streams and the choice.
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+import msgspec
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import HTTP_WIRES, ModelSettings, ProviderSettings, Settings
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.providers.base import Figure, ModelInfo
+from pattern_acp.providers.base import ModelInfo, ModelProperty
 from pattern_acp.providers.catalogue import (
     WELL_KNOWN,
     ListedModel,
     ModelFacts,
+    Source,
     configure,
     describe,
     is_chat_model,
+    source_of,
     vendor_name,
+    with_sources,
 )
-from pattern_acp.providers.choose import usable_providers
+from pattern_acp.providers.choose import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer, usable_providers
 from pattern_acp.providers.endpoints import base_url, has_vendor_names, is_openai
-from pattern_acp.providers.local_servers import LOCAL_SECONDS, LOCAL_SERVERS, LocalServer
-from pattern_acp.providers.model_figures import Source, source_of, with_sources
-from pattern_acp.providers.model_lists import ModelLists
+
+FILE_NAME = "model-lists.json"
+FRESH_MS = 24 * 60 * 60 * 1000
+"""A list is fetched once a day (issue 2, section 6)."""
+
+NO_TOOLS_MS = 30 * FRESH_MS
+"""How long a refusal of tools counts: a server may learn them with an update."""
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""OpenRouter's list of some hundred models takes about 60 kB here."""
 
 
-async def listening(candidates: Sequence[ProviderSettings], seconds: float) -> tuple[ProviderSettings, ...]:
+class _Entry(msgspec.Struct, frozen=True):
+    base_url: str
+    fetched_at_ms: int
+    models: tuple[ListedModel, ...]
+
+
+class _File(msgspec.Struct, frozen=True):
+    lists: dict[str, _Entry] = msgspec.field(default_factory=dict[str, _Entry])
+    no_tools: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """When a model refused tools, by address and name."""
+
+
+class ModelLists:
+    """Lists by provider. `directory` None: nothing is kept beyond the process. Reading happens once, at first use."""
+
+    def __init__(self, directory: Path | None, clock: Clock) -> None:
+        self._path = None if directory is None else directory / FILE_NAME
+        self._clock = clock
+        self._loaded: _File | None = None
+
+    def models(self, settings: ProviderSettings) -> tuple[ListedModel, ...]:
+        """The last known list, however old; empty when there is none for this provider at this address."""
+        entry = self._entry(settings)
+        return () if entry is None else entry.models
+
+    def is_fresh(self, settings: ProviderSettings) -> bool:
+        """Whether the list was fetched within the last day."""
+        entry = self._entry(settings)
+        return entry is not None and 0 <= self._clock.now_ms() - entry.fetched_at_ms < FRESH_MS
+
+    def put(self, settings: ProviderSettings, models: tuple[ListedModel, ...]) -> None:
+        """Keep a list that was just fetched; `save` writes it."""
+        self._file().lists[settings.name] = _Entry(base_url(settings), self._clock.now_ms(), models)
+
+    def refuses_tools(self, settings: ProviderSettings, model: str) -> bool:
+        """Whether a model said lately that it takes no tools."""
+        refused = self._file().no_tools.get(f"{base_url(settings)} {model}")
+        return refused is not None and 0 <= self._clock.now_ms() - refused < NO_TOOLS_MS
+
+    def put_no_tools(self, settings: ProviderSettings, model: str) -> None:
+        """Keep that a model takes no tools; `save` writes it."""
+        self._file().no_tools[f"{base_url(settings)} {model}"] = self._clock.now_ms()
+
+    def save(self) -> None:
+        """Write the file. Blocking, for a worker thread. A directory that cannot be written only costs the cache."""
+        if self._path is None:
+            return
+        data = msgspec.json.encode(self._file())
+        # Whole or not at all: another process may read it at any moment.
+        partial = self._path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_bytes(data)
+            partial.replace(self._path)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def _entry(self, settings: ProviderSettings) -> _Entry | None:
+        entry = self._file().lists.get(settings.name)
+        return entry if entry is not None and entry.base_url == base_url(settings) else None
+
+    def _file(self) -> _File:
+        if self._loaded is None:
+            self._loaded = _read(self._path)
+        return self._loaded
+
+
+def _read(path: Path | None) -> _File:
+    if path is None:
+        return _File()
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        return msgspec.json.decode(data, type=_File) if len(data) <= MAX_FILE_BYTES else _File()
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return _File()
+
+
+async def listening_servers(candidates: Sequence[ProviderSettings], seconds: float) -> tuple[ProviderSettings, ...]:
     """The candidates whose port takes a connection within `seconds` in all, in their order. Never raises."""
     found: set[str] = set()
 
@@ -120,7 +214,7 @@ class KnownModels:
     ) -> ModelFacts:
         facts = _describe(settings, model, listed)
         if refuses_tools:
-            info = with_sources(replace(facts.info, calls_tools=False), Source.ANSWER, Figure.TOOLS)
+            info = with_sources(replace(facts.info, calls_tools=False), Source.ANSWER, ModelProperty.TOOLS)
             facts = replace(facts, info=info)
         own = self._own.get(f"{settings.name}/{model}")
         return facts if own is None else configure(facts, own)
@@ -147,7 +241,7 @@ class KnownModels:
         settings = self._configured.get(name)
         if settings is None or settings.wire not in HTTP_WIRES:
             return False
-        return source_of(self.describe(settings, model).info, Figure.WINDOW) == Source.ASSUMED
+        return source_of(self.describe(settings, model).info, ModelProperty.WINDOW) == Source.ASSUMED
 
     async def learn_no_tools(self, settings: ProviderSettings, model: str) -> None:
         """Keep that a model refused tools."""
@@ -199,7 +293,7 @@ class KnownModels:
     async def find_local(self) -> None:
         """Look for local servers, at most 0.3 s, and httpx's import when something listens."""
         candidates = [self._configured[server.name] for server in LOCAL_SERVERS]
-        candidates = await listening(candidates, LOCAL_SECONDS)
+        candidates = await listening_servers(candidates, LOCAL_SECONDS)
         if not candidates:
             self.local = ()
             return
@@ -248,7 +342,7 @@ def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None
     free = replace(facts.info, is_free=True)
     # Whether a server runs the model or passes requests on, nobody says.
     return replace(
-        facts, info=free if settings.wire == "offline" else with_sources(free, Source.ASSUMED, Figure.PRICES)
+        facts, info=free if settings.wire == "offline" else with_sources(free, Source.ASSUMED, ModelProperty.PRICES)
     )
 
 

@@ -1,12 +1,12 @@
 """All providers of the process.
 
-Owns: which provider a name means, and the shared HTTP client. httpx is imported at the first request or `warm`, in a
-worker thread, and a wire when a model of it is resolved; building this imports neither, since it is on the way to the
-first answer. Must not know: sessions.
+Owns: which provider a name means, which wire it speaks, and the shared HTTP client. httpx is imported at the first
+request or `warm`, in a worker thread, and a wire when a model of it is resolved; building this imports neither, since
+it is on the way to the first answer. Must not know: sessions.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,17 +16,64 @@ import anyio.to_thread
 
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.providers.base import ModelInfo, Provider
-from pattern_acp.providers.buckets import AllBuckets
+from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest
 from pattern_acp.providers.catalogue import ModelFacts
-from pattern_acp.providers.choose import ModelChoice, choose_model, usable_providers
-from pattern_acp.providers.endpoints import base_url, is_official, sent_openly
+from pattern_acp.providers.choose import LOCAL_SERVERS, ModelChoice, choose_model, usable_providers
+from pattern_acp.providers.endpoints import HttpRequest, base_url, is_official, sent_openly
 from pattern_acp.providers.errors import UnusableModelError
 from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
-from pattern_acp.providers.known_models import KnownModels
-from pattern_acp.providers.local_servers import LOCAL_SERVERS
-from pattern_acp.providers.model_lists import ModelLists
+from pattern_acp.providers.known_models import KnownModels, ModelLists
+from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.streaming import Decoder, Wire
+
+Describe = Callable[[str], ModelFacts]
+
+
+class WireByModel:
+    """OpenAI's own two wires: Responses for the models that the catalogue says it of, Chat Completions for others."""
+
+    def __init__(self, chat: Wire, responses: Wire, describe: Describe) -> None:
+        self._chat = chat
+        self._responses = responses
+        self._describe = describe
+
+    def encode(self, request: ProviderRequest) -> HttpRequest:
+        """See `Wire.encode`."""
+        return self._wire(request.model).encode(request)
+
+    def new_decoder(self, request: ProviderRequest) -> Decoder:
+        """See `Wire.new_decoder`."""
+        return self._wire(request.model).new_decoder(request)
+
+    def _wire(self, model: str) -> Wire:
+        return self._responses if self._describe(model).traits.speaks_responses else self._chat
+
+
+def build_wire(settings: ProviderSettings, describe: Describe) -> Wire:
+    """The wire of a provider that is behind HTTP. `describe` says what is known of a model."""
+    if settings.wire == "anthropic" or settings.host in {"vertex", "bedrock"}:
+        from pattern_acp.providers.anthropic import AnthropicWire, BedrockWire, VertexWire
+
+        wires = {"vertex": VertexWire, "bedrock": BedrockWire}
+        return wires.get(settings.host, AnthropicWire)(settings, describe)
+    if settings.wire == "gemini":
+        from pattern_acp.providers.gemini import GeminiWire
+
+        return GeminiWire(settings, describe)
+    if settings.wire == "responses":
+        return _responses(settings, describe)
+    from pattern_acp.providers.openai import OpenAIWire
+
+    chat = OpenAIWire(settings, describe)
+    return WireByModel(chat, _responses(settings, describe), describe) if is_official(settings) else chat
+
+
+def _responses(settings: ProviderSettings, describe: Describe) -> Wire:
+    from pattern_acp.providers.openai_responses import ResponsesWire
+
+    return ResponsesWire(settings, describe)
+
 
 if TYPE_CHECKING:
     from pattern_acp.providers.fallback import Refusal, TokensOf
@@ -57,7 +104,7 @@ class Providers:
         self._held = partial(with_held_keys, settings, self._keys)
         self._clock = clock or SystemClock()
         self._retry = retry or RetryPolicy()
-        self._buckets = AllBuckets(self._clock, cache_dir)
+        self._buckets = RateLimiters(self._clock, cache_dir)
         self._built: dict[str, Provider] = {}
         self._http = _SharedClient(settings, self._clock)
         self._configured: Mapping[str, ProviderSettings] = {
@@ -114,7 +161,7 @@ class Providers:
             return ""
         if self._keys.held(settings).api_key is not None or not (settings.needs_key or is_official(settings)):
             return ""
-        from pattern_acp.providers.status import auth_error
+        from pattern_acp.providers.http_errors import auth_error
 
         return auth_error(settings, None).sentence
 
@@ -207,7 +254,6 @@ class Providers:
 
     def _build_wire(self, settings: ProviderSettings) -> Provider:
         from pattern_acp.providers.streaming import WireProvider
-        from pattern_acp.providers.wires import build_wire
 
         def known(model: str) -> ModelFacts:
             return self._models.describe(settings, model)

@@ -13,8 +13,7 @@ import anyio
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageUntold, Waiting
-from pattern_acp.providers.buckets import AllBuckets, Buckets
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageMissing, Waiting
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
 from pattern_acp.providers.errors import (
     ModelMismatchError,
@@ -22,10 +21,8 @@ from pattern_acp.providers.errors import (
     ProviderOverloadedError,
     ProviderStalledError,
 )
-from pattern_acp.providers.event_stream import EventStreamError
-from pattern_acp.providers.retry import RetryPolicy, with_retries
-from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
-from pattern_acp.providers.status import (
+from pattern_acp.providers.event_streams import EventStreamError, SseEvent, SseParser, SseTooLargeError
+from pattern_acp.providers.http_errors import (
     auth_error,
     broken_event,
     error_of_event,
@@ -34,6 +31,8 @@ from pattern_acp.providers.status import (
     parse_failure,
     time_in_words,
 )
+from pattern_acp.providers.rate_limiter import RateLimiter, RateLimiters
+from pattern_acp.providers.retry import RetryPolicy, with_retries
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +170,7 @@ class WireProvider:
         wire: Wire,
         http: "Callable[[], Awaitable[HttpClient]]",
         retry: RetryPolicy,
-        buckets: AllBuckets,
+        buckets: RateLimiters,
         *,
         needs_key: bool,
         sign: Sign | None = None,
@@ -201,14 +200,14 @@ class WireProvider:
             self._wire.encode_count(request),
             self._buckets.of(self._settings, request.model, counting=True),
         )
-        taken = buckets.take(len(encoded.body))
+        taken = buckets.reserve(len(encoded.body))
         if taken.wait_ms:
-            buckets.give_back(taken)
+            buckets.release(taken)
             return None
         buckets.sent(taken)
         http = await self._http()
         async with http.post(encoded) as response:
-            buckets.heard(response.rate_headers)
+            buckets.observe(response.rate_headers)
             body = await response.read()
             if response.status != 200:
                 buckets.refused(response.retry_after_ms)
@@ -243,7 +242,7 @@ class WireProvider:
         # Anew for each attempt: a signature holds for a few minutes.
         signed = encoded if self._sign is None else await self._sign(encoded)
         async with http.post(signed) as response:
-            buckets.heard(response.rate_headers)
+            buckets.observe(response.rate_headers)
             if response.status != 200:
                 buckets.refused(response.retry_after_ms)
             await self._check(response, request.model)
@@ -257,18 +256,18 @@ class WireProvider:
             if usage != Usage():
                 buckets.charged(usage, size)
             else:
-                yield UsageUntold()
+                yield UsageMissing()
             for event in decoder.end():
                 yield event
 
     async def _wait_for_room(
-        self, request: ProviderRequest, buckets: Buckets, size: int
+        self, request: ProviderRequest, buckets: RateLimiter, size: int
     ) -> AsyncGenerator[Waiting, None]:
-        taken = buckets.take(size)
+        taken = buckets.reserve(size)
         used_up = f"The rate limit of {self.name} for {request.model} is used up"
         words = time_in_words(taken.wait_ms)
         if taken.wait_ms > request.patience_ms:
-            buckets.give_back(taken)
+            buckets.release(taken)
             raise ProviderOverloadedError(f"{used_up} for {words}; wait or choose another model.", taken.wait_ms)
         try:
             if taken.wait_ms >= TOLD_MS:
@@ -276,7 +275,7 @@ class WireProvider:
             if taken.wait_ms:
                 await self._retry.sleep(taken.wait_ms / 1000)
         except BaseException:
-            buckets.give_back(taken)
+            buckets.release(taken)
             raise
         buckets.sent(taken)
 

@@ -19,6 +19,8 @@ from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.providers.base import (
+    MalformedToolCall,
+    Notice,
     Provider,
     ProviderEvent,
     ProviderRequest,
@@ -26,10 +28,8 @@ from pattern_acp.providers.base import (
     Stopped,
     TextDelta,
     TokenCounter,
-    Told,
     ToolCallBegun,
     ToolCallFragment,
-    ToolCallUnread,
     ToolForm,
     ToolSpec,
 )
@@ -236,7 +236,7 @@ class TextToolsProvider:
                 return
             await self._refused(request.model)
             logger.info("%s/%s refuses tool calls; actions as text from here on", self.name, request.model)
-            yield Told(f"{self.name}/{request.model} takes no tool calls, so it writes its actions as text (/tools).")
+            yield Notice(f"{self.name}/{request.model} takes no tool calls, so it writes its actions as text (/tools).")
         async with aclosing(self._read_actions(request)) as read:
             async for event in read:
                 yield event
@@ -278,10 +278,10 @@ def _end(end: RunEnd, verbs: Verbs[ToolVerb], first: int, prefix: str, *, is_cut
         yield ToolCallFragment(index, json.dumps(action.arguments, ensure_ascii=False))
         if is_cut:
             # Such an answer runs as a whole or not at all, and what was cut off could have been an argument.
-            yield ToolCallUnread(index, "The answer was cut before its end.")
+            yield MalformedToolCall(index, "The answer was cut before its end.")
     if end.problem:
         verb = verbs.find(end.verb)
         form = f" The form is: {usage(verb)}" if verb is not None else ""
         yield ToolCallBegun(first, f"{prefix}_{first}", end.verb)
         yield ToolCallFragment(first, end.raw)
-        yield ToolCallUnread(first, end.problem + form)
+        yield MalformedToolCall(first, end.problem + form)

@@ -1,4 +1,4 @@
-"""JSON as requests carry it.
+"""JSON as requests carry it, and numbers of tokens as servers report them.
 
 Owns: one stable byte form: the keys of an object that we build come in the order we build them, the keys of what others
 gave us (schemas) are sorted. The same request is therefore always the same bytes, which is what prompt caches key on.
@@ -7,13 +7,37 @@ gave us (schemas) are sorted. The same request is therefore always the same byte
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeVar, cast
+from typing import TypeGuard, TypeVar, cast
 
 import msgspec
 
 from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.late_pattern import late_pattern
+
+MOST_TOKENS = 1_000_000_000
+"""A hundred times the largest window there is; more is no count of one request."""
+
+_DIGITS = len(str(MOST_TOKENS))
+
+
+def is_object(raw: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a decoded value is a JSON object, whose keys are always text."""
+    return isinstance(raw, dict)
+
+
+def token_count(raw: object, *path: str) -> int | None:
+    """The count at `path` inside a decoded JSON object; None when there is none that can be believed."""
+    for name in path:
+        if not is_object(raw):
+            return None
+        raw = raw.get(name)
+    if isinstance(raw, str) and raw.isascii() and raw.isdigit() and len(raw) <= _DIGITS:
+        raw = int(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw <= MOST_TOKENS:
+        return None
+    return int(raw)
+
 
 T = TypeVar("T")
 

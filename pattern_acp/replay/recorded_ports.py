@@ -29,7 +29,9 @@ from pattern_acp.policy.approver import Answer, ApprovalRequest
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
+    MalformedToolCall,
     ModelSwitched,
+    Notice,
     ProviderEvent,
     ProviderRequest,
     ProviderStop,
@@ -38,13 +40,11 @@ from pattern_acp.providers.base import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
-    Told,
     ToolCallBegun,
     ToolCallFragment,
-    ToolCallUnread,
     ToolSpec,
     UsageKnown,
-    UsageUntold,
+    UsageMissing,
 )
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
@@ -301,7 +301,7 @@ def stream_of(request: RecordedRequest) -> Iterator[ProviderEvent]:
             if isinstance(part, ThinkingPart):
                 yield Retrying(1, 0, part.text)
             elif isinstance(part, TextPart):
-                yield Told(part.text.strip().removeprefix("> "))
+                yield Notice(part.text.strip().removeprefix("> "))
     if answering != qualified:
         yield ModelSwitched(answering)
     yield from _parts(request.message.message if request.message is not None else None)
@@ -312,7 +312,7 @@ def stream_of(request: RecordedRequest) -> Iterator[ProviderEvent]:
         known = replace(usage.usage, output_tokens=0) if usage.estimated else usage.usage
         yield UsageKnown(known, usage.spent)
     if usage is not None and usage.estimated:
-        yield UsageUntold()
+        yield UsageMissing()
 
 
 def answered_by(request: RecordedRequest) -> str:
@@ -335,7 +335,7 @@ def _parts(message: Message | None) -> Iterator[ProviderEvent]:
                 yield ToolCallBegun(index, call_id, name)
                 yield ToolCallFragment(index, arguments)
                 if problem:
-                    yield ToolCallUnread(index, problem)
+                    yield MalformedToolCall(index, problem)
             case _:
                 pass
 

@@ -28,8 +28,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
 from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far, usual_output
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
-from pattern_acp.providers.catalogue import cost_of
-from pattern_acp.providers.model_figures import is_assumed_free
+from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.usage_report import day_began_ms
 from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.loop import TurnEnd, show_sentence

@@ -31,7 +31,7 @@ async def run_status(session: "Session", argument: str) -> str:
     """Tell the session's state."""
     del argument
     from pattern_acp.memory.permissions import Isolation, isolation_sentence
-    from pattern_acp.providers.model_figures import assumed
+    from pattern_acp.providers.catalogue import assumed
     from pattern_acp.session.conversation_commands import place_rows, room_taken
 
     state, shared = session.state, session.constellation

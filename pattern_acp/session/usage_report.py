@@ -14,7 +14,7 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import ModelInfo
-from pattern_acp.providers.model_figures import is_assumed_free
+from pattern_acp.providers.catalogue import is_assumed_free
 
 Grouping: TypeAlias = Literal["day", "model", "project", "session", "subagent", "turn"]
 """What sums are made over."""

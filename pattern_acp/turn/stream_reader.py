@@ -12,8 +12,10 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.base import (
+    MalformedToolCall,
     ModelInfo,
     ModelSwitched,
+    Notice,
     Provider,
     ProviderEvent,
     ProviderRequest,
@@ -23,13 +25,11 @@ from pattern_acp.providers.base import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
-    Told,
     ToolCallBegun,
     ToolCallEnded,
     ToolCallFragment,
-    ToolCallUnread,
     UsageKnown,
-    UsageUntold,
+    UsageMissing,
     Waiting,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
@@ -91,11 +91,11 @@ class MessageAssembly(Struct):
                 self.written_bytes += len(text.encode("utf-8", "surrogatepass"))
             case ThinkingEnded():
                 self._end_thinking(event)
-            case ToolCallBegun() | ToolCallFragment() | ToolCallEnded() | ToolCallUnread():
+            case ToolCallBegun() | ToolCallFragment() | ToolCallEnded() | MalformedToolCall():
                 self._take_call(event)
             case UsageKnown(usage, cost):
                 self.usage, self.cost, self.is_untold = usage, cost, False
-            case UsageUntold():
+            case UsageMissing():
                 self.is_untold = True
             case Stopped(reason, detail, is_final):
                 self.stop, self.detail, self.is_final = reason, detail, is_final
@@ -104,7 +104,7 @@ class MessageAssembly(Struct):
             case _:
                 pass
 
-    def _take_call(self, event: ToolCallBegun | ToolCallFragment | ToolCallEnded | ToolCallUnread) -> None:
+    def _take_call(self, event: ToolCallBegun | ToolCallFragment | ToolCallEnded | MalformedToolCall) -> None:
         match event:
             case ToolCallBegun(index, call_id, name):
                 self._end_thinking(ThinkingEnded())
@@ -122,7 +122,7 @@ class MessageAssembly(Struct):
             case ToolCallEnded(index):
                 if index in self._calls:
                     self._calls[index].is_whole = True
-            case ToolCallUnread(index, problem):
+            case MalformedToolCall(index, problem):
                 if index in self._calls:
                     self._calls[index].problem = problem
 
@@ -203,7 +203,7 @@ async def _consume(
                 await sink.show(ThinkingStreamed(assembly.message_id, text))
             case Retrying(sentence=sentence) | Waiting(sentence=sentence):
                 await think_aloud(sentence, _next_id(assembly), sink, turn_id)
-            case ModelSwitched(sentence=sentence) | Told(sentence=sentence) if sentence:
+            case ModelSwitched(sentence=sentence) | Notice(sentence=sentence) if sentence:
                 await _tell(sentence, assembly, sink, turn_id)
             case _:
                 pass

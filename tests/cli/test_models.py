@@ -10,7 +10,7 @@ from pattern_acp.cli.arguments import parse_arguments
 from pattern_acp.cli.models import print_models, run_models
 from pattern_acp.cli.models_arguments import ModelsWanted
 from pattern_acp.config.settings import Flags
-from pattern_acp.providers.base import Figure
+from pattern_acp.providers.base import ModelProperty
 from pattern_acp.providers.catalogue import describe
 
 
@@ -55,7 +55,7 @@ def test_one_model_is_shown_with_who_says_each_figure(tmp_path: Path, capsys: py
     assert run_models(ModelsWanted(model="lab/llama"), process) == 0
     name, _, *rows, last = capsys.readouterr().out.splitlines()
     assert name == "lab/llama"
-    assert [row.split("  ")[0] for row in rows] == [figure.value for figure in Figure]
+    assert [row.split("  ")[0] for row in rows] == [figure.value for figure in ModelProperty]
     assert rows[0].split() == ["context", "window", "4,096", "tokens", "config.toml"]
     assert rows[2].endswith("written as text  config.toml")
     assert rows[3].split() == ["images", "no", "assumed"]

@@ -16,7 +16,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.choose import usable_providers
-from pattern_acp.providers.openai.provider import OpenAIWire
+from pattern_acp.providers.openai import OpenAIWire
 
 
 def load_with(home: Path, user: str = "", **environ: str) -> Loaded:

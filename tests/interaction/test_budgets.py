@@ -9,8 +9,8 @@ from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted, UsageReported
-from pattern_acp.providers.base import Figure, UsageKnown, UsageUntold
-from pattern_acp.providers.model_figures import Source, with_sources
+from pattern_acp.providers.base import ModelProperty, UsageKnown, UsageMissing
+from pattern_acp.providers.catalogue import Source, with_sources
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.budgets import BudgetGate, Scope, limit_of
 from tests.support.agent import RunningAgent, running_agent
@@ -149,7 +149,7 @@ async def test_a_model_that_is_taken_for_free_is_told_once_where_money_is_limite
     model = ScriptedProvider([says("One.") + nothing, says("Two.") + nothing])
     async with running_agent(model, settings=settings(session="1 USD")) as agent:
         info = replace(agent.models.infos["scripted"], is_free=True)
-        agent.models.infos["scripted"] = with_sources(info, Source.ASSUMED, Figure.PRICES)
+        agent.models.infos["scripted"] = with_sources(info, Source.ASSUMED, ModelProperty.PRICES)
         session = await agent.editor.open_session(str(agent.folder))
         for prompt in ("One?", "Two?", "/usage"):
             await agent.editor.prompt(session, prompt)
@@ -205,7 +205,7 @@ async def test_a_model_without_native_calls_is_offered_unless_the_person_wants_n
 
 
 async def test_answers_that_nobody_counts_use_up_a_budget_by_an_estimate():
-    model = ScriptedProvider([(*says("One."), UsageUntold()), (*says("Two."), UsageUntold()), says("Never.")])
+    model = ScriptedProvider([(*says("One."), UsageMissing()), (*says("Two."), UsageMissing()), says("Never.")])
     async with running_agent(model, settings=settings(session="4 USD"), permission=choose("reject_once")) as agent:
         priced(agent, price=700_000_000)
         session = await agent.editor.open_session(str(agent.folder))

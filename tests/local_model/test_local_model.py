@@ -29,14 +29,14 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.discovery import fetch_models
 from pattern_acp.providers.errors import ContextTooLongError
 from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.rate_limiter import RateLimiters
+from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.streaming import WireProvider
-from pattern_acp.providers.wires import build_wire
 from tests.support.conversations import READ_FILE, assistant, call, result, results, user
 from tests.support.local_model import (
     MODEL_NAME,
@@ -110,7 +110,7 @@ async def ask(url: str, request: ProviderRequest) -> Answer:
             return http
 
         wire = build_wire(settings, partial(describe, "mine"))
-        buckets = AllBuckets(SystemClock())
+        buckets = RateLimiters(SystemClock())
         provider = WireProvider(settings, wire, the_client, RetryPolicy(), buckets, needs_key=False)
         async with provider.stream(request) as events:
             return Answer([event async for event in events])

@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.anthropic.decode import AnthropicDecoder
+from pattern_acp.providers.anthropic import AnthropicDecoder
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderStop,
@@ -24,7 +24,7 @@ from pattern_acp.providers.errors import (
     ProviderOverloadedError,
     ProviderProtocolError,
 )
-from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.event_streams import SseEvent
 
 SETTINGS = ProviderSettings("mine", "anthropic", api_key_env="MINE_KEY")
 

@@ -28,7 +28,6 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     UsageKnown,
 )
-from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe, vendor_name
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import (
@@ -40,10 +39,11 @@ from pattern_acp.providers.errors import (
 )
 from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.keys import SignedProvider
+from pattern_acp.providers.rate_limiter import RateLimiters
+from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.streaming import WireProvider
-from pattern_acp.providers.wires import build_wire
 from tests.support.amazon import ACCESS_KEY, SECRET_KEY, bedrock_frames, chunk_frame, exception_frame, is_signed
 from tests.support.constellation import FakeClock
 from tests.support.conversations import everything, request, user
@@ -117,7 +117,7 @@ async def bedrock(settings: ProviderSettings, chain: Chain | None = None) -> Asy
     def build(signed: ProviderSettings) -> WireProvider:
         retry, sign = RetryPolicy(sleep=sleep, jitter=lambda: 0.0), partial(keys.sign, signed) if signed.signs else None
         wire = build_wire(signed, partial(describe, "bedrock"))
-        return WireProvider(signed, wire, client, retry, AllBuckets(clock), needs_key=False, sign=sign)
+        return WireProvider(signed, wire, client, retry, RateLimiters(clock), needs_key=False, sign=sign)
 
     try:
         with anyio.fail_after(40):

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings
 from pattern_acp.domain.usage import Cost
-from pattern_acp.providers.anthropic.provider import AnthropicWire
+from pattern_acp.providers.anthropic import AnthropicWire
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.catalogue import ModelFacts, configure, describe
-from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.event_streams import SseEvent
 from tests.support.conversations import everything, request
 
 SETTINGS = ProviderSettings("anthropic", "anthropic", "http://127.0.0.1:1")

@@ -7,18 +7,19 @@ from hypothesis import strategies as st
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers import catalogue
-from pattern_acp.providers.base import Figure, ModelInfo, ThoughtLevel
+from pattern_acp.providers.base import ModelInfo, ModelProperty, ThoughtLevel
 from pattern_acp.providers.catalogue import (
     DEFAULT_MODELS,
     WELL_KNOWN,
     ListedModel,
     Thinking,
+    assumed,
     configure,
     cost_of,
     describe,
     is_chat_model,
+    source_of,
 )
-from pattern_acp.providers.model_figures import assumed, source_of
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_what_the_person_says_counts_above_all_else_and_each_figure_names_who_sa
         0,
         "config.toml",
     )
-    assert {figure.value: source_of(info, figure) for figure in Figure} == {
+    assert {figure.value: source_of(info, figure) for figure in ModelProperty} == {
         "context window": "the provider's list",
         "longest answer": "config.toml",
         "tool calls": "config.toml",

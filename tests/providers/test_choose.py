@@ -3,8 +3,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
 from pattern_acp.providers.catalogue import ListedModel
-from pattern_acp.providers.choose import ModelChoice, choose_model
-from pattern_acp.providers.local_servers import LOCAL_SERVERS, LocalServer
+from pattern_acp.providers.choose import LOCAL_SERVERS, LocalServer, ModelChoice, choose_model
 
 KEY = Secret("sk-planted", "$THE_KEY")
 ANTHROPIC = ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", KEY, "X", configured=True)

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Wire
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, ThinkingPart
-from pattern_acp.providers.anthropic.bedrock import BedrockWire
-from pattern_acp.providers.anthropic.encode import encode_body as encode_anthropic
-from pattern_acp.providers.anthropic.vertex import VertexWire
+from pattern_acp.providers.anthropic import BedrockWire, VertexWire
+from pattern_acp.providers.anthropic import encode_body as encode_anthropic
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import WELL_KNOWN, configure, describe
-from pattern_acp.providers.gemini.encode import encode_body as encode_gemini
-from pattern_acp.providers.openai.encode import encode_body as encode_openai
+from pattern_acp.providers.gemini import encode_body as encode_gemini
+from pattern_acp.providers.openai import encode_body as encode_openai
 from tests.support.conversations import PIXEL, assistant, call, everything, request, result, results, user
 from tests.support.vendor_types import judge_body
 from tests.support.wires import MODELS, WIRES, body_for

@@ -26,8 +26,8 @@ from pattern_acp.providers.base import (
     UsageKnown,
 )
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError, ProviderProtocolError
+from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
-from pattern_acp.providers.sse import SseEvent
 from pattern_acp.turn.stream_reader import MessageAssembly
 from tests.support.conversations import request, results, user
 from tests.support.conversations import result as result_of

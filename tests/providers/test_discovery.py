@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.catalogue import ListedModel
+from pattern_acp.providers.choose import LOCAL_SERVERS
 from pattern_acp.providers.discovery import (
     fetch_models,
     find_local_servers,
@@ -16,7 +17,6 @@ from pattern_acp.providers.discovery import (
     parse_models,
 )
 from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
-from pattern_acp.providers.local_servers import LOCAL_SERVERS
 from tests.support.model_server import real_http, serve_models
 from tests.support.web_server import Answer, web_server
 

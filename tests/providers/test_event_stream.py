@@ -10,8 +10,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.providers.event_stream import EventStreamError, EventStreamParser
-from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.event_streams import EventStreamError, EventStreamParser, SseEvent
 from tests.support.amazon import chunk_frame, event_frame, exception_frame
 
 EVENTS = ['{"type":"message_start"}', '{"type":"ping","text":"Grüße 😀"}', "{}"]

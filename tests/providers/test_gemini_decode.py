@@ -25,8 +25,8 @@ from pattern_acp.providers.errors import (
     ProviderConnectionError,
     ProviderOverloadedError,
 )
-from pattern_acp.providers.gemini.decode import GeminiDecoder
-from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.gemini import GeminiDecoder
 
 Chunk = Mapping[str, object]
 

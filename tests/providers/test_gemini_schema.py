@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.providers.gemini.encode import convert_schema
+from pattern_acp.providers.gemini import convert_schema
 from pattern_acp.tools.registry import default_tools
 
 

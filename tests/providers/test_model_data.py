@@ -7,8 +7,7 @@ import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.providers.catalogue import PRICES, cost_of, describe
-from pattern_acp.providers.model_data import FILE, find_model
+from pattern_acp.providers.catalogue import FILE, PRICES, cost_of, describe, find_model
 from pattern_acp.providers.registry import Providers
 
 

@@ -14,8 +14,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     ToolSpec,
 )
-from pattern_acp.providers.offline import OfflineProvider, answer
-from pattern_acp.providers.offline_steps import literal_pattern, salient_words
+from pattern_acp.providers.offline import OfflineProvider, answer, literal_pattern, salient_words
 
 ALL_TOOLS = (
     "read_file",

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.providers.offline_commands import (
+from pattern_acp.providers.offline import (
     Command,
     FindText,
     ListDirectory,

@@ -27,8 +27,8 @@ from pattern_acp.providers.errors import (
     ProviderProtocolError,
     ProviderRequestError,
 )
-from pattern_acp.providers.openai.decode import CallAssembler, CallDelta, FunctionDelta, OpenAIDecoder
-from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.openai import CallAssembler, CallDelta, FunctionDelta, OpenAIDecoder
 from pattern_acp.providers.streaming import feed_all
 
 SETTINGS = ProviderSettings("mine", "openai")

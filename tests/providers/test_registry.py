@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta
-from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import ListedModel, describe
 from pattern_acp.providers.errors import ModelMismatchError, ProviderAuthError, ProviderRequestError
 from pattern_acp.providers.http import HttpClient
-from pattern_acp.providers.model_lists import FILE_NAME, FRESH_MS, ModelLists
-from pattern_acp.providers.registry import Providers
+from pattern_acp.providers.known_models import FILE_NAME, FRESH_MS, ModelLists
+from pattern_acp.providers.rate_limiter import RateLimiters
+from pattern_acp.providers.registry import Providers, build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.streaming import WireProvider
-from pattern_acp.providers.wires import build_wire
 from tests.support.constellation import FakeClock
 from tests.support.conversations import request, user
 from tests.support.model_server import serve_models
@@ -42,9 +41,9 @@ def test_importing_and_resolving_need_no_httpx():
         "import sys; from pattern_acp.providers.registry import Providers; from pattern_acp.config.settings import *;"
         "made = Providers(Settings(providers={'x': ProviderSettings('x', 'openai', 'http://127.0.0.1:1/v1')}));"
         "made.available(); made.choice();"
-        "assert not {'httpx', 'ssl', 'pattern_acp.providers.openai.encode'} & sys.modules.keys();"
+        "assert not {'httpx', 'ssl', 'pattern_acp.providers.openai'} & sys.modules.keys();"
         "made.resolve('x/y');"
-        "assert not {'httpx', 'ssl', 'pattern_acp.providers.anthropic.encode', 'pydantic'} & sys.modules.keys()"
+        "assert not {'httpx', 'ssl', 'pattern_acp.providers.anthropic', 'pydantic'} & sys.modules.keys()"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr
@@ -275,7 +274,7 @@ async def test_a_model_of_another_vendor_is_refused_before_anything_is_sent():
 
     official = ProviderSettings("openai", "openai", "https://api.openai.com/v1", Secret("k-123456"), configured=True)
     wire = build_wire(official, lambda model: describe("openai", model, is_openai=True))
-    provider = WireProvider(official, wire, no_http, RetryPolicy(), AllBuckets(FakeClock()), needs_key=True)
+    provider = WireProvider(official, wire, no_http, RetryPolicy(), RateLimiters(FakeClock()), needs_key=True)
     with pytest.raises(ModelMismatchError, match=r"name anthropic/claude-opus-5-5"):
         async with provider.stream(request(user("Hi"), model="claude-opus-5-5")) as events:
             await anext(aiter(events))

@@ -4,10 +4,10 @@ import json
 
 from inline_snapshot import snapshot
 
-from pattern_acp.providers.anthropic import encode as anthropic_wire
+from pattern_acp.providers import anthropic as anthropic_wire
+from pattern_acp.providers import openai as openai_wire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import describe
-from pattern_acp.providers.openai import encode as openai_wire
 from tests.support.conversations import everything, request
 from tests.support.wires import body_for
 

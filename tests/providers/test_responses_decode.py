@@ -24,8 +24,8 @@ from pattern_acp.providers.errors import (
     ProviderOverloadedError,
     ProviderRequestError,
 )
-from pattern_acp.providers.openai_responses.decode import ResponsesDecoder
-from pattern_acp.providers.sse import SseEvent
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.openai_responses import ResponsesDecoder
 
 Event = Mapping[str, object]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.providers.sse import SseEvent, SseParser, SseTooLargeError
+from pattern_acp.providers.event_streams import SseEvent, SseParser, SseTooLargeError
 
 
 def parse(*chunks: bytes) -> list[SseEvent]:

@@ -27,10 +27,9 @@ from pattern_acp.providers.base import (
     ToolCallBegun,
     ToolCallFragment,
     UsageKnown,
-    UsageUntold,
+    UsageMissing,
     Waiting,
 )
-from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.errors import (
     ContentFilteredError,
@@ -44,12 +43,13 @@ from pattern_acp.providers.errors import (
     ProviderStalledError,
     ProviderTooSlowError,
 )
+from pattern_acp.providers.event_streams import MAX_EVENT_BYTES
 from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.rate_limiter import RateLimiters
+from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
-from pattern_acp.providers.sse import MAX_EVENT_BYTES
 from pattern_acp.providers.streaming import WireProvider
-from pattern_acp.providers.wires import build_wire
 from tests.support.constellation import FakeClock
 from tests.support.conversations import request, user
 from tests.support.model_server import ModelServer, Reply, serve_models
@@ -114,7 +114,7 @@ async def playing(
                 build_wire(settings, partial(describe, "mine")),
                 client,
                 retry,
-                AllBuckets(sleeps.clock),
+                RateLimiters(sleeps.clock),
                 needs_key=False,
             )
             try:
@@ -138,7 +138,7 @@ async def test_a_server_that_tells_no_usage_is_named_as_one():
     stream = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     async with playing("openai", Reply(raw=stream)) as setup:
         events = await setup.events()
-    assert events == [TextDelta("Hi"), UsageUntold(), Stopped(ProviderStop.END)]
+    assert events == [TextDelta("Hi"), UsageMissing(), Stopped(ProviderStop.END)]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -506,7 +506,7 @@ async def test_openais_own_tool_limits_do_not_bind_other_servers():
 async def test_a_stream_that_ends_without_done_or_an_empty_line_is_whole():
     raw = 'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}'
     async with playing("openai", Reply(raw=raw)) as setup:
-        assert await setup.events() == [TextDelta("Hi"), UsageUntold(), Stopped(ProviderStop.END)]
+        assert await setup.events() == [TextDelta("Hi"), UsageMissing(), Stopped(ProviderStop.END)]
 
 
 async def test_an_event_that_never_ends_is_a_protocol_error():

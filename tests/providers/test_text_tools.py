@@ -12,20 +12,20 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolCallPart
 from pattern_acp.providers.base import (
+    MalformedToolCall,
+    Notice,
     ProviderEvent,
     ProviderRequest,
     ProviderStop,
     Stopped,
     TextDelta,
-    Told,
     ToolCallBegun,
     ToolCallFragment,
-    ToolCallUnread,
     ToolForm,
 )
 from pattern_acp.providers.errors import ProviderConnectionError, ToolsRefusedError
+from pattern_acp.providers.http_errors import error_of_status
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.providers.status import error_of_status
 from pattern_acp.providers.text_tools import TextToolsProvider, instruction, put_as_text, verbs_of, with_text_calls
 from pattern_acp.tools.edit_file import EditFile
 from tests.support.conversations import (
@@ -88,7 +88,7 @@ async def test_what_cannot_be_read_comes_as_a_call_with_its_problem_and_the_righ
     assert await model.ask() == [
         ToolCallBegun(0, "action_1_0", "read_file"),
         ToolCallFragment(0, text),
-        ToolCallUnread(
+        MalformedToolCall(
             0,
             "It cannot be read: NAME=VALUE is expected where 'colour=red' stands; names are path, line. Put text with "
             "blanks into double quotes. Nothing of it ran. The form is: /read_file path=TEXT [line=NUMBER]",
@@ -99,7 +99,7 @@ async def test_what_cannot_be_read_comes_as_a_call_with_its_problem_and_the_righ
 
 async def test_no_action_of_an_answer_that_the_limit_cut_counts_as_whole():
     model = Model([(*says("/read_file a.py\n/run_command rm -r a"), Stopped(ProviderStop.MAX_TOKENS))])
-    unread = [event for event in await model.ask() if isinstance(event, ToolCallUnread)]
+    unread = [event for event in await model.ask() if isinstance(event, MalformedToolCall)]
     assert [event.index for event in unread] == [0, 1]
 
 
@@ -112,7 +112,7 @@ def test_a_call_that_the_limit_cut_goes_back_as_an_action():
 async def test_a_model_that_refuses_tools_is_asked_again_and_the_person_is_told_once():
     model = Model([(REFUSED,), says("/read_file a"), says("Done.")], calls_tools=True)
     events = await model.ask()
-    assert events[0] == Told("local/m takes no tool calls, so it writes its actions as text (/tools).")
+    assert events[0] == Notice("local/m takes no tool calls, so it writes its actions as text (/tools).")
     assert ToolCallBegun(0, "action_1_0", "read_file") in events
     assert model.learned == ["m"]
     assert [bool(sent.tools) for sent in model.inner.requests] == [True, False]

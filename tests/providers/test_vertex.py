@@ -14,16 +14,16 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderRequest, TextDelta, ThoughtLevel, ToolCallBegun, UsageKnown
-from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderAuthError, ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.keys import SignedProvider
+from pattern_acp.providers.rate_limiter import RateLimiters
+from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.providers.streaming import CountingWire, WireProvider
-from pattern_acp.providers.wires import build_wire
 from tests.support.constellation import FakeClock
 from tests.support.conversations import everything, request, user
 from tests.support.model_server import ModelServer, RecordedRequest, Reply, serve_models
@@ -93,7 +93,7 @@ async def ask(server: ModelServer, asked: ProviderRequest, keys: Renewing | None
     def build(settings: ProviderSettings) -> WireProvider:
         retry = RetryPolicy(sleep=sleep, jitter=lambda: 0.0)
         wire = build_wire(settings, partial(describe, "vertex"))
-        return WireProvider(settings, wire, client, retry, AllBuckets(clock), needs_key=False)
+        return WireProvider(settings, wire, client, retry, RateLimiters(clock), needs_key=False)
 
     text, usage, calls = "", Usage(), 0
     try:

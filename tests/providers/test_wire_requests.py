@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, ThinkingPart
-from pattern_acp.providers.anthropic import encode as anthropic_wire
+from pattern_acp.providers import anthropic as anthropic_wire
+from pattern_acp.providers import openai as openai_wire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel
 from pattern_acp.providers.catalogue import ModelFacts, describe
-from pattern_acp.providers.openai import encode as openai_wire
 from tests.support.conversations import (
     PIXEL,
     assistant,

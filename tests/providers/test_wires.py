@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.providers.catalogue import describe
-from pattern_acp.providers.openai.decode import OpenAIDecoder
-from pattern_acp.providers.openai_responses.decode import ResponsesDecoder
-from pattern_acp.providers.wires import build_wire
+from pattern_acp.providers.openai import OpenAIDecoder
+from pattern_acp.providers.openai_responses import ResponsesDecoder
+from pattern_acp.providers.registry import build_wire
 from tests.support.conversations import request, user
 
 KEY = Secret("k", "$KEY")

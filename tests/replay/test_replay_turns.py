@@ -22,7 +22,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ContextCompacted, Event, MessageRecorded, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.redact import redacted_among
-from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageUntold
+from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.replay.session_replay import TurnsReport, replay_turns
@@ -383,7 +383,7 @@ async def test_whatever_a_model_does_replays_the_same(turns: list[tuple[list[Tur
 @pytest.mark.parametrize("before", [(), calls("read_file", path="a.txt")])
 @pytest.mark.parametrize("end", [(), stops(ProviderStop.MAX_TOKENS), stops(ProviderStop.INTERRUPTED)])
 async def test_an_answer_that_brought_no_message_and_no_counts_replays_the_same(before: Turn, end: Turn):
-    async with running_agent(ScriptedProvider([(*before, UsageUntold(), *end), says("Well.")])) as agent:
+    async with running_agent(ScriptedProvider([(*before, UsageMissing(), *end), says("Well.")])) as agent:
         session = await open_with_file(agent)
         await agent.editor.prompt(session, "Go.")
         report = await replayed(agent, session)
@@ -467,7 +467,7 @@ async def test_an_answer_cut_behind_the_counts_of_its_input_replays_the_same(cac
 
 async def test_a_cost_behind_one_that_was_estimated_replays_the_same():
     look = calls("list_directory", path=".")
-    model = ScriptedProvider([(*look, UsageUntold()), (*look, UsageKnown(Usage(100, 10), Cost(50))), says("Well.")])
+    model = ScriptedProvider([(*look, UsageMissing()), (*look, UsageKnown(Usage(100, 10), Cost(50))), says("Well.")])
     async with running_agent(model) as agent:
         agent.models.infos["scripted"] = replace(agent.models.infos["scripted"], input_price=10**6, prices="of today")
         session = await open_with_file(agent)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from struct import pack
 from urllib.parse import quote
 
+from pattern_acp.providers.event_streams import SseParser
 from pattern_acp.providers.scripted import Pause
-from pattern_acp.providers.sse import SseParser
 from tests.support.model_streams import Frame
 
 ACCESS_KEY = "AKIA" + "TESTTESTTESTTEST"

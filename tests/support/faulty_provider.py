@@ -10,12 +10,12 @@ from functools import partial
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Wire
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest, TextDelta
-from pattern_acp.providers.buckets import AllBuckets
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.rate_limiter import RateLimiters
+from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.streaming import WireProvider
-from pattern_acp.providers.wires import build_wire
 from tests.support.constellation import FakeClock
 from tests.support.fault_server import FaultServer, serve_faults
 
@@ -51,7 +51,7 @@ async def faulty_line(
         built = build_wire(settings, partial(describe, "mine"))
         try:
             yield FaultyLine(
-                server, WireProvider(settings, built, client, retry, AllBuckets(clock), needs_key=False), clock
+                server, WireProvider(settings, built, client, retry, RateLimiters(clock), needs_key=False), clock
             )
         finally:
             await http.aclose()

@@ -11,6 +11,7 @@ from typing import Final
 
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (
+    MalformedToolCall,
     ProviderEvent,
     ProviderRequest,
     ProviderStop,
@@ -20,9 +21,8 @@ from pattern_acp.providers.base import (
     ThinkingEnded,
     ToolCallBegun,
     ToolCallFragment,
-    ToolCallUnread,
     UsageKnown,
-    UsageUntold,
+    UsageMissing,
 )
 from pattern_acp.providers.scripted import ERRORS, ScriptedProvider, Step
 from tests.support.odd_arguments import TEXTS, OddArguments
@@ -91,7 +91,7 @@ class RandomModel:
                 return [ERRORS[draw.choice(FAILURES)]("The script says so.")]
             case 1:
                 # What a stream's end tells when nothing before it did.
-                return [UsageUntold()]
+                return [UsageMissing()]
             case 2 | 3:
                 return [*counts, Stopped(draw.choice(list(ProviderStop)), draw.choice(("", "x", "\ud800")))]
             case 4 | 5 | 6:
@@ -123,5 +123,5 @@ class RandomModel:
         text = self._arguments.text_for(tool.name, tool.input_schema, leaves=self._leaves(tool.name))
         half = draw.randrange(len(text) + 1)
         pieces = [ToolCallFragment(index, piece) for piece in (text[:half], text[half:])]
-        unread = [ToolCallUnread(index, "It is in no form that can be read.")] if draw.random() < 0.01 else []
+        unread = [MalformedToolCall(index, "It is in no form that can be read.")] if draw.random() < 0.01 else []
         return [ToolCallBegun(index, call_id, tool.name), *pieces, *unread]

@@ -34,7 +34,7 @@ IsEnough: TypeAlias = Callable[[list[WireItem]], bool]
 class WireHistory(Struct, frozen=True):
     """A conversation as a wire has it: what is settled as JSON, and the last items, which may be changed."""
 
-    settled: tuple[Json, ...]
+    prefix: tuple[Json, ...]
     last: list[WireItem]
 
 
@@ -104,7 +104,7 @@ class EncodedHistories:
         return found
 
 
-def has_earlier_of_person(items: Sequence[WireItem]) -> bool:
+def has_earlier_user_message(items: Sequence[WireItem]) -> bool:
     """Whether an item of the person's side stands before the last one."""
     return "user" in map(itemgetter("role"), items[:-1])
 

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pattern_acp.domain.messages import Message, ThinkingPart
-from pattern_acp.providers.anthropic import encode as anthropic_wire
+from pattern_acp.providers import anthropic as anthropic_wire
+from pattern_acp.providers import gemini as gemini_wire
+from pattern_acp.providers import openai as openai_wire
+from pattern_acp.providers import openai_responses as responses_wire
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import describe
-from pattern_acp.providers.encoded_history import (
+from pattern_acp.providers.prompt_prefix_cache import (
     CONVERSATIONS_KEPT,
     EncodedHistories,
     EncodedHistory,
     WireItem,
-    has_earlier_of_person,
+    has_earlier_user_message,
 )
-from pattern_acp.providers.gemini import encode as gemini_wire
-from pattern_acp.providers.openai import encode as openai_wire
-from pattern_acp.providers.openai_responses import encode as responses_wire
 from tests.support.conversations import PIXEL, assistant, call, everything, request, result, results, user
 
 Encode: TypeAlias = Callable[[ProviderRequest, EncodedHistory], bytes]
@@ -107,13 +107,13 @@ def encode_roles(messages: Sequence[Message], *, encoded: list[int]) -> list[Wir
 def test_what_is_settled_is_not_encoded_again():
     history, encoded, messages = EncodedHistory(), list[int](), conversation(50)
     encode = partial(encode_roles, encoded=encoded)
-    before = history.of(messages, "m", encode, has_earlier_of_person)
+    before = history.of(messages, "m", encode, has_earlier_user_message)
     encoded.clear()
     longer = (*messages, *conversation(1))
-    after = history.of(longer, "m", encode, has_earlier_of_person)
+    after = history.of(longer, "m", encode, has_earlier_user_message)
     assert sum(encoded) < 12
-    assert len(after.settled) + len(after.last) == len(longer)
-    assert after.settled[: len(before.settled)] == before.settled
+    assert len(after.prefix) + len(after.last) == len(longer)
+    assert after.prefix[: len(before.prefix)] == before.prefix
 
 
 def test_the_last_conversations_are_kept_and_one_without_a_key_is_not():

@@ -1,17 +1,16 @@
-"""`ProviderRequest` -> the body of a `generateContent` request.
+"""The wire of Gemini's `generateContent`: requests to JSON, and its stream to our events.
 
-Owns: the format. Pure.
-
-The signature of the model's reasoning goes back on the part that it came with: the call after it, or a part of its own
-where text was. `contents` is the last key and grows at its end only. `volatile` is joined to the last content, to the
-text of a result where that is one: a message of the person behind a result would begin a new turn, for which the model
-puts its reasoning aside.
+Owns: addresses, headers, bodies and the schemas that Gemini accepts. Must not know: how HTTP is carried out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, cast
+from urllib.parse import quote
 
+import msgspec
+
+from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.messages import (
     ImagePart,
@@ -24,12 +23,156 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from pattern_acp.providers.answer_limit import REASONING_TOKENS, answer_limit
-from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
-from pattern_acp.providers.catalogue import ModelFacts, Thinking
-from pattern_acp.providers.encoded_history import EncodedHistory
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderRequest,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThoughtLevel,
+    ToolCallBegun,
+    ToolCallEnded,
+    ToolCallFragment,
+    ToolSpec,
+    UsageKnown,
+)
+from pattern_acp.providers.catalogue import REASONING_TOKENS, ModelFacts, Thinking, answer_limit, cost_of
+from pattern_acp.providers.endpoints import HttpRequest, endpoint, gemini_headers
+from pattern_acp.providers.errors import ContentFilteredError, ProviderConnectionError
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.finish import filter_reason, finish_word, stop_for
 from pattern_acp.providers.history import is_blank, is_own_thinking, resource_text, unseen_image
-from pattern_acp.providers.wire_json import arguments_object, to_bytes
+from pattern_acp.providers.http_errors import broken_event, error_of_event, parse_failure
+from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory
+from pattern_acp.providers.wire_json import arguments_object, decode_event, to_bytes, token_count
+
+
+class _FunctionCall(msgspec.Struct):
+    id: str | None = None
+    name: str | None = None
+    args: dict[str, object] | None = None
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _FunctionCall | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, rename="camel"):
+    content: _Content | None = None
+    finish_reason: object = None
+
+
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    usage_metadata: object = None
+    prompt_feedback: _Feedback | None = None
+    error: object = None
+
+
+class GeminiDecoder:
+    """See `streaming.Decoder`. `price` turns token counts into money; `id_seed` starts the ids of calls without one."""
+
+    def __init__(
+        self, settings: ProviderSettings, model: str, price: Callable[[Usage], Cost | None], id_seed: str
+    ) -> None:
+        self._settings = settings
+        self._model = model
+        self._price = price
+        self._id_seed = id_seed
+        self._calls = 0
+        self._is_thinking = False
+        self._has_text = False
+        self.finish = ""
+        self.is_done = False
+
+    def feed(self, event: SseEvent) -> Sequence[ProviderEvent]:
+        """See `Decoder.feed`."""
+        try:
+            chunk = decode_event(event.data, _Chunk)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise broken_event(self._settings) from error
+        if chunk.error:
+            failure = parse_failure(event.data.encode("utf-8", "replace"))
+            raise error_of_event(self._settings, self._model, failure) if failure else broken_event(self._settings)
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            why = filter_reason(chunk.prompt_feedback.block_reason) or "without a reason"
+            raise ContentFilteredError(f"{self._settings.name} refused the prompt {why}; word it differently.")
+        return [*self._chunk_events(chunk)]
+
+    def end(self) -> Sequence[ProviderEvent]:
+        """See `Decoder.end`."""
+        if not self.is_done and not self.finish:
+            raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
+        has_calls = self._calls > 0
+        stop = stop_for(self._settings, self._model, self.finish, has_text=self._has_text, has_calls=has_calls)
+        return [*self._end_thinking(), stop]
+
+    def _chunk_events(self, chunk: _Chunk) -> Iterator[ProviderEvent]:
+        for candidate in (chunk.candidates or ())[:1]:
+            for part in (candidate.content.parts if candidate.content else None) or ():
+                yield from self._part_events(part)
+            # No last word: more of the answer may follow, and the reason that comes last counts.
+            self.finish = finish_word(candidate.finish_reason) or self.finish
+        if chunk.usage_metadata is not None:
+            usage = _usage(chunk.usage_metadata)
+            yield UsageKnown(usage, self._price(usage))
+
+    def _part_events(self, part: _Part) -> Iterator[ProviderEvent]:
+        if part.function_call is not None:
+            # The signature of a call stands right before it.
+            yield from self._sign(part)
+            yield from self._call(part.function_call)
+        elif part.thought:
+            if part.text:
+                self._is_thinking = True
+                yield ThinkingDelta(part.text)
+            yield from self._sign(part)
+        else:
+            if part.text:
+                self._has_text = self._has_text or bool(part.text.strip())
+                yield from self._end_thinking()
+                yield TextDelta(part.text)
+            yield from self._sign(part)
+
+    def _call(self, call: _FunctionCall) -> Iterator[ProviderEvent]:
+        yield from self._end_thinking()
+        index = self._calls
+        self._calls += 1
+        yield ToolCallBegun(index, call.id or f"{self._id_seed}_{index}", call.name or "")
+        yield ToolCallFragment(index, msgspec.json.encode(call.args or {}).decode())
+        yield ToolCallEnded(index)
+
+    def _sign(self, part: _Part) -> Iterator[ProviderEvent]:
+        if part.thought_signature:
+            self._is_thinking = False
+            yield ThinkingEnded(part.thought_signature, wire=WIRE)
+
+    def _end_thinking(self) -> Iterator[ProviderEvent]:
+        if self._is_thinking:
+            self._is_thinking = False
+            yield ThinkingEnded(wire=WIRE)
+
+
+def _usage(counts: object) -> Usage:
+    """Google counts cached tokens inside the prompt's, and reasoning beside the answer's; our output holds both."""
+    cached = token_count(counts, "cachedContentTokenCount") or 0
+    prompt = (token_count(counts, "promptTokenCount") or 0) + (token_count(counts, "toolUsePromptTokenCount") or 0)
+    thinking = token_count(counts, "thoughtsTokenCount") or 0
+    output = (token_count(counts, "candidatesTokenCount") or 0) + thinking
+    return Usage(max(0, prompt - cached), output, cached, 0, thinking)
+
 
 _KEPT = (
     "description",
@@ -207,7 +350,7 @@ def _contents(request: ProviderRequest, facts: ModelFacts, provider: str, histor
     last = encoded.last
     if request.volatile.strip():
         _add_volatile(last, request.volatile)
-    return [*encoded.settled, *last]
+    return [*encoded.prefix, *last]
 
 
 def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provider: str) -> list[Block]:
@@ -305,3 +448,33 @@ def _person(parts: Sequence[Part], facts: ModelFacts) -> Iterator[Block]:
 
 def _image(part: ImagePart) -> Block:
     return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+
+
+class GeminiWire:
+    """See `streaming.Wire`. `describe` says what is known of a model."""
+
+    def __init__(self, settings: ProviderSettings, describe: Callable[[str], ModelFacts]) -> None:
+        self._settings = settings
+        self._describe = describe
+        self._histories = EncodedHistories()
+
+    def encode(self, request: ProviderRequest) -> HttpRequest:
+        """See `Wire.encode`."""
+        model = quote(request.model.removeprefix("models/"), safe="")
+        return HttpRequest(
+            self._settings.name,
+            endpoint(self._settings, f"models/{model}:streamGenerateContent?alt=sse"),
+            {"content-type": "application/json", "accept": "text/event-stream", **gemini_headers(self._settings)},
+            encode_body(
+                request,
+                self._describe(request.model),
+                self._settings.name,
+                self._histories.of(request.cache_key),
+            ),
+        )
+
+    def new_decoder(self, request: ProviderRequest) -> GeminiDecoder:
+        """See `Wire.new_decoder`."""
+        price = partial(cost_of, self._describe(request.model).info)
+        # The history only grows, so its length is a seed that no other request of the conversation has.
+        return GeminiDecoder(self._settings, request.model, price, f"call_{len(request.messages)}")

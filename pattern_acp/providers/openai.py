@@ -1,34 +1,47 @@
-"""The chunks of a Chat Completions stream -> our events.
+"""The wire of Chat Completions: requests to JSON, and its stream to our events.
 
-Owns: the format and its dialects. Sans I/O, one decoder an attempt. Known differences: reasoning as
-`reasoning_content` (DeepSeek, older vLLM, llama-server), `reasoning` (OpenRouter, Ollama, newer vLLM) or parts of type
-`thinking` (Mistral); usage in the last chunk or in one without choices; streams that end without `[DONE]`; errors as a
-chunk.
+Owns: addresses, headers and bodies for OpenAI and servers that speak like it. Must not know: how HTTP is carried out.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct, field
 
-from pattern_acp.config.settings import ProviderSettings
+from pattern_acp.config.settings import ProviderSettings, Quirks
+from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.messages import (
+    ImagePart,
+    Message,
+    Role,
+    ThinkingPart,
+    ToolResultPart,
+)
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
+    ProviderRequest,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    ThoughtLevel,
     ToolCallBegun,
     ToolCallFragment,
+    ToolSpec,
     UsageKnown,
 )
+from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of
+from pattern_acp.providers.endpoints import HttpRequest, endpoint, is_official, openai_headers
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
+from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.finish import finish_word, stop_for
-from pattern_acp.providers.sse import SseEvent
-from pattern_acp.providers.status import Failure, broken_event, error_of_event, parse_failure
-from pattern_acp.providers.token_counts import token_count
-from pattern_acp.providers.wire_json import decode_event
+from pattern_acp.providers.history import is_own_thinking, shown_parts, unseen_image
+from pattern_acp.providers.http_errors import Failure, broken_event, error_of_event, parse_failure
+from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory
+from pattern_acp.providers.wire_json import arguments_text, decode_event, sorted_schema, to_bytes, token_count
 
 
 class FunctionDelta(msgspec.Struct):
@@ -234,3 +247,182 @@ def _usage(counts: object) -> Usage:
     cached = min(cached, prompt)
     thinking = token_count(counts, "completion_tokens_details", "reasoning_tokens") or 0
     return Usage(prompt - cached, token_count(counts, "completion_tokens") or 0, cached, thinking_tokens=thinking)
+
+
+WireMessage: TypeAlias = dict[str, Json]
+
+
+def encode_body(
+    request: ProviderRequest,
+    facts: ModelFacts,
+    provider: str,
+    *,
+    is_openai: bool,
+    quirks: Quirks | None = None,
+    history: EncodedHistory | None = None,
+) -> bytes:
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
+    quirks, history = quirks or Quirks(), history or EncodedHistory()
+    effort = _effort(request, facts)
+    traits = facts.traits
+    limit = answer_limit(request, facts, reasons=traits.takes_effort, unasked=not traits.off_effort)
+    body: dict[str, Json] = {
+        "model": request.model,
+        "stream": True,
+        **({"stream_options": {"include_usage": True}} if quirks.usage_on_request else {}),
+        # OpenAI refuses the old name for its newer models; most other servers know only the old one.
+        "max_completion_tokens" if is_openai else quirks.answer_limit: limit,
+        **({"reasoning_effort": effort} if effort else {}),
+        **({"prompt_cache_key": request.cache_key} if is_openai and request.cache_key else {}),
+    }
+    if request.tools:
+        body["tools"] = history.tools(request.tools, None, lambda tools: [_tool(tool) for tool in tools])
+    body["messages"] = _messages(request, facts, provider, history)
+    return to_bytes(body)
+
+
+def _effort(request: ProviderRequest, facts: ModelFacts) -> str:
+    traits = facts.traits
+    if not traits.takes_effort or traits.fixed_effort or request.thought_level is ThoughtLevel.DEFAULT:
+        return ""
+    return traits.off_effort if request.thought_level is ThoughtLevel.OFF else request.thought_level.value
+
+
+def _tool(tool: ToolSpec) -> Json:
+    function = {"name": tool.name, "description": tool.description, "parameters": sorted_schema(tool.input_schema)}
+    return {"type": "function", "function": function}
+
+
+def _messages(request: ProviderRequest, facts: ModelFacts, provider: str, history: EncodedHistory) -> list[Json]:
+    system: list[Json] = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    encode = partial(_encoded, model=request.model, facts=facts, provider=provider)
+    encoded = history.of(request.messages, ("openai", request.model, facts, provider), encode)
+    last = encoded.last
+    if request.volatile.strip():
+        _append_volatile(last, request.volatile)
+    return [*system, *encoded.prefix, *last]
+
+
+def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provider: str) -> list[WireMessage]:
+    encoded: list[WireMessage] = []
+    for message in messages:
+        if message.role is Role.ASSISTANT:
+            encoded += _assistant(message, model, facts, provider)
+        elif message.role is Role.TOOL:
+            encoded += _results(message, facts)
+        else:
+            _append_user(encoded, shown_parts(message.parts, facts.info, _text, _image))
+    return encoded
+
+
+def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -> Iterator[WireMessage]:
+    calls: list[Json] = [
+        {
+            "id": call.call_id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
+        }
+        for call in message.tool_calls
+    ]
+    text = message.text if message.text.strip() else ""
+    if not text and not calls:
+        return
+    reasoning = "".join(
+        part.text
+        for part in message.parts
+        if isinstance(part, ThinkingPart)
+        and facts.traits.echoes_reasoning
+        and is_own_thinking(part, provider, model, "openai")
+    )
+    yield {
+        "role": "assistant",
+        # Some servers want the key even when there are only calls; null is what OpenAI's own format has there.
+        "content": text or None,
+        **({"reasoning_content": reasoning} if reasoning else {}),
+        **({"tool_calls": calls} if calls else {}),
+    }
+
+
+def _results(message: Message, facts: ModelFacts) -> Iterator[WireMessage]:
+    """One message a result. Tool messages carry text only, so images follow in one message of the user's role."""
+    images: list[ImagePart] = []
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            unseen = [] if facts.info.sees_images else [unseen_image(image) for image in part.images]
+            images += [] if unseen else part.images
+            text = f"Error: {part.text}" if part.is_error else part.text
+            yield {"role": "tool", "tool_call_id": part.call_id, "content": "\n".join([text, *unseen])}
+    if images:
+        yield {"role": "user", "content": [_text("Images from the tool results above:"), *map(_image, images)]}
+
+
+def _append_user(encoded: list[WireMessage], content: list[Json]) -> None:
+    """A message of the person, joined to one right before it (a prompt that was cancelled before any answer)."""
+    if not content:
+        return
+    texts = [part["text"] for part in content if isinstance(part, Mapping) and part["type"] == "text"]
+    value: Json = content if len(texts) < len(content) else "\n\n".join(str(text) for text in texts)
+    if encoded and encoded[-1]["role"] == "user":
+        encoded[-1]["content"] = _joined(encoded[-1]["content"], value)
+    else:
+        encoded.append({"role": "user", "content": value})
+
+
+def _append_volatile(encoded: list[WireMessage], volatile: str) -> None:
+    if encoded and encoded[-1]["role"] in {"user", "tool"}:
+        encoded[-1]["content"] = _joined(encoded[-1]["content"], volatile)
+    else:
+        encoded.append({"role": "user", "content": volatile})
+
+
+def _joined(first: Json, second: Json) -> Json:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: Json) -> Sequence[Json]:
+    if isinstance(content, str):
+        return [_text(content)]
+    return content if isinstance(content, Sequence) else []
+
+
+def _text(text: str) -> Mapping[str, Json]:
+    return {"type": "text", "text": text}
+
+
+def _image(part: ImagePart) -> Mapping[str, Json]:
+    return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+
+
+class OpenAIWire:
+    """See `streaming.Wire`. `describe` says what is known of a model."""
+
+    def __init__(self, settings: ProviderSettings, describe: Callable[[str], ModelFacts]) -> None:
+        self._settings = settings
+        self._describe = describe
+        self._histories = EncodedHistories()
+        self._is_openai = is_official(settings)
+
+    def encode(self, request: ProviderRequest) -> HttpRequest:
+        """See `Wire.encode`."""
+        facts = self._describe(request.model)
+        return HttpRequest(
+            self._settings.name,
+            endpoint(self._settings, "chat/completions"),
+            {"content-type": "application/json", "accept": "text/event-stream", **openai_headers(self._settings)},
+            encode_body(
+                request,
+                facts,
+                self._settings.name,
+                is_openai=self._is_openai,
+                quirks=self._settings.quirks,
+                history=self._histories.of(request.cache_key),
+            ),
+        )
+
+    def new_decoder(self, request: ProviderRequest) -> OpenAIDecoder:
+        """See `Wire.new_decoder`."""
+        price = partial(cost_of, self._describe(request.model).info)
+        # The history only grows, so its length is a seed that no other request of the conversation has.
+        return OpenAIDecoder(self._settings, request.model, price, f"call_{len(request.messages)}")

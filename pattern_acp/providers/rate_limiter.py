@@ -29,7 +29,7 @@ FOLDER = "limits"
 MAX_BYTES = 16 * 1024
 
 
-class Told(msgspec.Struct, frozen=True):
+class RateLimitSnapshot(msgspec.Struct, frozen=True):
     """What one answer said. Times are in milliseconds since 1970; `per_ms` is what comes back in one."""
 
     at_ms: int
@@ -46,7 +46,7 @@ class SharedLimits:
         self._path = directory / FOLDER / f"{digest}.json"
         self._seen: tuple[int, int] | None = None
 
-    def news(self, now_ms: int) -> Told | None:
+    def latest(self, now_ms: int) -> RateLimitSnapshot | None:
         """What another process wrote since the last look; None when there is nothing, or nothing that can be true."""
         try:
             found = self._path.stat()
@@ -54,18 +54,18 @@ class SharedLimits:
             if state == self._seen or found.st_size > MAX_BYTES:
                 return None
             self._seen = state
-            told = msgspec.json.decode(self._path.read_bytes(), type=Told)
+            told = msgspec.json.decode(self._path.read_bytes(), type=RateLimitSnapshot)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
         return told if told.at_ms <= now_ms else None
 
-    def tell(self, at_ms: int, blocked_until_ms: int, buckets: Mapping[str, tuple[float, float, float]]) -> None:
+    def publish(self, at_ms: int, blocked_until_ms: int, buckets: Mapping[str, tuple[float, float, float]]) -> None:
         """Write what an answer has just said."""
         partial = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                partial.write_bytes(msgspec.json.encode(Told(at_ms, blocked_until_ms, dict(buckets))))
+                partial.write_bytes(msgspec.json.encode(RateLimitSnapshot(at_ms, blocked_until_ms, dict(buckets))))
                 found = partial.stat()
                 partial.replace(self._path)
                 self._seen = (found.st_mtime_ns, found.st_ino)
@@ -82,7 +82,7 @@ _DURATION = late_pattern(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Level(Struct, frozen=True):
+class BucketState(Struct, frozen=True):
     """What one answer says of one bucket. `full_in_ms` is from the answer on."""
 
     limit: float
@@ -109,7 +109,7 @@ class _Bucket(Struct):
         return 0 if self.left >= 0 or self.per_ms <= 0 else int(-self.left / self.per_ms) + 1
 
 
-class Taken(Struct, frozen=True):
+class Reservation(Struct, frozen=True):
     """What one request has taken, until it was sent."""
 
     wait_ms: int
@@ -117,7 +117,7 @@ class Taken(Struct, frozen=True):
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-class Buckets(Struct):
+class RateLimiter(Struct):
     """Those of one server, key and model."""
 
     clock: Clock
@@ -133,8 +133,8 @@ class Buckets(Struct):
     _share: float = 1.0
     """What part of the estimate the server took off for the last request: cached tokens often do not count."""
 
-    def take(self, body_bytes: int) -> Taken:
-        """Take what a request with such a body needs; call `sent` or `give_back` afterwards."""
+    def reserve(self, body_bytes: int) -> Reservation:
+        """Take what a request with such a body needs; call `sent` or `release` afterwards."""
         now = self._now()
         self._learn(now)
         amounts: dict[str, float] = {}
@@ -145,14 +145,14 @@ class Buckets(Struct):
             bucket.add(-amounts[name], now)
             self._waiting[name] = self._waiting.get(name, 0.0) + amounts[name]
             wait = max(wait, bucket.debt_ms())
-        return Taken(max(wait, 0), amounts)
+        return Reservation(max(wait, 0), amounts)
 
-    def sent(self, taken: Taken) -> None:
+    def sent(self, taken: Reservation) -> None:
         """The request is on its way; the server's next answer knows of it."""
         for name, amount in taken.amounts.items():
             self._waiting[name] -= amount
 
-    def give_back(self, taken: Taken) -> None:
+    def release(self, taken: Reservation) -> None:
         """The request will not be sent."""
         self.sent(taken)
         now = self._now()
@@ -160,7 +160,7 @@ class Buckets(Struct):
             if name in self._buckets:
                 self._buckets[name].add(amount, now)
 
-    def heard(self, headers: Mapping[str, str]) -> None:
+    def observe(self, headers: Mapping[str, str]) -> None:
         """What an answer says of the buckets."""
         now = self._now()
         for name, level in read_levels(headers, now).items():
@@ -202,7 +202,7 @@ class Buckets(Struct):
 
     def _learn(self, now: int) -> None:
         """Take what another process heard since."""
-        told = self.shared.news(now) if self.shared is not None else None
+        told = self.shared.latest(now) if self.shared is not None else None
         if told is None:
             return
         self._blocked_until_ms = max(self._blocked_until_ms, told.blocked_until_ms)
@@ -215,7 +215,7 @@ class Buckets(Struct):
     def _tell(self, now: int) -> None:
         if self.shared is not None:
             levels = {name: (each.limit, each.left_at(now), each.per_ms) for name, each in self._buckets.items()}
-            self.shared.tell(now, self._blocked_until_ms, levels)
+            self.shared.publish(now, self._blocked_until_ms, levels)
 
     def _needed(self, name: str, body_bytes: int) -> float:
         if name in {"tokens", "input-tokens"}:
@@ -223,15 +223,15 @@ class Buckets(Struct):
         return 1.0
 
 
-class AllBuckets:
+class RateLimiters:
     """Those of the process, made as they are asked for. `directory` is where processes tell each other."""
 
     def __init__(self, clock: Clock, directory: Path | None = None) -> None:
         self._clock = clock
         self._directory = directory
-        self._all: dict[tuple[str, str, str, str], Buckets] = {}
+        self._all: dict[tuple[str, str, str, str], RateLimiter] = {}
 
-    def of(self, settings: ProviderSettings, model: str, *, counting: bool = False) -> Buckets:
+    def of(self, settings: ProviderSettings, model: str, *, counting: bool = False) -> RateLimiter:
         """The buckets of a provider's server and key for `model`; counting has its own, as at Anthropic."""
         key = settings.api_key.value if settings.api_key is not None else ""
         # A digest, so that no key is kept in one place more.
@@ -239,11 +239,11 @@ class AllBuckets:
         place = (settings.base_url or settings.name, who, model, "count" if counting else "")
         if place not in self._all:
             shared = SharedLimits(self._directory, place) if self._directory is not None else None
-            self._all[place] = Buckets(self._clock, shared)
+            self._all[place] = RateLimiter(self._clock, shared)
         return self._all[place]
 
 
-def read_levels(headers: Mapping[str, str], now_ms: int) -> dict[str, Level]:
+def read_levels(headers: Mapping[str, str], now_ms: int) -> dict[str, BucketState]:
     """What headers (names in lower case) say of each bucket; those that are not whole or say nothing are left out.
 
     Sources: OpenAI, guide on rate limits; Anthropic, API reference on rate limits (resets are RFC 3339 times).
@@ -258,13 +258,13 @@ def read_levels(headers: Mapping[str, str], now_ms: int) -> dict[str, Level]:
     return {name: level for name, level in levels.items() if level is not None}
 
 
-def _level(fields: Mapping[str, str], now_ms: int) -> Level | None:
+def _level(fields: Mapping[str, str], now_ms: int) -> BucketState | None:
     limit, left = _number(fields.get("limit", "")), _number(fields.get("remaining", ""))
     full_in = _milliseconds(fields.get("reset", ""), now_ms)
     # Some servers write 0 or -1 for no limit at all.
     if limit is None or left is None or full_in is None or limit <= 0 or left < 0:
         return None
-    return Level(limit, min(left, limit), full_in)
+    return BucketState(limit, min(left, limit), full_in)
 
 
 def _number(text: str) -> float | None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.buckets import AllBuckets, Buckets, Level, read_levels
+from pattern_acp.providers.rate_limiter import BucketState, RateLimiter, RateLimiters, read_levels
 from tests.support.constellation import FakeClock
 
 NOON_MS = 1_800_000_000_000
@@ -35,17 +35,20 @@ class Filled:
     """Buckets that were told of, and their clock."""
 
     clock: FakeClock = field(default_factory=lambda: FakeClock(NOON_MS))
-    buckets: Buckets = field(init=False)
+    buckets: RateLimiter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.buckets = Buckets(self.clock)
+        self.buckets = RateLimiter(self.clock)
 
 
 def test_the_headers_of_openai_and_anthropic_are_read():
-    assert read_levels(OPENAI, NOON_MS) == {"requests": Level(60, 59, 1_000), "tokens": Level(6000, 1000, 50_000)}
+    assert read_levels(OPENAI, NOON_MS) == {
+        "requests": BucketState(60, 59, 1_000),
+        "tokens": BucketState(6000, 1000, 50_000),
+    }
     assert read_levels(ANTHROPIC, NOON_MS) == {
-        "requests": Level(50, 49, 2_000),
-        "input-tokens": Level(30_000, 0, 60_000),
+        "requests": BucketState(50, 49, 2_000),
+        "input-tokens": BucketState(30_000, 0, 60_000),
     }
 
 
@@ -81,48 +84,48 @@ def test_any_headers_can_be_read(headers: dict[str, str]):
 
 
 def test_nobody_waits_before_an_answer_has_told_of_limits():
-    assert Filled().buckets.take(10**7).wait_ms == 0
+    assert Filled().buckets.reserve(10**7).wait_ms == 0
 
 
 def test_who_takes_more_than_is_left_waits_until_it_came_back():
     filled = Filled()
-    filled.buckets.heard(OPENAI)
+    filled.buckets.observe(OPENAI)
     # 1000 tokens are left and 100 come back each second; both requests need 1000.
-    assert filled.buckets.take(4000).wait_ms == 0
-    assert filled.buckets.take(4000).wait_ms == 10_001
-    assert filled.buckets.take(4000).wait_ms == 20_001
+    assert filled.buckets.reserve(4000).wait_ms == 0
+    assert filled.buckets.reserve(4000).wait_ms == 10_001
+    assert filled.buckets.reserve(4000).wait_ms == 20_001
     filled.clock.advance(30_000)
-    assert filled.buckets.take(400).wait_ms <= 1_001
+    assert filled.buckets.reserve(400).wait_ms <= 1_001
 
 
 def test_what_waits_is_taken_off_what_a_later_answer_says():
     filled = Filled()
-    filled.buckets.heard(OPENAI)
-    filled.buckets.sent(filled.buckets.take(4000))
-    waiting = filled.buckets.take(4000)
-    filled.buckets.heard(OPENAI)
-    assert filled.buckets.take(4000).wait_ms == 10_001
-    filled.buckets.give_back(waiting)
+    filled.buckets.observe(OPENAI)
+    filled.buckets.sent(filled.buckets.reserve(4000))
+    waiting = filled.buckets.reserve(4000)
+    filled.buckets.observe(OPENAI)
+    assert filled.buckets.reserve(4000).wait_ms == 10_001
+    filled.buckets.release(waiting)
 
 
 def test_what_was_given_back_is_there_again():
     filled = Filled()
-    filled.buckets.heard(OPENAI)
-    filled.buckets.give_back(filled.buckets.take(4000))
-    assert filled.buckets.take(4000).wait_ms == 0
+    filled.buckets.observe(OPENAI)
+    filled.buckets.release(filled.buckets.reserve(4000))
+    assert filled.buckets.reserve(4000).wait_ms == 0
 
 
 def test_a_request_that_never_fits_waits_only_until_the_bucket_is_full():
     filled = Filled()
-    filled.buckets.heard(OPENAI)
-    assert filled.buckets.take(10**9).wait_ms == 50_001
+    filled.buckets.observe(OPENAI)
+    assert filled.buckets.reserve(10**9).wait_ms == 50_001
 
 
 def test_a_full_bucket_comes_back_within_a_minute():
     filled = Filled()
-    filled.buckets.heard({**OPENAI, "x-ratelimit-remaining-tokens": "6000", "x-ratelimit-reset-tokens": "0s"})
-    filled.buckets.take(24_000)
-    assert filled.buckets.take(24_000).wait_ms == 60_001
+    filled.buckets.observe({**OPENAI, "x-ratelimit-remaining-tokens": "6000", "x-ratelimit-reset-tokens": "0s"})
+    filled.buckets.reserve(24_000)
+    assert filled.buckets.reserve(24_000).wait_ms == 60_001
 
 
 def test_a_refusal_holds_up_everyone_until_its_time():
@@ -130,23 +133,23 @@ def test_a_refusal_holds_up_everyone_until_its_time():
     filled.buckets.refused(7_000)
     filled.buckets.refused(3_000)
     filled.buckets.refused(None)
-    assert filled.buckets.take(1).wait_ms == 7_000
+    assert filled.buckets.reserve(1).wait_ms == 7_000
     filled.clock.advance(7_000)
-    assert filled.buckets.take(1).wait_ms == 0
+    assert filled.buckets.reserve(1).wait_ms == 0
 
 
 def test_what_the_last_request_counted_as_is_what_the_next_one_needs():
     filled = Filled()
     filled.buckets.charged(Usage(200, 50, 800), 4000)
-    filled.buckets.heard({**ANTHROPIC, "anthropic-ratelimit-input-tokens-remaining": "200"})
+    filled.buckets.observe({**ANTHROPIC, "anthropic-ratelimit-input-tokens-remaining": "200"})
     # At Anthropic what comes from the cache does not count.
     filled.buckets.charged(Usage(200, 50, 800), 4000)
-    assert filled.buckets.take(4000).wait_ms == 0
-    assert filled.buckets.take(4000).wait_ms > 0
+    assert filled.buckets.reserve(4000).wait_ms == 0
+    assert filled.buckets.reserve(4000).wait_ms > 0
 
 
 def test_sessions_share_buckets_by_server_key_and_model_and_counting_has_its_own():
-    every = AllBuckets(FakeClock())
+    every = RateLimiters(FakeClock())
     one = ProviderSettings("a", "openai", "http://x", Secret("k" * 9))
     same = ProviderSettings("b", "openai", "http://x", Secret("k" * 9))
     other = ProviderSettings("a", "openai", "http://x", Secret("l" * 9))
@@ -159,12 +162,12 @@ def test_sessions_share_buckets_by_server_key_and_model_and_counting_has_its_own
 @given(st.lists(st.tuples(st.integers(1, 40_000), st.booleans(), st.integers(0, 5_000)), max_size=40))
 def test_over_any_time_no_more_goes_out_than_was_there_and_came_back(taken: list[tuple[int, bool, int]]):
     filled = Filled()
-    filled.buckets.heard(OPENAI)
+    filled.buckets.observe(OPENAI)
     sent: list[tuple[int, float]] = []
     for size, is_given_back, passes in taken:
-        got = filled.buckets.take(size)
+        got = filled.buckets.reserve(size)
         if is_given_back:
-            filled.buckets.give_back(got)
+            filled.buckets.release(got)
         else:
             sent.append((filled.clock.now_ms() - NOON_MS + got.wait_ms, got.amounts["tokens"]))
         filled.clock.advance(passes)
@@ -178,21 +181,21 @@ LAB = ProviderSettings("lab", "openai", "http://localhost:9/v1", Secret("key-1")
 
 def test_another_process_knows_what_the_newest_answer_said(tmp_path: Path):
     clock = FakeClock(NOON_MS)
-    one, two = (AllBuckets(clock, tmp_path).of(LAB, "m") for _ in range(2))
-    one.heard({**OPENAI, "x-ratelimit-remaining-tokens": "0"})
-    assert two.take(400).wait_ms == one.take(400).wait_ms > 0
-    other = AllBuckets(clock, tmp_path)
-    assert other.of(LAB, "other").take(400).wait_ms == 0
-    assert other.of(replace(LAB, api_key=Secret("key-2")), "m").take(400).wait_ms == 0
+    one, two = (RateLimiters(clock, tmp_path).of(LAB, "m") for _ in range(2))
+    one.observe({**OPENAI, "x-ratelimit-remaining-tokens": "0"})
+    assert two.reserve(400).wait_ms == one.reserve(400).wait_ms > 0
+    other = RateLimiters(clock, tmp_path)
+    assert other.of(LAB, "other").reserve(400).wait_ms == 0
+    assert other.of(replace(LAB, api_key=Secret("key-2")), "m").reserve(400).wait_ms == 0
     assert [path for path in tmp_path.rglob("*.json") if "key-1" in path.read_text()] == []
 
 
 def test_a_refusal_holds_up_other_processes_as_well(tmp_path: Path):
     clock = FakeClock(NOON_MS)
-    one, two = (AllBuckets(clock, tmp_path).of(LAB, "m") for _ in range(2))
-    assert two.take(4).wait_ms == 0
+    one, two = (RateLimiters(clock, tmp_path).of(LAB, "m") for _ in range(2))
+    assert two.reserve(4).wait_ms == 0
     one.refused(7_000)
-    assert two.take(4).wait_ms == 7_000
+    assert two.reserve(4).wait_ms == 7_000
 
 
 @pytest.mark.parametrize(
@@ -200,27 +203,27 @@ def test_a_refusal_holds_up_other_processes_as_well(tmp_path: Path):
 )
 def test_a_file_that_cannot_be_true_is_as_if_there_were_none(tmp_path: Path, text: str):
     clock = FakeClock(NOON_MS)
-    one, two = (AllBuckets(clock, tmp_path).of(LAB, "m") for _ in range(2))
+    one, two = (RateLimiters(clock, tmp_path).of(LAB, "m") for _ in range(2))
     one.refused(7_000)
     (path,) = tmp_path.rglob("*.json")
     path.write_text(text, "utf-8")
-    assert two.take(4).wait_ms == 0
+    assert two.reserve(4).wait_ms == 0
 
 
 def test_a_directory_that_cannot_be_written_changes_nothing(tmp_path: Path):
     (tmp_path / "file").write_text("", "utf-8")
-    buckets = AllBuckets(FakeClock(NOON_MS), tmp_path / "file").of(LAB, "m")
+    buckets = RateLimiters(FakeClock(NOON_MS), tmp_path / "file").of(LAB, "m")
     buckets.refused(7_000)
-    assert buckets.take(4).wait_ms == 7_000
+    assert buckets.reserve(4).wait_ms == 7_000
 
 
 def test_a_clock_that_is_set_back_lets_nobody_wait_longer():
     filled = Filled()
-    filled.buckets.heard(OPENAI)
+    filled.buckets.observe(OPENAI)
     filled.buckets.refused(20_000)
     filled.clock.advance(5_000)
-    assert filled.buckets.take(400).wait_ms == 15_000
+    assert filled.buckets.reserve(400).wait_ms == 15_000
     filled.clock.advance(-3_600_000)
-    assert filled.buckets.take(400).wait_ms == 15_000
+    assert filled.buckets.reserve(400).wait_ms == 15_000
     filled.clock.advance(15_000)
-    assert filled.buckets.take(400).wait_ms == 0
+    assert filled.buckets.reserve(400).wait_ms == 0

@@ -1,5 +1,0 @@
-"""The Anthropic Messages wire.
-
-Owns: its format, in pure `encode` and `decode`, and what joins them in `provider`. Must not know: how HTTP is carried
-out, retries, other wires.
-"""
