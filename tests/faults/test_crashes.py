@@ -32,6 +32,8 @@ from tests.support.faulty_disk import (
 from tests.support.faulty_turns import AUTO, Witness, lost, provider
 from tests.support.scripts import says
 
+pytestmark = pytest.mark.slow
+
 Few = Callable[[int, int], Sequence[int]]
 Crash = Callable[[FaultyDisk, int], Files]
 

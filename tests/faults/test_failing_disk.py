@@ -14,6 +14,8 @@ from tests.support.faulty_disk import Fault, Kind, faulty_disk, left_by_kill
 from tests.support.faulty_turns import AUTO, Witness, lost, provider
 from tests.support.scripts import says
 
+pytestmark = pytest.mark.slow
+
 Few = Callable[[int, int], Sequence[int]]
 
 FULL = apsw.FullError

@@ -11,6 +11,8 @@ import pytest
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.faulty_turns import Witness, problems_of
 
+pytestmark = pytest.mark.slow
+
 _CHILD = """
 import json, sys
 from pathlib import Path
