@@ -20,7 +20,7 @@ from pattern_acp.db.migrate import Migration, load_migrations, migrate, schema_v
 from pattern_acp.db.raw import Params, Row, SqlValue
 from pattern_acp.db.segment_files import delete_segments
 from pattern_acp.db.transaction import Transaction
-from pattern_acp.db.worker import WorkerConnection
+from pattern_acp.db.worker import WorkerConnection, worker_connections
 from pattern_acp.domain.clock import Clock
 
 __all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database", "read_file"]
@@ -155,13 +155,15 @@ async def open_database(
         driver.opened.version = version
         return _facts(driver, version)
 
-    writer = WorkerConnection(ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds))
-    reader = WorkerConnection(ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True))
+    writer, reader = worker_connections(
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds),
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True),
+    )
     database: Database | None = None
     try:
-        await writer
+        await writer.start()
         version = await writer.run(prepare)
-        await reader
+        await reader.start()
         database = Database(writer, reader, await reader.run(open_beside))
         yield database
     finally:

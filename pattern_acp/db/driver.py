@@ -1,4 +1,4 @@
-"""One apsw connection, set up the way a constellation needs it, with the few methods that aiosqlite calls.
+"""One apsw connection, set up the way a constellation needs it.
 
 Owns: opening the file (created private to the user), pragmas, the vector extension, the bounds of a transaction. Must
 not know: tables, threads or the event loop. Every method runs on the connection's own thread.

@@ -27,7 +27,7 @@ from pattern_acp.db.errors import (
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.db.transaction import storable
-from pattern_acp.db.worker import WorkerConnection
+from pattern_acp.db.worker import WorkerConnection, worker_connections
 from pattern_acp.domain.errors import DatabaseError
 from tests.support.constellation import FakeClock, temporary_constellation
 
@@ -159,8 +159,8 @@ async def test_a_caller_that_is_cancelled_meanwhile_still_has_what_its_write_gav
 async def patient_writer(path: Path) -> AsyncGenerator[WorkerConnection, None]:
     """A connection whose cancelled callers wait for a slow disk."""
     driver = ApswConnection(path, read_only=False, busy_seconds=30)
-    writer = WorkerConnection(driver, patience_seconds=60)
-    await writer
+    [writer] = worker_connections(driver, patience_seconds=60)
+    await writer.start()
     try:
         await writer.run(ApswConnection.open)
         driver.opened.version = NEWEST
