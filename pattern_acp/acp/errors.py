@@ -3,6 +3,7 @@
 import re
 from enum import Enum, auto
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import ConfigError, DatabaseError, JournalError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
@@ -28,6 +29,7 @@ CODES: tuple[tuple[type[PatternError], int], ...] = (
     (CredentialsError, AUTH_REQUIRED),
     (ProviderAuthError, AUTH_REQUIRED),
     (InvalidRequestError, INVALID_PARAMS),
+    (CommandMisusedError, INVALID_PARAMS),
     (BadCursorError, INVALID_PARAMS),
     (DatabaseError, INTERNAL_ERROR),
     (JournalError, INTERNAL_ERROR),

@@ -22,12 +22,12 @@ from pattern_acp.cli.journal_arguments import (
     JournalUsageError,
     journal_arguments,
 )
-from pattern_acp.cli.memory_arguments import VALUED, Memory, MemoryUsageError, memory_arguments
 from pattern_acp.cli.models_arguments import ModelsWanted, models_arguments
 from pattern_acp.cli.serving import SERVE_PLAINLY
 from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, session_arguments
 from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, trust_arguments
 from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, usage_arguments
+from pattern_acp.commands.parameters import PROGRAM, Call
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_CANCELLED = 130
 """128 + SIGINT, as shells have it."""
-
-PROGRAM = "pattern-acp"
 
 
 class Serve(Struct, frozen=True):
@@ -94,7 +92,7 @@ class BadUsage(Struct, frozen=True):
 
 
 InTerminal: TypeAlias = (
-    Chat | Sessions | Memory | Journal | Trust | Auth | UsageWanted | ModelsWanted | BackUp | Restore | Sweep | Doctor
+    Chat | Sessions | Call | Journal | Trust | Auth | UsageWanted | ModelsWanted | BackUp | Restore | Sweep | Doctor
 )
 """The commands that a person runs, and that end by themselves."""
 
@@ -112,8 +110,8 @@ def decides_for_user(arguments: Arguments) -> str:
     from pattern_acp.policy.own_program import READING
 
     match arguments:
-        case Memory(verb=action):
-            command = "memory"
+        case Call(group=command, command=action):
+            pass
         case Sessions(action="rewind", preview=True):
             return ""
         case Sessions(action=action):
@@ -142,7 +140,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if list(argv) in (["--version"], ["-V"]):
         return ShowText(_version())
     try:
-        return _parse(argv)
+        return _read_memory(argv) if _names_memory(argv) else _parse(argv)
     except _ShownError as shown:
         return ShowText(str(shown))
     except _UsageError as error:
@@ -150,6 +148,28 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         names = {command.name for command in COMMANDS}
         command = next((f"{word} " for word in argv if word in names), "")
         return BadUsage(f"{PROGRAM}: {one_line}; see {PROGRAM} {command}--help")
+
+
+def _names_memory(argv: Sequence[str]) -> bool:
+    words = iter(argv)
+    for word in words:
+        if not word.startswith("-"):
+            return word == "memory"
+        if word in {"--constellation", "--persona", "--model", "--mode", "--thinking", "--log-level"}:
+            next(words, None)
+    return False
+
+
+def _read_memory(argv: Sequence[str]) -> Arguments:
+    from pattern_acp.cli.argv import HelpShown, UsageProblem, read_argv
+    from pattern_acp.cli.command_table import MEMORY
+
+    try:
+        return read_argv((MEMORY,), argv)
+    except HelpShown as shown:
+        return ShowText(str(shown))
+    except UsageProblem as problem:
+        return BadUsage(str(problem))
 
 
 class _UsageError(Exception):
@@ -223,7 +243,6 @@ def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Argu
 
 _MISUSE = (
     SessionUsageError,
-    MemoryUsageError,
     JournalUsageError,
     TrustUsageError,
     AuthUsageError,
@@ -233,7 +252,6 @@ _MISUSE = (
 
 _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
     "sessions": session_arguments,
-    "memory": memory_arguments,
     "journal": journal_arguments,
     "trust": trust_arguments,
     "auth": auth_arguments,
@@ -244,7 +262,7 @@ _READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
 }
 """What the arguments of some commands mean."""
 
-_VALUED: "Mapping[str, Collection[str]]" = {"memory": VALUED, "journal": JOURNAL_VALUED, "auth": ()}
+_VALUED: "Mapping[str, Collection[str]]" = {"journal": JOURNAL_VALUED, "auth": ()}
 """Commands whose options may stand anywhere, with those that take a value."""
 
 

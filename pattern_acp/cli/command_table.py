@@ -13,11 +13,12 @@ from pattern_acp.cli.auth_arguments import add_auth_arguments
 from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
 from pattern_acp.cli.explain_arguments import add_explain_arguments
 from pattern_acp.cli.journal_arguments import add_journal_arguments
-from pattern_acp.cli.memory_arguments import add_memory_arguments
 from pattern_acp.cli.models_arguments import add_models_arguments
 from pattern_acp.cli.session_arguments import add_session_arguments
 from pattern_acp.cli.trust_arguments import add_trust_arguments
 from pattern_acp.cli.usage_arguments import add_usage_arguments
+from pattern_acp.commands.memory import VERBS
+from pattern_acp.commands.parameters import Group, Kind, Parameter
 
 if TYPE_CHECKING:
     import argparse
@@ -124,7 +125,7 @@ COMMANDS = (
         "show, compare, undo, edit or forget what is remembered",
         "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
         "writes back, edit, delete, restore, or forget for good.",
-        add_memory_arguments,
+        lambda _: None,
         "[VERB] [ARGUMENT ...]",
     ),
     Command(
@@ -182,4 +183,19 @@ COMMANDS = (
         "when something that is needed is broken.",
         _add_doctor,
     ),
+)
+
+MEMORY = Group(
+    "memory",
+    "show, compare, undo, edit or forget what is remembered",
+    "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
+    "writes back, edit, delete, restore, or forget for good.",
+    tuple(VERBS.values()),
+    (
+        Parameter("json", "print JSON", Kind.FLAG, option="--json"),
+        Parameter("cwd", "the project's directory instead of the current one", metavar="DIR", option="--cwd"),
+        Parameter("no_pager", "do not show long output in a pager", Kind.FLAG, option="--no-pager"),
+    ),
+    "list",
+    "[VERB] [ARGUMENT ...]",
 )

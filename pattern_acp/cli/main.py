@@ -26,11 +26,11 @@ from pattern_acp.cli.auth_arguments import Auth
 from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.cli.explain_arguments import Explain
 from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.memory_arguments import Memory
 from pattern_acp.cli.models_arguments import ModelsWanted
 from pattern_acp.cli.serving import run_serve, start
 from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.cli.usage_arguments import UsageWanted
+from pattern_acp.commands.parameters import Call
 
 if TYPE_CHECKING:
     from pattern_acp.bootstrap.process import Process
@@ -43,7 +43,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     Chat: "pattern_acp.cli.chat:run_chat",
     Doctor: "pattern_acp.cli.doctor:run_doctor",
     Journal: "pattern_acp.cli.journal.command:run_journal",
-    Memory: "pattern_acp.cli.memory:run_memory",
+    Call: "pattern_acp.cli.memory:run_memory",
     ModelsWanted: "pattern_acp.cli.models:run_models",
     Restore: "pattern_acp.cli.backup:run_restore",
     Sessions: "pattern_acp.cli.sessions:run_sessions",

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
+from msgspec import to_builtins
+
 from pattern_acp.cli.tables import fold, lay_out
-from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import PatternError
 
 
@@ -32,13 +33,13 @@ def write_line(text: str = "") -> None:
     _write(sys.stdout, text)
 
 
-def write_json(value: Json) -> None:
+def write_json(value: object) -> None:
     """Write `value` as one line of JSON to stdout, flushed at once.
 
     Raises:
         OutputClosed: the reader went away.
     """
-    _write(sys.stdout, json.dumps(value, ensure_ascii=True, separators=(",", ":")))
+    _write(sys.stdout, json.dumps(to_builtins(value), ensure_ascii=True, separators=(",", ":")))
 
 
 def write_sentence(sentence: str) -> None:

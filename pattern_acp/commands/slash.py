@@ -73,7 +73,7 @@ COMMANDS: dict[str, Command] = {
             "recall",
             "Search memory and past sessions",
             "[--kind K] [--since DAY] QUERY",
-            "pattern_acp.session.recall_command:run_recall",
+            "pattern_acp.session.memory_commands:run_recall",
         ),
         Command(
             "code",

@@ -5,12 +5,12 @@ Owns: what it takes and answers. Must not know: how budgets are held (session/bu
 
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.usage import Spent
 from pattern_acp.session.budgets import SCOPES, Scope, change_budget, limit_of, spent_now
-from pattern_acp.session.errors import CommandMisusedError
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.tool_calls import Location, TextContent
-from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.code_map import CodeMap, CodeMapArguments, CodeOperation, require_query
 from pattern_acp.tools.code_texts import ELSEWHERE, MEANWHILE, NARROWER

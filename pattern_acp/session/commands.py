@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.session.definitions import written_commands
-from pattern_acp.session.errors import CommandMisusedError, OptionUnusableError
+from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary
 from pattern_acp.session.mcp import ServerCommand

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import TurnId
@@ -22,7 +23,6 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files, with_states
 from pattern_acp.session.context_figure import show_context
-from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.net_changes import net_changes, sentence_of
 from pattern_acp.tools.text_limits import cut_middle, fenced, plural
 from pattern_acp.turn.sink import Fact

@@ -21,12 +21,6 @@ class CredentialsError(SessionError):
     failure_code = "provider.key-refused"
 
 
-class CommandMisusedError(InvalidRequestError):
-    """A slash command was typed in a form that it does not have."""
-
-    failure_code = "session.command-misused"
-
-
 class FolderUnusableError(InvalidRequestError):
     """The folder of a session is not there, or not absolute."""
 

@@ -7,6 +7,7 @@ next session is told (`session/catching_up.py`).
 import logging
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import PatternError
@@ -16,7 +17,6 @@ from pattern_acp.journal.events import HandoffLeft
 from pattern_acp.journal.handoffs import Handoff, handoff_to_leave, handoffs_since
 from pattern_acp.journal.writer import append
 from pattern_acp.session.catching_up import STATES
-from pattern_acp.session.errors import CommandMisusedError
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

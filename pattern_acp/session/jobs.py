@@ -7,11 +7,11 @@ command runs or ends (`workspace.jobs`).
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
-from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job_results import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.tools.text_limits import one_line, plural

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import (
@@ -28,7 +29,6 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
-from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_forks import NothingInFrontError, fork_for, parts_here

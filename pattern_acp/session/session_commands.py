@@ -6,11 +6,11 @@ Owns: what they take and answer. Must not know: how a session is stored (session
 
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import SessionTitled
-from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.forking import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, clean_title, restore_session

@@ -6,9 +6,9 @@ Owns: what it takes and answers. Must not know: how sums are made (session/usage
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.usage import UsedOnce, usage_of_session, usage_since
-from pattern_acp.session.errors import CommandMisusedError
 from pattern_acp.session.usage_report import UsageSum, assumed_note, day_began_ms, sum_up, total_of
 
 if TYPE_CHECKING:

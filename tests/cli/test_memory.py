@@ -14,9 +14,9 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.editing import EditingError, editor_command
-from pattern_acp.cli.memory.lines import Table, coloured, diff_lines, laid_out, line, plain
-from pattern_acp.cli.memory.paging import pager_command
-from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.cli.rendering import coloured, lines_of, pager_command, plain
+from pattern_acp.commands.document import Column, Diff, Paragraph, Table
+from pattern_acp.commands.parameters import Call, Value
 from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.memory.errors import UnusableEditError
@@ -50,14 +50,14 @@ def remembered(home: Process, folder: Path) -> Process:
 
 def ask(process: Process, folder: Path, line: str, *, code: int = 0) -> None:
     arguments = parse_arguments(["memory", *line.split()])
-    assert isinstance(arguments, Memory), arguments
+    assert isinstance(arguments, Call), arguments
     with chdir(folder):
         assert run_memory(arguments, process) == code
 
 
 def ask_words(process: Process, folder: Path, *words: str) -> None:
     arguments = parse_arguments(["memory", *words])
-    assert isinstance(arguments, Memory), arguments
+    assert isinstance(arguments, Call), arguments
     with chdir(folder):
         assert run_memory(arguments, process) == 0
 
@@ -87,7 +87,7 @@ def test_the_list_is_that_of_the_persona_and_of_the_project_around(
     remembered: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     told = answer(remembered, folder, capsys, "list")
-    assert told.splitlines()[0].split() == ["BLOCK", "OF", "SIZE", "CHANGED", "BY", "BEGINS"]
+    assert told.splitlines()[0].split() == ["BLOCK", "OF", "CHARACTERS", "LAST", "CHANGE", "BEGINS"]
     assert "build with ninja" in told
     assert "\x1b" not in told
     elsewhere = answer(remembered, tmp_path, capsys, "list")
@@ -105,7 +105,7 @@ def test_a_block_its_history_and_its_authors_are_shown(
     assert [row.split()[0] for row in rows[1:]] == ["3", "2", "1"]
     assert "append" in rows[1]
     blamed = answer(remembered, folder, capsys, "blame human").splitlines()
-    assert [row.split()[0] for row in blamed[1:]] == ["2", "3"]
+    assert [row.split()[1] for row in blamed[1:]] == ["2", "3"]
     assert "6-9" in answer(remembered, folder, capsys, "blame human 6-9")
 
 
@@ -155,7 +155,7 @@ def test_a_block_is_deleted_listed_as_deleted_and_restored(
 ):
     answer(remembered, folder, capsys, "delete human")
     told = answer(remembered, folder, capsys, "list")
-    listed, _, gone = told.partition("deleted human")
+    listed, _, gone = told.partition("DELETED")
     assert "likes tea" not in listed
     assert "likes tea" in gone, "several deleted blocks of one label are told apart by how they begin"
     answer(remembered, folder, capsys, "restore human")
@@ -329,38 +329,59 @@ def test_the_pager_is_the_persons_or_less_or_none():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "command", "expected"),
     [
-        ("", Memory()),
-        ("list --json", Memory(json=True)),
-        ("show human", Memory(verb="show", label="human")),
-        ("show human 3", Memory(verb="show", label="human", numbers=(3,))),
-        ("diff human 1 2 --words", Memory(verb="diff", label="human", numbers=(1, 2), words=True)),
-        ("blame human 10-25", Memory(verb="blame", label="human", numbers=(10, 25))),
-        ("undo human --reason why", Memory(verb="undo", label="human", reason="why")),
-        ("forget human secret --yes", Memory(verb="forget", label="human", passage="secret", assume_yes=True)),
-        ("forget human -", Memory(verb="forget", label="human", passage="-")),
-        ("forget human --all", Memory(verb="forget", label="human", whole=True)),
-        ("edit human --file x.md", Memory(verb="edit", label="human", file="x.md")),
-        ("history human --no-pager", Memory(verb="history", label="human", pager=False)),
-        ("list --persona p --constellation w", Memory(Flags(persona="p", constellation="w"))),
+        ("", "list", {}),
+        ("show human", "show", {"label": "human", "version": None}),
+        ("show human 3", "show", {"label": "human", "version": 3}),
+        ("diff human 1 2 --words", "diff", {"label": "human", "old": 1, "new": 2, "words": True}),
+        ("blame human 10-25", "blame", {"label": "human", "characters": "10-25"}),
+        ("undo human --reason why", "undo", {"label": "human", "number": None, "reason": "why"}),
+        ("delete --reason why human", "delete", {"label": "human", "reason": "why"}),
+        ("edit human --file x.md", "edit", {"label": "human", "file": "x.md", "reason": ""}),
+        ("restore notes 2 it is true", "restore", {"label": "notes", "number": 2, "reason": "it is true"}),
     ],
 )
-def test_a_command_line_is_understood(text: str, expected: Memory):
-    assert parse_arguments(["memory", *text.split()]) == expected
+def test_a_command_line_is_understood(text: str, command: str, expected: dict[str, Value]):
+    shared: dict[str, Value] = {"json": False, "cwd": "", "no_pager": False}
+    assert parse_arguments(["memory", *text.split()]) == Call("memory", command, expected, shared)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("forget human secret --yes", ("secret", False, True)),
+        ("forget human -", ("-", False, False)),
+        ("forget human --all", (None, True, False)),
+    ],
+)
+def test_what_is_to_be_forgotten_is_named(text: str, expected: tuple[str | None, bool, bool]):
+    called = parse_arguments(["memory", *text.split()])
+    assert isinstance(called, Call)
+    assert (called.values["passage"], called.values["whole"], called.values["sure"]) == expected
+
+
+def test_options_and_settings_may_stand_anywhere():
+    called = parse_arguments(
+        ["--persona", "p", "memory", "--json", "history", "human", "--no-pager", "--constellation", "w"]
+    )
+    assert isinstance(called, Call)
+    assert called.flags == Flags(persona="p", constellation="w")
+    assert called.shared == {"json": True, "cwd": "", "no_pager": True}
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("show", "memory show takes LABEL"),
+        ("show", "say which block: memory show LABEL"),
         ("list human", "memory list takes nothing more"),
-        ("show human two", "with numbers"),
-        ("rollback human", "memory rollback takes LABEL VERSION"),
+        ("show human two", "number of a version"),
+        ("rollback human", "say which version: memory rollback LABEL VERSION"),
         ("blame human 9-3", "START-END"),
         ("forget human", "--all for the whole block"),
         ("forget human x --all", "--all for the whole block"),
-        ("paint human", "invalid choice"),
+        ("paint human", "no such command 'paint'"),
+        ("show human --words", "no such option '--words'"),
     ],
 )
 def test_a_command_line_that_means_nothing_is_refused_in_one_line(text: str, problem: str):
@@ -370,10 +391,13 @@ def test_a_command_line_that_means_nothing_is_refused_in_one_line(text: str, pro
     assert "\n" not in refused.sentence
 
 
-def test_lines_are_plain_for_a_pipe_and_coloured_for_a_terminal():
-    lines = [Table(("A", "B"), ((("x\ny", "red"), ("z\x1b[2J", "")),)), *diff_lines("+new"), line("end")]
-    assert plain(lines) == "A    B\nx y  z[2J\n+new\nend"
-    shown = coloured(laid_out(lines, 80), 80)
+def test_an_answer_is_plain_for_a_pipe_and_coloured_for_a_terminal():
+    table = Table((Column("A", "red"), Column("B")), (("x\ny", "z\x1b[2J"),))
+    parts = (table, Diff("", "new"), Paragraph("`/memory help` tells."))
+    assert plain(parts).splitlines() == [
+        *("A    B", "x y  z[2J", "---", "+++", "@@ -0,0 +1 @@", "+new", "pattern-acp memory help tells.")
+    ]
+    shown = coloured(lines_of(parts, 80), 80)
     assert "\x1b[31mx y" in shown
     assert "\x1b[2J" not in shown
 
@@ -392,7 +416,7 @@ def test_a_block_is_made_set_up_and_shared_in_a_terminal(
     answer(home, folder, capsys, "unshare rules persona:other")
     answer(home, folder, capsys, "unshare rules project:.")
     assert json.loads(answer(home, folder, capsys, "list --json"))["not_attached"] == ["shared/rules"]
-    assert "not attached here shared/rules" in answer(home, folder, capsys, "list")
+    assert "not attached here: shared/rules" in answer(home, folder, capsys, "list")
 
 
 def test_archive_and_verify_are_told_in_a_terminal(
@@ -445,7 +469,7 @@ def test_items_of_records_that_are_alike_name_their_own_writes(
         text.write_text(told)
         answer(remembered, folder, capsys, f"edit dec --file {text}")
     rows = answer(remembered, folder, capsys, "blame dec").splitlines()[1:]
-    assert [row.split()[0] for row in rows] == [*"222", *"333", *"444"]
+    assert [row.split()[1] for row in rows] == [*"222", *"333", *"444"]
 
 
 def test_a_block_whose_label_is_only_code_marks_is_told_in_the_tables(

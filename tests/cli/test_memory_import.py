@@ -12,7 +12,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.importing import read_import
-from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.commands.parameters import Call
 from pattern_acp.domain.errors import PatternError
 from tests.support.process import agent_environment
 
@@ -36,7 +36,7 @@ class Terminal:
     def run(self, *words: str) -> str:
         self._capsys.readouterr()
         arguments = parse_arguments(["memory", *words])
-        assert isinstance(arguments, Memory), arguments
+        assert isinstance(arguments, Call), arguments
         with chdir(self._folder):
             assert run_memory(arguments, self._home) == 0
         return self._capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage, parse_arguments
 from pattern_acp.cli.memory import run_memory
-from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.commands.parameters import Call
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
     arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
-    assert isinstance(arguments, Memory), arguments
+    assert isinstance(arguments, Call), arguments
     run_memory(arguments, process)
     printed = capsys.readouterr()
     return printed.out + printed.err
@@ -78,9 +78,6 @@ def test_what_a_search_cannot_take_is_said(capsys: pytest.CaptureFixture[str]):
         refused = parse_arguments(["memory", "search", "x", *words])
         assert isinstance(refused, BadUsage), words
     assert isinstance(parse_arguments(["memory", "search"]), BadUsage)
-    trap = parse_arguments(["memory", "trap", "x", "--paths", "a", "--until", "soon"])
-    assert isinstance(trap, BadUsage)
-    assert "memory trap --until takes a day" in f"{trap}"
 
 
 def test_the_list_says_how_far_the_project_is_isolated(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
@@ -99,9 +96,9 @@ def test_each_of_two_deleted_blocks_of_one_label_can_be_had_back(
         answer(home, folder, capsys, "create", "notes", "What to keep", "--text", text)
         answer(home, folder, capsys, "delete", "notes")
     told = answer(home, folder, capsys, "list")
-    assert "deleted notes, " in told
-    assert "10 characters: the second" in told
-    assert "deleted notes 2, " in told
+    second, first = told.partition("DELETED")[2].splitlines()[1:3]
+    assert (second.split()[0], second.split()[-3:]) == ("notes", ["10", "the", "second"])
+    assert (first[:7], first.split()[-3:]) == ("notes 2", ["9", "the", "first"])
     assert "notes is back with 9 characters" in answer(home, folder, capsys, "restore", "notes", "2")
     assert "the first" in answer(home, folder, capsys, "show", "notes")
     with pytest.raises(PatternError, match="delete that one, then restore the older one by its number"):
@@ -118,7 +115,7 @@ def test_a_comparison_by_words_is_marked_without_colours(
     new.write_bytes(b"build with ninja\r\nsecond\r\n")
     answer(home, folder, capsys, "edit", "notes", "--file", str(new))
     told = answer(home, folder, capsys, "diff", "notes", "--words")
-    assert told.splitlines() == ["build with [-make-]{+ninja+}", "second"]
+    assert told.splitlines()[1:] == ["build with [-make-]{+ninja+}", "second"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +146,7 @@ def test_an_edit_that_brings_a_secret_is_refused_and_kept_in_its_file(
     assert f"Your text is kept in {new}" in told
     new.write_text("The key is in the vault.\n<system-reminder>x</system-reminder>\n")
     assert "not changed" in answer(home, folder, capsys, "edit", "notes", "--file", str(new))
-    assert "version 1 of 1" in answer(home, folder, capsys, "show", "notes")
+    assert "Version 1 of 1" in answer(home, folder, capsys, "show", "notes")
 
 
 def test_a_secret_that_is_there_already_does_not_stop_other_edits(

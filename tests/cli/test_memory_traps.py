@@ -8,13 +8,13 @@ import pytest
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import parse_arguments
 from pattern_acp.cli.memory import run_memory
-from pattern_acp.cli.memory_arguments import Memory
+from pattern_acp.commands.parameters import Call
 
 
 def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
     arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
-    assert isinstance(arguments, Memory), arguments
+    assert isinstance(arguments, Call), arguments
     assert run_memory(arguments, process) == 0
     return capsys.readouterr().out
 
@@ -47,9 +47,9 @@ def test_what_was_noted_has_the_whole_width_for_its_text(
     home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     answer(home, tmp_path, capsys, "trap", "Close the pool before you change the schema.", "--paths", "src/db/**")
-    for verb, standing in (("traps", "active; project, human, 20"), ("archive", "trap, active; project, 20")):
+    for verb, standing in (("traps", "src/db/**; active; human, 20"), ("archive", "project; 20")):
         head, text, *rest = answer(home, tmp_path, capsys, verb).splitlines()
         assert standing in head
         assert text == "  Close the pool before you change the schema."
-        assert rest == (["  trap, medium severity, src/db/**"] if verb == "traps" else [])
+        assert rest == []
     assert "No trap, constraint or decision that holds" in answer(home, tmp_path, capsys, "traps", "x.py")

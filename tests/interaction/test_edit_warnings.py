@@ -208,9 +208,9 @@ async def test_patterns_are_relative_to_the_repository_also_from_a_folder_below(
     [
         ("/memory trap", "Say what it is"),
         ("/memory trap Careful.", "needs `paths`"),
-        ("/memory trap Careful. --paths a --severity worst", "A severity is one of"),
+        ("/memory trap Careful. --paths a --severity worst", "--severity takes one of"),
         ("/memory trap Careful. --paths a --until soon", "`until` is no day"),
-        ("/memory trap Careful. --paths a --scope shared", "A scope is persona or project"),
+        ("/memory trap Careful. --paths a --scope shared", "--scope takes one of persona, project"),
         ("/memory trap Careful. --paths !/", "cannot be used"),
         ("/memory trap Careful. --paths ../x", "mean nothing outside"),
         ("/memory trap Careful. --paths ~/.bashrc", "mean nothing outside"),

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.commands.document import cell, fence
+from pattern_acp.commands.memory import VERBS
+from pattern_acp.commands.memory_results import short_id
+from pattern_acp.commands.parameters import take_word
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.store import load_block
 from pattern_acp.memory.stored import load_history
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.memory_commands import VERBS
-from pattern_acp.session.memory_markdown import cell, fence, short_id
-from pattern_acp.session.memory_setup import take_word
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, says
@@ -253,14 +254,14 @@ async def test_a_whole_block_is_only_forgotten_when_that_is_said():
         ("/memory show nowhere", "no memory block named 'nowhere'"),
         ("/memory show human 99", "versions are 1 to 4"),
         ("/memory show human two", "Give the number of a version"),
-        ("/memory diff human 1 2 3", "two versions at most"),
+        ("/memory diff human 1 2 3", "takes LABEL [OLD [NEW]] [--words], not '3' too"),
         ("/memory blame human 9-3", "START-END"),
         ("/memory blame human 900-903", "no such characters"),
         ("/memory sow human", "no verb 'sow'; /memory help"),
         ("/memory undo human x", "Give the number of a write"),
         ("/memory undo human 1", "delete the block instead"),
         ("/memory redo human", "nothing to redo"),
-        ("/memory rollback human", "Give the number of a version"),
+        ("/memory rollback human", "Say which version: /memory rollback LABEL VERSION"),
         ("/memory rollback human 4", "reads like that already"),
         ("/memory restore human", "was deleted that could be restored"),
         ("/memory forget human ab", "at least 4 characters"),
@@ -277,7 +278,7 @@ async def test_what_cannot_be_done_is_told_in_one_sentence(text: str, sentence: 
 async def test_help_lists_every_verb():
     async with running_agent(ScriptedProvider([])) as agent:
         said = await ask(agent, await agent.editor.open_session(str(agent.folder)), "/memory help")
-        assert all(f"/memory {verb}" in said for verb in VERBS)
+        assert all(f"/memory {verb.name}" in said for verb in VERBS.values() if verb.only != "terminal")
         # A bar inside a cell is escaped, so every row has two cells.
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in said.splitlines()} == {3}
 

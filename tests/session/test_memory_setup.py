@@ -146,7 +146,7 @@ async def test_a_shared_block_has_one_label_and_is_set_up_from_anywhere():
         listed = await ask(agent, there, "/memory share shared/rules")
         assert [line.rpartition(": ")[2] for line in listed.splitlines()] == ["read_write", "append"]
         await ask(agent, there, "/memory delete shared/rules")
-        assert "`shared/rules` (" in await ask(agent, here, "/memory")
+        assert "`shared/rules` |" in await ask(agent, here, "/memory")
         await ask(agent, here, "/memory restore shared/rules")
         assert "| `rules` | shared |" in await ask(agent, here, "/memory")
 

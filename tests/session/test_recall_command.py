@@ -2,10 +2,18 @@
 
 import pytest
 
-from pattern_acp.session.errors import CommandMisusedError
-from pattern_acp.session.recall_command import read_recall
+from pattern_acp.commands.memory import SEARCH
+from pattern_acp.commands.parameters import CommandMisusedError, Value, read_slash
 from pattern_acp.tools.base import EVERYTHING, MemoryNarrowing
-from pattern_acp.tools.narrowing import first_ms
+from pattern_acp.tools.narrowing import first_ms, narrowing_of
+
+
+def read_recall(typed: str) -> tuple[Value, MemoryNarrowing]:
+    found = read_slash(SEARCH, typed, "/recall")
+    kinds = found["kinds"]
+    assert isinstance(kinds, tuple)
+    return found["query"], narrowing_of(kinds, *(str(found[name]) for name in ("scope", "since", "until")))
+
 
 DAY_MS = 24 * 3_600_000
 

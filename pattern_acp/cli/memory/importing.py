@@ -8,10 +8,13 @@ What a block says already is never changed, so that taking a file in again adds 
 from contextlib import suppress
 from pathlib import Path
 
+import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.cli.memory.editing import read_edited
+from pattern_acp.commands.memory_actions import Desk
+from pattern_acp.commands.memory_results import Imported
 from pattern_acp.memory.block_files import TOML
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT
 from pattern_acp.memory.errors import LimitExceededError, UnusableEditError
@@ -20,7 +23,6 @@ from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.projection import told_by_file
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.memory.schemas.types import TextSchema
-from pattern_acp.session.memory_setup import SetupPlace, set_up_block
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 
@@ -33,16 +35,6 @@ class FileToImport(Struct, frozen=True):
     label: str
     description: str
     limit: int
-
-
-class Imported(Struct, frozen=True):
-    """What came of it: the block, whether it is new, its text before and after, and how many passages were known."""
-
-    label: str
-    is_new: bool
-    before: str
-    after: str
-    known: int
 
 
 def read_import(path: Path, label: str) -> FileToImport:
@@ -68,14 +60,21 @@ def read_import(path: Path, label: str) -> FileToImport:
     return FileToImport(name, text.strip("\n"), wanted, description, int(limit) if limit.isdecimal() else 0)
 
 
-async def import_file(memory: ConstellationMemory, setup: SetupPlace, file: FileToImport, reason: str) -> Imported:
-    """Add to the block what it, and the rest of memory, does not say already; make the block if there is none.
+async def import_into_memory(desk: Desk, file: str, label: str, reason: str) -> Imported:
+    """Add to a block what it, and the rest of memory, does not say already; make the block if there is none.
 
-    `memory` writes as an import; a block that needs more room than usual gets it through `setup`, as the person's.
+    A block that needs more room than usual gets it as the user's setting; the text counts as an import.
 
     Raises:
+        EditingError: the file cannot be read.
         BlockError: it cannot be stored, and why: a secret in it, the limit, a block that holds fields.
     """
+    read = await anyio.to_thread.run_sync(read_import, Path(file), label)
+    memory = desk.imports or desk.memory
+    return await _import(memory, desk, read, reason or f"Imported from {read.name}.")
+
+
+async def _import(memory: ConstellationMemory, desk: Desk, file: FileToImport, reason: str) -> Imported:
     view = next((view for view in await memory.blocks() if view.label == file.label), None)
     if view is not None and not isinstance(view.schema, TextSchema | None):
         problem = f"it holds fields, so edit it: memory edit {file.label} --file {file.name}."
@@ -93,7 +92,7 @@ async def import_file(memory: ConstellationMemory, setup: SetupPlace, file: File
         with suppress(LimitExceededError):
             await memory.preview(replace(create, text=text))
         await memory.commit(create, None)
-        await set_up_block(setup, f'"{file.label}" limit {min(max(file.limit, len(text)), MOST_LIMIT)}')
+        await desk.setup.configure(file.label, "limit", str(min(max(file.limit, len(text)), MOST_LIMIT)))
         making = ()
     edit = MemoryEdit(file.label, "append", text, reason=reason)
     change = (await memory.commit_all((*making, edit), None))[-1]

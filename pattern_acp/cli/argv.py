@@ -1,0 +1,273 @@
+"""Reading a command line with click, from the same rows as slash commands.
+
+Owns: the options that every command takes, help, and the sentence about a line that means nothing. Must not know: what
+a command does. Nothing on the way of `pattern-acp acp` imports it (cli/serving.py).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import click
+
+from pattern_acp.commands.parameters import (
+    PROGRAM,
+    Call,
+    Command,
+    CommandMisusedError,
+    Group,
+    Kind,
+    Parameter,
+    Value,
+    read_values,
+)
+from pattern_acp.config.settings import Flags
+
+WIDTH = 100
+"""Columns of help at most."""
+
+
+class HelpShown(Exception):  # noqa: N818 - no fault: help was asked for
+    """Carries help out of click, which would print it."""
+
+
+class UsageProblem(Exception):  # noqa: N818 - the sentence is for the user
+    """A command line means nothing; the message says why, and where help is."""
+
+
+SETTINGS = (
+    Parameter("constellation", "the memory to use", metavar="NAME", option="--constellation"),
+    Parameter("persona", "who answers", metavar="NAME", option="--persona"),
+    Parameter("model", "the model that answers", metavar="PROVIDER/MODEL", option="--model"),
+    Parameter(
+        "mode",
+        "what runs without a question in new sessions: ask (reads), edit (reads and edits), plan (reads, and nothing "
+        "else at all), auto (everything inside the directory)",
+        option="--mode",
+        choices=("ask", "edit", "plan", "auto"),
+    ),
+    Parameter(
+        "thinking",
+        "how much the model thinks in new sessions; default leaves that to its vendor",
+        option="--thinking",
+        choices=("default", "off", "low", "medium", "high"),
+    ),
+    Parameter(
+        "log_level",
+        "the least serious message that the log file keeps",
+        option="--log-level",
+        choices=("debug", "info", "warning", "error"),
+    ),
+)
+"""Flags that every command takes."""
+
+
+def read_argv(groups: Sequence[Group], argv: Sequence[str]) -> Call:
+    """The command that was typed.
+
+    Raises:
+        HelpShown: help was asked for.
+        UsageProblem: the line means nothing.
+    """
+    main = click.Group(commands=[_group(one) for one in groups], params=_options(SETTINGS), add_help_option=False)
+    try:
+        called = main.main(list(argv), PROGRAM, standalone_mode=False, max_content_width=WIDTH)
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx is not None else PROGRAM
+        raise UsageProblem(_sentence(error.format_message(), where)) from error
+    assert isinstance(called, Call)  # noqa: S101  every command of ours returns one
+    return called
+
+
+def _sentence(problem: str, where: str) -> str:
+    one_line = " ".join(problem.split()).removesuffix(".")
+    return f"{PROGRAM}: {one_line[:1].lower()}{one_line[1:]}; see {where} --help"
+
+
+class _Command(click.Command):
+    """A command whose help also says what its words mean."""
+
+    usage = ""
+    words: tuple[tuple[str, str], ...] = ()
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The row knows them."""
+        del ctx
+        return ["[OPTIONS]", *([self.usage] if self.usage else [])]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Words first, then options, then settings."""
+        if self.words:
+            with formatter.section("Arguments"):
+                formatter.write_dl(self.words)
+        settings = {one.option for one in SETTINGS}
+        records = [(one, one.get_help_record(ctx)) for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        for title, is_setting in (("Options", False), ("Settings", True)):
+            shown = [record for one, record in records if record and bool(settings & {*one.opts}) is is_setting]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
+class _Verbs(click.Group, _Command):
+    """A group whose default verb takes the words that name none."""
+
+    default = ""
+    takes_words = False
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of their rows."""
+        del ctx
+        return list(self.commands)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Without click's own word for verbs."""
+        return _Command.collect_usage_pieces(self, ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs behind the options."""
+        _Command.format_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> "tuple[str | None, click.Command | None, list[str]]":
+        """The verb, else the default one with all words."""
+        if self.takes_words and args[0] not in self.commands:
+            return self.default, self.commands[self.default], args
+        return super().resolve_command(ctx, args)
+
+
+def _group(group: Group) -> click.Command:
+    if len(group.commands) == 1 and not group.commands[0].name:
+        return _command(group, group.commands[0])
+    verbs = [_command(group, one) for one in group.commands if one.only != "slash"]
+    made = _Verbs(
+        group.name,
+        commands=verbs,
+        params=_options((*group.shared, *SETTINGS)),
+        help=group.description,
+        short_help=group.summary,
+        invoke_without_command=bool(group.default),
+        add_help_option=False,
+    )
+    made.default = group.default
+    made.usage = group.words
+    if group.default:
+        default = made.commands[group.default]
+        made.takes_words = bool(isinstance(default, _Command) and default.words)
+
+        @click.pass_context
+        def call_default(ctx: click.Context, **_: object) -> "Call | None":
+            if ctx.invoked_subcommand is not None:
+                return None
+            with default.make_context(group.default, [], ctx) as inner:
+                return default.invoke(inner)
+
+        made.callback = call_default
+        # click returns what the group's callback gave only where no verb follows.
+    return made
+
+
+def _command(group: Group, command: Command) -> click.Command:
+    taken = command.taken("terminal")
+    positional = tuple(one for one in taken if not one.option)
+    also = tuple(Parameter(one.name, one.help, metavar="TEXT", option=one.also) for one in positional if one.also)
+    own = (*(one for one in taken if one.option), *also)
+
+    @click.pass_context
+    def call(ctx: click.Context, typed_words: tuple[str, ...], **_: object) -> Call:
+        given = _given(ctx)
+        found = {one.name: [_unescaped(one, text) for text in _texts(given.get(one.name))] for one in own}
+        typed = f"{group.name} {command.name}".rstrip()
+        try:
+            values = read_values(command, typed_words, found, place="terminal", typed=typed)
+        except CommandMisusedError as error:
+            raise click.UsageError(error.sentence.replace("/memory ", f"{PROGRAM} memory "), ctx) from error
+        shared: dict[str, Value] = {one.name: _value(one, given.get(one.name)) for one in group.shared}
+        return Call(group.name, command.name, values, shared, _flags(given))
+
+    made = _Command(
+        command.name or group.name,
+        callback=call,
+        params=[
+            *_options(own),
+            *_options((*group.shared, *SETTINGS)),
+            click.Argument(["typed_words"], nargs=-1, type=click.UNPROCESSED),
+        ],
+        help=group.description if not command.name else f"{command.summary}.",
+        short_help=group.summary if not command.name else command.summary,
+        add_help_option=False,
+    )
+    made.usage = group.words if not command.name else (command.hint or command.usage_in("terminal").strip())
+    made.words = tuple((one.shown, one.help) for one in positional)
+    return made
+
+
+def _given(ctx: click.Context) -> dict[str, Any]:
+    """What was given to the command, or to the commands that it is in."""
+    given: dict[str, Any] = {}
+    each: click.Context | None = ctx
+    while each is not None:
+        given = {**{name: value for name, value in each.params.items() if value}, **given}
+        each = each.parent
+    return given
+
+
+def _texts(value: object) -> Sequence[str]:
+    if isinstance(value, tuple):
+        return [str(one) for one in cast("tuple[object, ...]", value)]
+    return [] if value in (None, False) else ["yes" if value is True else str(value)]
+
+
+def _unescaped(one: Parameter, text: str) -> str:
+    """With line ends, where they are typed as two characters; a doubled backslash is one, every other stays."""
+    return re.sub(r"\\([n\\])", lambda found: "\n" if found[1] == "n" else "\\", text) if one.lines else text
+
+
+def _value(one: Parameter, value: object) -> Value:
+    if one.kind is Kind.FLAG:
+        return bool(value)
+    return str(value or "")
+
+
+def _flags(given: Mapping[str, Any]) -> Flags:
+    from pattern_acp.config.keys import KEYS
+
+    for key in KEYS:
+        value = given.get(key.name) if key.flag else None
+        if value is not None and key.rule.check(value) is None:
+            # A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py).
+            raise click.UsageError(f"{key.flag} must be {key.rule.allowed}.")
+    names = ("model", "constellation", "persona", "mode", "thinking", "log_level")
+    return Flags(**{name: given.get(name) for name in names}, exact_model=bool(given.get("exact_model")))
+
+
+def _options(parameters: Sequence[Parameter]) -> list[click.Parameter]:
+    def show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  click's form
+        if value:
+            _show(ctx)
+
+    made = [_option(one) for one in parameters]
+    about = click.Option(
+        ["-h", "--help"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show_help,
+        help="show this help",
+    )
+    return [*made, about] if SETTINGS[0] in parameters else list[click.Parameter](made)
+
+
+def _show(ctx: click.Context) -> NoReturn:
+    raise HelpShown(ctx.get_help())
+
+
+def _option(one: Parameter) -> click.Option:
+    names = [*one.option.split(), one.name]
+    if one.kind is Kind.FLAG:
+        return click.Option(names, is_flag=True, help=one.help)
+    kind = click.Choice(one.choices) if one.choices else None
+    metavar = None if one.choices else one.metavar or one.name.upper()
+    return click.Option(names, type=kind, metavar=metavar, multiple=one.kind is Kind.MANY, help=one.help)

@@ -1,0 +1,180 @@
+"""What a command answers, in a form that is neither Markdown nor a terminal's.
+
+Owns: the few forms there are, and writing them as Markdown. Must not know: commands. A terminal's form of the same
+parts is cli/rendering.py's, and JSON is the result itself.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
+
+SHOWN_TEXT = 240
+"""Characters of what was found that Markdown shows."""
+
+
+class Paragraph(Struct, frozen=True):
+    """A sentence or more; `code` stands in backticks. The style is empty, `note`, `warning`, `error` or `dim`."""
+
+    text: str
+    style: str = ""
+
+
+class Heading(Struct, frozen=True):
+    """What the answer is about, and some words about it."""
+
+    text: str
+    about: str = ""
+
+
+class Body(Struct, frozen=True):
+    """A stored text as it is."""
+
+    text: str
+
+
+class Fence(Struct, frozen=True):
+    """A text in a fixed form."""
+
+    text: str
+    language: str = ""
+
+
+class Diff(Struct, frozen=True):
+    """Two texts compared by lines, or by words."""
+
+    before: str
+    after: str
+    names: tuple[str, str] = ("", "")
+    words: bool = False
+
+
+class Column(Struct, frozen=True):
+    """A column of a table, with its style in a terminal and how much of a cell Markdown shows."""
+
+    title: str
+    style: str = ""
+    code: bool = False
+    limit: int = 0
+    form: str = "{}"
+    """How a record of a terminal, which has no headings, writes it."""
+
+
+class Table(Struct, frozen=True):
+    """Rows of cells. As records, a terminal gives each row's last cell lines of its own: ids leave it no width."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    as_records: bool = False
+
+
+class Record(Struct, frozen=True):
+    """One thing that was found: where, what is known of it, and its text."""
+
+    head: str
+    more: str
+    about: tuple[str, ...]
+    why: str
+    text: str
+
+
+Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Record
+
+
+def columns(*each: str | Column) -> tuple[Column, ...]:
+    """Columns, of which a bare title has no style."""
+    return tuple(Column(one) if isinstance(one, str) else one for one in each)
+
+
+class Result(Struct, frozen=True):
+    """What a command found or did. Its fields are its JSON."""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The answer as parts."""
+        raise NotImplementedError
+
+    @property
+    def value(self) -> object:
+        """What JSON shows; a list where that is all there is."""
+        return self
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a program should hear of it by the exit code."""
+        return False
+
+
+class Said(Result, frozen=True):
+    """An answer of words and tables that is no more than that."""
+
+    answer: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The answer as one paragraph."""
+        return (Paragraph(self.answer),)
+
+
+def markdown(parts: Sequence[Part]) -> str:
+    """The parts as Markdown."""
+    texts: list[str] = []
+    for before, part in zip((None, *parts), parts, strict=False):
+        joint = "\n" if isinstance(before, Record) and isinstance(part, Record) else "\n\n"
+        texts += [joint if texts else "", _markdown(part)]
+    return "".join(texts)
+
+
+def _markdown(part: Part) -> str:
+    match part:
+        case Paragraph(text, style):
+            return f"*{text}*" if style == "dim" else f"> {text}" if style else text
+        case Heading(text, about):
+            return f"### {text} ({about})" if about else f"### {text}"
+        case Body(text):
+            return text
+        case Fence(text, language):
+            return fence(text, language)
+        case Diff(before, after, _, True):
+            return fence(mark_words(word_diff(before, after)))
+        case Diff(before, after, names):
+            return fence(unified_diff(before, after, before_name=names[0], after_name=names[1]), "diff")
+        case Record(head, more, about, why, text):
+            reason = f" *({why})*" if why else ""
+            return f"- **{head}**{more} ({', '.join(about)}): {one_line(text, SHOWN_TEXT)}{reason}"
+        case Table(heads, rows):
+            cells = [[_cell(one, text) for one, text in zip(heads, row, strict=True)] for row in rows]
+            return table([one.title for one in heads], cells)
+
+
+def _cell(column: Column, text: str) -> str:
+    if column.code:
+        return f"`{text}`"
+    return cell(text, column.limit) if column.limit else text
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def fence(text: str, language: str = "") -> str:
+    """A fenced block, whose fence is longer than any in the text."""
+    marks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{marks}{language}\n{text}\n{marks}"
+
+
+def cell(text: str, limit: int) -> str:
+    """A text as one cell of a table."""
+    flat = one_line(text, limit * 2).replace("\\", "\\\\").replace("|", "\\|")
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def one_line(text: str, limit: int) -> str:
+    """A text on one line, cut to a number of characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
