@@ -1,37 +1,15 @@
-"""The command line.
+"""What a command line asks for.
 
-Owns: which commands and flags there are, their help, and their errors. Must not know: what the commands do. It prints
-nothing: whoever calls it shows the text that comes back.
+Owns: a value for each command of a terminal, exit codes, and which commands decide in the user's name. Must not know:
+how a line is read (cli/argv.py), or what the commands do.
 """
 
-import re
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from pattern_acp.cli.auth_arguments import Auth, AuthUsageError, auth_arguments
-from pattern_acp.cli.backup_arguments import BACKUP_READERS, BackUp, BackupUsageError, Restore, Sweep
-from pattern_acp.cli.command_table import COMMANDS, add_common
-from pattern_acp.cli.explain_arguments import Explain, explain_arguments
-from pattern_acp.cli.journal_arguments import (
-    JOURNAL_VALUED,
-    Journal,
-    JournalUsageError,
-    journal_arguments,
-)
-from pattern_acp.cli.models_arguments import ModelsWanted, models_arguments
-from pattern_acp.cli.serving import SERVE_PLAINLY
-from pattern_acp.cli.session_arguments import Sessions, SessionUsageError, session_arguments
-from pattern_acp.cli.trust_arguments import Trust, TrustUsageError, trust_arguments
-from pattern_acp.cli.usage_arguments import UsageArgumentsError, UsageWanted, usage_arguments
-from pattern_acp.commands.parameters import PROGRAM, Call
+from pattern_acp.commands.parameters import Call
 from pattern_acp.config.settings import Flags
-
-if TYPE_CHECKING:
-    import argparse
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -77,6 +55,150 @@ class Doctor(Struct, frozen=True):
     """Carry out the repairs that lose nothing."""
     all: bool = False
     """Show what is well row by row too, and settings that nobody set."""
+
+
+SessionAction: TypeAlias = Literal[
+    "list", "show", "search", "rename", "archive", "unarchive", "delete", "undelete", "fork", "rewind"
+]
+
+JournalAction: TypeAlias = Literal["verify", "export", "anchor", "rebuild", "redact", "replay", "tail"]
+
+UsageGrouping: TypeAlias = Literal["day", "model", "project", "session"]
+
+TAIL_LINES = 20
+"""Events that `journal tail` begins with."""
+
+
+class Sessions(Struct, frozen=True):
+    """List sessions, or do something with one."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: SessionAction = "list"
+    session: str = ""
+    """The session that is meant; empty for `list` and `search`, and for `undelete` that lists."""
+    json: bool = False
+    everywhere: bool = False
+    """List or search the sessions of every directory instead of the current one's."""
+    archived: bool = False
+    """List those that were put away."""
+    text: str = ""
+    """The words of `search`, the title of `rename`, the turn of `fork`, the moment of `rewind`."""
+    parts: tuple[str, ...] = ()
+    """What `rewind` puts back: conversation, files, memory; empty for all of it."""
+    preview: bool = False
+    overwrite: bool = False
+    assume_yes: bool = False
+
+
+class Journal(Struct, frozen=True):
+    """Do something with the journal."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: JournalAction = "verify"
+    target: str = ""
+    """A session's id; for `verify` a bundle too. Empty for all sessions, with `verify` and `tail`."""
+    json: bool = False
+    anchor: str = ""
+    """What the chain has to agree with: an anchor, a file that holds it, or `git` for the notes of this repository."""
+    git_note: bool = False
+    output: str = ""
+    leave_out: str = "secrets"
+    event: int = 0
+    match: str = ""
+    reason: str = ""
+    assume_yes: bool = False
+    into: str = ""
+    generation: int = 0
+    """The number of the segments to rebuild from; 0 for the newest."""
+    replace: bool = False
+    lines: int = TAIL_LINES
+    follow: bool = True
+    turn: int = 0
+    """The one turn to run again; 0 for all."""
+
+
+class Trust(Struct, frozen=True):
+    """Trust a folder, list those that are trusted, or take it back."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: Literal["add", "list", "revoke"] = "add"
+    path: str = ""
+    """The folder; empty for the current one."""
+    assume_yes: bool = False
+    json: bool = False
+    """Print the list as JSON."""
+
+
+class Auth(Struct, frozen=True):
+    """Sign in at a provider, show which keys there are, or forget one."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: Literal["login", "status", "logout"] = "status"
+    provider: str = ""
+    device: bool = False
+    """Sign in with a code on another device instead of a browser on this one."""
+    api_key: bool = False
+    """Take a key although the provider has a sign-in."""
+    in_file: bool = False
+    """Keep it in the file although there is a keyring."""
+    browser: bool = True
+    """Open a browser; the address is printed in any case."""
+    json: bool = False
+
+
+class UsageWanted(Struct, frozen=True):
+    """Sum up what models used and cost."""
+
+    flags: Flags = field(default_factory=Flags)
+    by: UsageGrouping = "day"
+    since: str = ""
+    """A day, `2026-11-01`, or how many days back, `30d`; empty for everything."""
+    form: Literal["text", "json", "csv"] = "text"
+
+
+class ModelsWanted(Struct, frozen=True):
+    """List the models that can be used."""
+
+    flags: Flags = field(default_factory=Flags)
+    json: bool = False
+    model: str = ""
+    """Only this one, `PROVIDER/MODEL`, with who says each figure."""
+
+
+class BackUp(Struct, frozen=True):
+    """Copy the constellation, or list the copies that there are."""
+
+    flags: Flags = field(default_factory=Flags)
+    output: str = ""
+    """Where to; empty for the folder of backups."""
+    list_only: bool = False
+    json: bool = False
+
+
+class Restore(Struct, frozen=True):
+    """Put a copy in the place of the constellation."""
+
+    flags: Flags = field(default_factory=Flags)
+    file: str = ""
+    """The copy; empty for the newest one."""
+    json: bool = False
+
+
+class Sweep(Struct, frozen=True):
+    """Take away what serves nothing any more."""
+
+    flags: Flags = field(default_factory=Flags)
+    dry_run: bool = False
+    json: bool = False
+
+
+class Explain(Struct, frozen=True):
+    """Say what a failure code means."""
+
+    flags: Flags = field(default_factory=Flags)
+    code: str = ""
+    """The code, or what somebody took for it; empty to list them all."""
+    json: bool = False
 
 
 class ShowText(Struct, frozen=True):
@@ -131,231 +253,3 @@ def decides_for_user(arguments: Arguments) -> str:
         case _:
             return ""
     return "" if action in READING[command] else f"{command} {action}".rstrip()
-
-
-def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """What the command line (without the program's name) asks for."""
-    if list(argv) in SERVE_PLAINLY:
-        return Serve()
-    if list(argv) in (["--version"], ["-V"]):
-        return ShowText(_version())
-    try:
-        return _read_memory(argv) if _names_memory(argv) else _parse(argv)
-    except _ShownError as shown:
-        return ShowText(str(shown))
-    except _UsageError as error:
-        one_line = " ".join(str(error).split()).removesuffix(".")
-        names = {command.name for command in COMMANDS}
-        command = next((f"{word} " for word in argv if word in names), "")
-        return BadUsage(f"{PROGRAM}: {one_line}; see {PROGRAM} {command}--help")
-
-
-def _names_memory(argv: Sequence[str]) -> bool:
-    words = iter(argv)
-    for word in words:
-        if not word.startswith("-"):
-            return word == "memory"
-        if word in {"--constellation", "--persona", "--model", "--mode", "--thinking", "--log-level"}:
-            next(words, None)
-    return False
-
-
-def _read_memory(argv: Sequence[str]) -> Arguments:
-    from pattern_acp.cli.argv import HelpShown, UsageProblem, read_argv
-    from pattern_acp.cli.command_table import MEMORY
-
-    try:
-        return read_argv((MEMORY,), argv)
-    except HelpShown as shown:
-        return ShowText(str(shown))
-    except UsageProblem as problem:
-        return BadUsage(str(problem))
-
-
-class _UsageError(Exception):
-    """The command line cannot be understood."""
-
-
-class _ShownError(Exception):
-    """Carries help text out of argparse, which would print it and exit."""
-
-
-def _version() -> str:
-    from pattern_acp import __version__
-
-    return f"{PROGRAM} {__version__}"
-
-
-def _parse(argv: Sequence[str]) -> Arguments:
-    parser = _build_parser()
-    try:
-        found = vars(parser.parse_args(_options_last(argv)))
-    except _UsageError as error:
-        # argparse takes the value of an unknown flag for the command, and complains about the value.
-        known = set(re.findall(r"--[a-z-]+", parser.format_help()))
-        flags = (word.partition("=")[0] for word in argv if word.startswith("--"))
-        stranger = next((flag for flag in flags if flag not in known), "")
-        if stranger and "COMMAND" in str(error):
-            raise _UsageError(f"unrecognized arguments: {stranger}.") from error
-        if typed := re.search(r"argument COMMAND: invalid choice: '(.*?)'", str(error)):
-            raise _UsageError(_no_command(typed[1])) from error
-        raise
-    if found.get("version"):
-        return ShowText(_version())
-    _refuse_bad_settings(found)
-    flags = Flags(
-        model=found.get("model"),
-        constellation=found.get("constellation"),
-        persona=found.get("persona"),
-        mode=found.get("mode"),
-        thinking=found.get("thinking"),
-        log_level=found.get("log_level"),
-        exact_model=bool(found.get("exact_model")),
-    )
-    command = found.get("command")
-    if found.get("acp") and command not in (None, "acp"):
-        raise _UsageError(f"--acp and {command} are two commands; give one of them.")
-    return _of_command(command, flags, found)
-
-
-def _no_command(typed: str) -> str:
-    from difflib import get_close_matches
-
-    meant = get_close_matches(typed, [command.name for command in COMMANDS], 1)
-    return (
-        f"there is no command {typed!r}, perhaps you mean {meant[0]!r}" if meant else f"there is no command {typed!r}"
-    )
-
-
-def _of_command(command: object, flags: Flags, found: dict[str, object]) -> Arguments:
-    if command == "chat":
-        return _chat(flags, found)
-    if isinstance(command, str) and command in _READERS:
-        try:
-            return _READERS[command](flags, found)
-        except _MISUSE as error:
-            raise _UsageError(str(error)) from error
-    if command == "doctor":
-        wanted = {name: bool(found.get(name)) for name in ("json", "verify", "repair", "all")}
-        return Doctor(flags, **wanted)
-    return Serve(flags)
-
-
-_MISUSE = (
-    SessionUsageError,
-    JournalUsageError,
-    TrustUsageError,
-    AuthUsageError,
-    UsageArgumentsError,
-    BackupUsageError,
-)
-
-_READERS: "Mapping[str, Callable[[Flags, Mapping[str, object]], Arguments]]" = {
-    "sessions": session_arguments,
-    "journal": journal_arguments,
-    "trust": trust_arguments,
-    "auth": auth_arguments,
-    **BACKUP_READERS,
-    "usage": usage_arguments,
-    "models": models_arguments,
-    "explain": explain_arguments,
-}
-"""What the arguments of some commands mean."""
-
-_VALUED: "Mapping[str, Collection[str]]" = {"journal": JOURNAL_VALUED, "auth": ()}
-"""Commands whose options may stand anywhere, with those that take a value."""
-
-
-def _options_last(argv: Sequence[str]) -> list[str]:
-    """Options of some commands, and `--json` and `--all`, behind all words: argparse loses optional words after one."""
-    if "--" in argv:
-        return list(argv)
-    names = {command.name for command in COMMANDS}
-    words: list[str] = []
-    options: list[str] = []
-    rest = iter(argv)
-    for word in rest:
-        valued = _VALUED.get(next((one for one in words if one in names), ""))
-        if word in {"--json", "--all"} or (valued is not None and word.startswith("-") and word != "-"):
-            options.append(word)
-            if valued is not None and word in valued:
-                options += islice(rest, 1)
-        else:
-            words.append(word)
-    return words + options
-
-
-def _refuse_bad_settings(found: dict[str, object]) -> None:
-    """A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py)."""
-    from pattern_acp.config.keys import KEYS
-
-    for key in KEYS:
-        value = found.get(key.name) if key.flag else None
-        if value is not None and key.rule.check(value) is None:
-            raise _UsageError(f"{key.flag} must be {key.rule.allowed}.")
-
-
-def _chat(flags: Flags, found: dict[str, object]) -> Chat:
-    prompt = found.get("prompt")
-    return Chat(
-        flags=flags,
-        prompt=prompt if isinstance(prompt, str) else None,
-        answer="allow" if found.get("yes") else "deny" if found.get("deny") else "ask",
-        json=bool(found.get("json")),
-        session=str(found.get("session", "")),
-        latest=bool(found.get("latest")),
-        cwd=str(found.get("cwd", "")),
-        images=_texts(found.get("images")),
-    )
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in cast("list[object]", value)) if isinstance(value, list) else ()
-
-
-def _build_parser() -> "argparse.ArgumentParser":
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        """argparse prints and exits; only overriding its methods makes it return."""
-
-        def print_help(self, file: object = None) -> NoReturn:
-            del file  # where help goes is the caller's to say
-            raise _ShownError(self.format_help().rstrip())
-
-        def error(self, message: str) -> NoReturn:
-            raise _UsageError(f"{message}.")
-
-    common = Parser(add_help=False, allow_abbrev=False)
-    add_common(common)
-    parser = Parser(
-        prog=PROGRAM,
-        description="An agent for editors that speak ACP. Without a command it serves ACP on stdin and stdout.",
-        epilog="Settings also come from PATTERN_ACP_MODEL, PATTERN_ACP_MODE, PATTERN_ACP_THINKING, "
-        "PATTERN_ACP_CONSTELLATION, PATTERN_ACP_HOME, PATTERN_ACP_LOG and config.toml; 'pattern-acp doctor' shows "
-        "each value and where it came from.",
-        parents=[common],
-        allow_abbrev=False,
-    )
-    parser.add_argument("--acp", action="store_true", help="serve ACP, as without any argument")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
-    for command in COMMANDS:
-        added = commands.add_parser(
-            command.name,
-            # argparse's own would begin with three lines of flags that every command has.
-            usage=" ".join(filter(None, (PROGRAM, command.name, "[OPTION ...]", command.words))),
-            help=command.summary,
-            description=command.description,
-            parents=[common],
-            allow_abbrev=False,
-        )
-        command.add_arguments(added)
-    _without_colour(parser, *commands.choices.values())
-    return parser
-
-
-def _without_colour(*parsers: "argparse.ArgumentParser") -> None:
-    """Python 3.14 colours help; ours goes through pipes, logs and tests."""
-    if sys.version_info >= (3, 14):
-        for parser in parsers:
-            parser.color = False

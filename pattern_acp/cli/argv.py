@@ -5,11 +5,33 @@ a command does. Nothing on the way of `pattern-acp acp` imports it (cli/serving.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import click
+from msgspec import convert
+from msgspec.structs import replace
 
+from pattern_acp import __version__
+from pattern_acp.cli.arguments import (
+    Arguments,
+    Auth,
+    BackUp,
+    BadUsage,
+    Chat,
+    Doctor,
+    Explain,
+    Journal,
+    ModelsWanted,
+    Restore,
+    Serve,
+    Sessions,
+    ShowText,
+    Sweep,
+    Trust,
+    UsageWanted,
+)
+from pattern_acp.cli.command_table import GROUPS, REWIND_PARTS
 from pattern_acp.commands.parameters import (
     PROGRAM,
     Call,
@@ -23,16 +45,14 @@ from pattern_acp.commands.parameters import (
 )
 from pattern_acp.config.settings import Flags
 
+_Meant = TypeVar("_Meant")
+
 WIDTH = 100
 """Columns of help at most."""
 
 
 class HelpShown(Exception):  # noqa: N818 - no fault: help was asked for
-    """Carries help out of click, which would print it."""
-
-
-class UsageProblem(Exception):  # noqa: N818 - the sentence is for the user
-    """A command line means nothing; the message says why, and where help is."""
+    """Carries help, or the version, out of click, which would print it."""
 
 
 SETTINGS = (
@@ -62,25 +82,105 @@ SETTINGS = (
 """Flags that every command takes."""
 
 
-def read_argv(groups: Sequence[Group], argv: Sequence[str]) -> Call:
-    """The command that was typed.
+ABOUT = "An agent for editors that speak ACP. Without a command it serves ACP on stdin and stdout."
 
-    Raises:
-        HelpShown: help was asked for.
-        UsageProblem: the line means nothing.
-    """
-    main = click.Group(commands=[_group(one) for one in groups], params=_options(SETTINGS), add_help_option=False)
+MORE = (
+    "Settings also come from PATTERN_ACP_MODEL, PATTERN_ACP_MODE, PATTERN_ACP_THINKING, PATTERN_ACP_CONSTELLATION, "
+    "PATTERN_ACP_HOME, PATTERN_ACP_LOG and config.toml; 'pattern-acp doctor' shows each value and where it came from."
+)
+
+
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """What the command line (without the program's name) asks for."""
     try:
-        called = main.main(list(argv), PROGRAM, standalone_mode=False, max_content_width=WIDTH)
+        called = _main().main(list(argv), PROGRAM, standalone_mode=False, max_content_width=WIDTH)
+    except HelpShown as shown:
+        return ShowText(str(shown))
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else PROGRAM
-        raise UsageProblem(_sentence(error.format_message(), where)) from error
+        return BadUsage(_sentence(error.format_message(), where))
     assert isinstance(called, Call)  # noqa: S101  every command of ours returns one
-    return called
+    return _MEANINGS.get(called.group, _same)(called)
+
+
+def _same(call: Call) -> Call:
+    return call
+
+
+def _meaning(kind: type[_Meant], **renamed: str) -> Callable[[Call], _Meant]:
+    """A command's value from a call: its fields are the parameters' names; what is empty is left to its default."""
+
+    def of(call: Call) -> _Meant:
+        given: dict[str, object] = {**call.shared, **call.values, "flags": call.flags, "action": call.command}
+        fields = {name: value for name, value in given.items() if value is not False and value not in (None, "", ())}
+        fields |= {there: False for there, here in renamed.items() if here in fields}
+        return convert(fields, kind)
+
+    return of
+
+
+def _chat(call: Call) -> Chat:
+    answer = "allow" if call.values["yes"] else "deny" if call.values["deny"] else "ask"
+    return replace(_meaning(Chat)(call), answer=answer)
+
+
+def _sessions(call: Call) -> Sessions:
+    parts = tuple(part for part in REWIND_PARTS if call.values.get(part))
+    return replace(_meaning(Sessions)(call), parts=parts)
+
+
+def _usage(call: Call) -> UsageWanted:
+    form = "json" if call.values["json"] else "csv" if call.values["csv"] else "text"
+    return replace(_meaning(UsageWanted)(call), form=form)
+
+
+_MEANINGS: "dict[str, Callable[[Call], Arguments]]" = {
+    "": lambda call: Serve(call.flags),
+    "acp": lambda call: Serve(call.flags),
+    "chat": _chat,
+    "sessions": _sessions,
+    "journal": _meaning(Journal, follow="no_follow"),
+    "trust": _meaning(Trust),
+    "auth": _meaning(Auth, browser="no_browser"),
+    "usage": _usage,
+    "models": _meaning(ModelsWanted),
+    "backup": _meaning(BackUp),
+    "restore": _meaning(Restore),
+    "gc": _meaning(Sweep),
+    "explain": _meaning(Explain),
+    "doctor": _meaning(Doctor),
+}
+"""What a call of each command means; one that is not here is its own meaning."""
+
+
+def _main() -> click.Group:
+    acp = Parameter("acp", "serve ACP, as without any argument", Kind.FLAG, option="--acp")
+
+    @click.pass_context
+    def serve(ctx: click.Context, **_: object) -> Call | None:
+        if ctx.invoked_subcommand is None:
+            return Call("", flags=_flags(_given(ctx)))
+        if ctx.params.get("acp") and ctx.invoked_subcommand != "acp":
+            raise click.UsageError(f"--acp and {ctx.invoked_subcommand} are two commands; give one of them.", ctx)
+        return None
+
+    made = _Verbs(
+        PROGRAM,
+        commands=[_group(one) for one in GROUPS],
+        params=_options((acp, *SETTINGS)),
+        help=ABOUT,
+        epilog=MORE,
+        invoke_without_command=True,
+        add_help_option=False,
+        callback=serve,
+    )
+    made.usage = "[COMMAND] [ARGUMENT ...]"
+    return made
 
 
 def _sentence(problem: str, where: str) -> str:
     one_line = " ".join(problem.split()).removesuffix(".")
+    one_line = re.sub(r"\.? \(?Did you mean (.*?)\?\)?$", r", perhaps you mean \1", one_line)
     return f"{PROGRAM}: {one_line[:1].lower()}{one_line[1:]}; see {where} --help"
 
 
@@ -114,6 +214,7 @@ class _Verbs(click.Group, _Command):
 
     default = ""
     takes_words = False
+    unknown = ""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order of their rows."""
@@ -135,6 +236,8 @@ class _Verbs(click.Group, _Command):
         """The verb, else the default one with all words."""
         if self.takes_words and args[0] not in self.commands:
             return self.default, self.commands[self.default], args
+        if self.unknown and args[0] not in self.commands:
+            raise click.UsageError(self.unknown, ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -145,28 +248,35 @@ def _group(group: Group) -> click.Command:
     made = _Verbs(
         group.name,
         commands=verbs,
-        params=_options((*group.shared, *SETTINGS)),
+        params=_options((*group.shared, *_own(group, group.default), *SETTINGS)),
         help=group.description,
         short_help=group.summary,
-        invoke_without_command=bool(group.default),
+        invoke_without_command=True,
         add_help_option=False,
     )
     made.default = group.default
     made.usage = group.words
-    if group.default:
-        default = made.commands[group.default]
-        made.takes_words = bool(isinstance(default, _Command) and default.words)
+    made.unknown = group.unknown
+    default = made.commands.get(group.default)
+    made.takes_words = isinstance(default, _Command) and bool(default.words) and not group.unknown
 
-        @click.pass_context
-        def call_default(ctx: click.Context, **_: object) -> "Call | None":
-            if ctx.invoked_subcommand is not None:
-                return None
-            with default.make_context(group.default, [], ctx) as inner:
-                return default.invoke(inner)
+    @click.pass_context
+    def call_default(ctx: click.Context, **_: object) -> Call | None:
+        if ctx.invoked_subcommand is not None:
+            return None
+        if default is None:
+            raise click.UsageError(f"{group.name} needs one of {', '.join(made.commands)}.", ctx)
+        with default.make_context(group.default, [], ctx) as inner:
+            return default.invoke(inner)
 
-        made.callback = call_default
-        # click returns what the group's callback gave only where no verb follows.
+    made.callback = call_default
     return made
+
+
+def _own(group: Group, verb: str) -> tuple[Parameter, ...]:
+    """The options of a verb that may be left out, which then stand behind the group's name."""
+    taken = next((one.taken("terminal") for one in group.commands if one.name == verb), ())
+    return tuple(one for one in taken if one.option)
 
 
 def _command(group: Group, command: Command) -> click.Command:
@@ -180,6 +290,10 @@ def _command(group: Group, command: Command) -> click.Command:
         given = _given(ctx)
         found = {one.name: [_unescaped(one, text) for text in _texts(given.get(one.name))] for one in own}
         typed = f"{group.name} {command.name}".rstrip()
+        known = {one.name for one in (*own, *group.shared)}
+        for one in _own(group, group.default):
+            if given.get(one.name) and one.name not in known:
+                raise click.UsageError(f"{one.option} belongs to {group.name} {group.default}, not to {typed}.", ctx)
         try:
             values = read_values(command, typed_words, found, place="terminal", typed=typed)
         except CommandMisusedError as error:
@@ -244,24 +358,19 @@ def _flags(given: Mapping[str, Any]) -> Flags:
 
 
 def _options(parameters: Sequence[Parameter]) -> list[click.Parameter]:
-    def show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  click's form
+    made: list[click.Parameter] = [_option(one) for one in parameters]
+    if SETTINGS[0] in parameters:
+        made.append(_showing("-V", "--version", "print the version", lambda _: f"{PROGRAM} {__version__}"))
+        made.append(_showing("-h", "--help", "show this help", lambda ctx: ctx.get_help()))
+    return made
+
+
+def _showing(short: str, long: str, about: str, text: "Callable[[click.Context], str]") -> click.Option:
+    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  click's form
         if value:
-            _show(ctx)
+            raise HelpShown(text(ctx))
 
-    made = [_option(one) for one in parameters]
-    about = click.Option(
-        ["-h", "--help"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=show_help,
-        help="show this help",
-    )
-    return [*made, about] if SETTINGS[0] in parameters else list[click.Parameter](made)
-
-
-def _show(ctx: click.Context) -> NoReturn:
-    raise HelpShown(ctx.get_help())
+    return click.Option([short, long], is_flag=True, is_eager=True, expose_value=False, callback=show, help=about)
 
 
 def _option(one: Parameter) -> click.Option:

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.auth_arguments import Auth
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_table
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS

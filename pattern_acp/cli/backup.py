@@ -8,8 +8,7 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_OK
-from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
+from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
 from pattern_acp.cli.opening import write_segments
 from pattern_acp.cli.output import (
     OutputClosed,

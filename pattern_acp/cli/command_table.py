@@ -1,188 +1,140 @@
-"""Which commands there are, with their help.
+"""The table of commands of a terminal.
 
-Owns: the table of commands, and the flags that have no module of their own. Must not know: what a command line means
-(cli/arguments.py).
+Owns: what each is called, what it takes, and its help. Must not know: how a line is read (cli/argv.py), or what any
+command does.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping
 
-from msgspec import Struct
-
-from pattern_acp.cli.auth_arguments import add_auth_arguments
-from pattern_acp.cli.backup_arguments import BACKUP_COMMANDS
-from pattern_acp.cli.explain_arguments import add_explain_arguments
-from pattern_acp.cli.journal_arguments import add_journal_arguments
-from pattern_acp.cli.models_arguments import add_models_arguments
-from pattern_acp.cli.session_arguments import add_session_arguments
-from pattern_acp.cli.trust_arguments import add_trust_arguments
-from pattern_acp.cli.usage_arguments import add_usage_arguments
 from pattern_acp.commands.memory import VERBS
-from pattern_acp.commands.parameters import Group, Kind, Parameter
+from pattern_acp.commands.parameters import Command, Group, Kind, Parameter, Value
 
-if TYPE_CHECKING:
-    import argparse
+LEVELS = ("none", "secrets", "content")
+"""`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
+
+REWIND_PARTS = ("conversation", "files", "memory")
+
+_SINCE = re.compile(r"\d{4}-\d{2}-\d{2}|[1-9]\d{0,3}d")
+
+_HERE = "pattern_acp.cli.command_table:"
+
+JSON = Parameter("json", "print JSON", Kind.FLAG, option="--json")
 
 
-def add_common(parser: "argparse.ArgumentParser") -> None:
-    """The flags that every command takes. Their defaults are suppressed: a command's would hide the main one's."""
-    import argparse
+def _flag(name: str, about: str, option: str = "") -> Parameter:
+    return Parameter(name, about, Kind.FLAG, option=option or f"--{name.replace('_', '-')}")
 
-    absent = argparse.SUPPRESS
-    parser.add_argument("-V", "--version", action="store_true", default=absent, help="print the version")
-    group = parser.add_argument_group("settings")
-    group.add_argument("--constellation", metavar="NAME", default=absent, help="the memory to use")
-    group.add_argument("--persona", metavar="NAME", default=absent, help="who answers")
-    group.add_argument("--model", metavar="PROVIDER/MODEL", default=absent, help="the model that answers")
-    group.add_argument(
-        "--mode",
-        choices=("ask", "edit", "plan", "auto"),
-        default=absent,
-        help="what runs without a question in new sessions: ask (reads), edit (reads and edits), plan (reads, and "
-        "nothing else at all), auto (everything inside the directory)",
+
+def _text(name: str, metavar: str, about: str, option: str = "") -> Parameter:
+    return Parameter(name, about, metavar=metavar, option=option or f"--{name.replace('_', '-')}")
+
+
+def _number(name: str, about: str, option: str = "", least: int = 1) -> Parameter:
+    return Parameter(name, about, Kind.NUMBER, "N", option=option or f"--{name}", least=least)
+
+
+def _one(name: str, summary: str, description: str, *parameters: Parameter, words: str = "", check: str = "") -> Group:
+    return Group(name, summary, description, (Command("", summary, "", parameters, check=check),), words=words)
+
+
+def wrong_chat(values: Mapping[str, Value]) -> str:
+    """What is wrong with the options of `chat` together; empty for nothing."""
+    if values["yes"] and values["deny"]:
+        return "takes --yes or --deny, not both."
+    return "takes --session or --continue, not both." if values["session"] and values["latest"] else ""
+
+
+def wrong_backup(values: Mapping[str, Value]) -> str:
+    """What is wrong with the options of `backup` together; empty for nothing."""
+    return "--list writes nothing; leave out --output." if values["output"] and values["list_only"] else ""
+
+
+def wrong_restore(values: Mapping[str, Value]) -> str:
+    """What is wrong with the arguments of `restore` together; empty for nothing."""
+    if bool(values["file"]) == bool(values["latest"]):
+        return "needs the FILE of a backup, or --latest; backup --list shows what there is."
+    return ""
+
+
+def wrong_usage(values: Mapping[str, Value]) -> str:
+    """What is wrong with the options of `usage`; empty for nothing."""
+    if values["since"] and not _SINCE.fullmatch(str(values["since"])):
+        return "--since takes a day such as 2026-11-01, or a number of days such as 30d."
+    return "takes --json or --csv, not both." if values["json"] and values["csv"] else ""
+
+
+def wrong_redaction(values: Mapping[str, Value]) -> str:
+    """What is wrong with the options of `journal redact` together; empty for nothing."""
+    return "needs either --event N or --match TEXT." if bool(values["event"]) == bool(values["match"]) else ""
+
+
+def wrong_rebuilding(values: Mapping[str, Value]) -> str:
+    """What is wrong with the options of `journal rebuild` together; empty for nothing."""
+    return "takes either --into FILE or --replace, not both." if values["into"] and values["replace"] else ""
+
+
+def _session(name: str = "session", *, required: bool = True) -> Parameter:
+    return Parameter(
+        name,
+        "the session's id, or the first of it",
+        metavar="ID",
+        required=required,
+        ask="which session, since it needs the id of a session (sessions list shows them)",
+        is_id=True,
     )
-    group.add_argument(
-        "--thinking",
-        choices=("default", "off", "low", "medium", "high"),
-        default=absent,
-        help="how much the model thinks in new sessions; default leaves that to its vendor",
-    )
-    group.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default=absent,
-        help="the least serious message that the log file keeps",
-    )
 
 
-def _add_chat(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help="run one turn with this prompt, and what is piped in, and exit"
-    )
-    answers = parser.add_mutually_exclusive_group()
-    answers.add_argument("--yes", action="store_true", help="allow whatever the agent asks permission for")
-    answers.add_argument("--deny", action="store_true", help="refuse whatever the agent asks permission for")
-    parser.add_argument("--json", action="store_true", help="print the session's updates as JSON lines")
-    parser.add_argument("--cwd", metavar="DIR", default="", help="the session's directory instead of the current one")
-    parser.add_argument(
-        "--image",
-        dest="images",
-        action="append",
-        metavar="FILE",
-        help="give this image with the first prompt; more than once for more of them",
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="ID", default="", help="go on with this session")
-    which.add_argument("--continue", dest="latest", action="store_true", help="go on with this directory's newest one")
+_TURN = Parameter("text", "the turn behind which it begins", metavar="TURN")
 
-
-def _add_acp(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument(
-        "--exact-model",
-        action="store_true",
-        help="refuse sessions when the model cannot be had, instead of using another one and saying so",
-    )
-
-
-def _add_doctor(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--verify", action="store_true", help="check all that is stored, in a temporary copy")
-    parser.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
-    parser.add_argument("--all", action="store_true", help="show each check that found nothing, and every setting")
-
-
-class Command(Struct, frozen=True):
-    """One command as its help shows it."""
-
-    name: str
-    summary: str
-    description: str
-    add_arguments: "Callable[[argparse.ArgumentParser], None]"
-    words: str = ""
-    """The words behind the name, for the first line of the help."""
-
-
-COMMANDS = (
-    Command("acp", "serve ACP on stdin and stdout", "Serve ACP on stdin and stdout.", _add_acp),
-    Command(
-        "chat",
-        "talk to the agent in a terminal",
-        "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
-        "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
-        _add_chat,
-        "[PROMPT]",
+SESSIONS = Group(
+    "sessions",
+    "list, show, search, rename, put away, delete or fork sessions",
+    "List this directory's sessions, or do something with one.",
+    (
+        Command(
+            "list",
+            "List this directory's sessions",
+            parameters=(_flag("archived", "list the sessions that were put away"),),
+            extra="sessions list takes no session; did you mean sessions show?",
+        ),
+        Command("show", "Show a session as the chat does", parameters=(_session(),)),
+        Command(
+            "search",
+            "Find what was said in sessions",
+            parameters=(
+                Parameter("text", "the words", Kind.TEXT, "WORDS", required=True, ask="which words to look for"),
+            ),
+        ),
+        Command(
+            "rename",
+            "Give a session another title",
+            parameters=(
+                _session(),
+                Parameter("text", "the title", Kind.TEXT, "TITLE", required=True, ask="how to call it"),
+            ),
+        ),
+        Command("archive", "Put a session away until its next prompt", parameters=(_session(),)),
+        Command("unarchive", "Put a session back in the list", parameters=(_session(),)),
+        Command("delete", "Delete a session; it can be had back", parameters=(_session(),)),
+        Command("undelete", "Bring a deleted session back; alone, list them", parameters=(_session(required=False),)),
+        Command("fork", "Begin another session with the history of one", parameters=(_session(), _TURN)),
+        Command(
+            "rewind",
+            "Go back; without a moment, list the moments",
+            parameters=(
+                _session(),
+                Parameter("text", "a turn's number, a checkpoint's name, last or undo", metavar="MOMENT", also="--to"),
+                *(_flag(part, f"go back with the {part}; all three without any") for part in REWIND_PARTS),
+                _flag("preview", "only show what would change"),
+                _flag("overwrite", "also put back files that others changed since"),
+                _flag("assume_yes", "go back without a question", "--yes"),
+            ),
+        ),
     ),
-    Command(
-        "sessions",
-        "list, show, search, rename, put away, delete or fork sessions",
-        "List this directory's sessions, or do something with one: "
-        "show ID, search WORDS, rename ID TITLE, archive ID, unarchive ID, delete ID, undelete [ID], fork ID [TURN].",
-        add_session_arguments,
-        "[ACTION] [ID ...]",
-    ),
-    Command(
-        "memory",
-        "show, compare, undo, edit or forget what is remembered",
-        "Look at what the persona and this directory's project remember, at every version of it and who wrote it; take "
-        "writes back, edit, delete, restore, or forget for good.",
-        lambda _: None,
-        "[VERB] [ARGUMENT ...]",
-    ),
-    Command(
-        "journal",
-        "check, export, redact, replay or follow what sessions recorded",
-        "The journal of sessions: verify [SESSION|BUNDLE], export SESSION, anchor SESSION, redact SESSION, "
-        "replay SESSION, tail [SESSION].",
-        add_journal_arguments,
-        "ACTION [SESSION]",
-    ),
-    Command(
-        "trust",
-        "let a folder's own hooks, servers and commands run",
-        "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
-        "list the folders that are trusted; revoke takes it back.",
-        add_trust_arguments,
-        "[PATH | list | revoke PATH]",
-    ),
-    Command(
-        "auth",
-        "sign in at a provider, show where keys come from, sign out",
-        "login PROVIDER keeps a key (from a hidden prompt or from stdin) or signs in with OAuth where the provider has "
-        "it; status shows which key of each provider is used, never the key; logout PROVIDER forgets it.",
-        add_auth_arguments,
-        "login PROVIDER | status | logout PROVIDER",
-    ),
-    Command(
-        "usage",
-        "tokens and money by day, model, project or session",
-        "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
-        "session; as a table in a pipe, JSON or CSV.",
-        add_usage_arguments,
-    ),
-    Command(
-        "models",
-        "the models that can be used, and what is known of each",
-        "List the models of every provider that is set up: window, longest answer, prices in US dollars a million "
-        "tokens, images and thinking levels.",
-        add_models_arguments,
-        "[PROVIDER/MODEL]",
-    ),
-    *(Command(*each) for each in BACKUP_COMMANDS),
-    Command(
-        "explain",
-        "what a failure code means, and what to do",
-        "Say what a code such as provider.overloaded means: whose fault it is, whether trying again helps, and what to "
-        "do. Without CODE, list them all.",
-        add_explain_arguments,
-        "[CODE]",
-    ),
-    Command(
-        "doctor",
-        "report what works and what does not",
-        "Report what is broken or worth a remark first, then files, providers, and settings with their source. Exits 1 "
-        "when something that is needed is broken.",
-        _add_doctor,
-    ),
+    (JSON, _flag("everywhere", "list or search the sessions of every directory", "--all")),
+    "list",
+    "[ACTION] [ID ...]",
 )
 
 MEMORY = Group(
@@ -192,10 +144,272 @@ MEMORY = Group(
     "writes back, edit, delete, restore, or forget for good.",
     tuple(VERBS.values()),
     (
-        Parameter("json", "print JSON", Kind.FLAG, option="--json"),
-        Parameter("cwd", "the project's directory instead of the current one", metavar="DIR", option="--cwd"),
-        Parameter("no_pager", "do not show long output in a pager", Kind.FLAG, option="--no-pager"),
+        JSON,
+        _text("cwd", "DIR", "the project's directory instead of the current one"),
+        _flag("no_pager", "do not show long output in a pager"),
     ),
     "list",
     "[VERB] [ARGUMENT ...]",
 )
+
+JOURNAL = Group(
+    "journal",
+    "check, export, redact, replay or follow what sessions recorded",
+    "The journal of sessions: what they recorded, event by event.",
+    (
+        Command(
+            "verify",
+            "Check sessions, or a bundle, for what was changed or is missing",
+            parameters=(
+                Parameter("target", "a session, or the file of a bundle; every session without", is_id=True),
+                _text("anchor", "ANCHOR", "an anchor, a file that holds one, or git"),
+            ),
+        ),
+        Command(
+            "export",
+            "Write a session into a bundle that stands alone",
+            parameters=(
+                _session("target"),
+                _text("output", "FILE", "the file to write", "-o --output"),
+                Parameter(
+                    "leave_out",
+                    "none (nothing), secrets (the default), content (all words)",
+                    option="--leave-out",
+                    choices=LEVELS,
+                ),
+            ),
+        ),
+        Command(
+            "anchor",
+            "Say what a session's end has to agree with later",
+            parameters=(_session("target"), _flag("git_note", "keep it as a git note on HEAD as well")),
+        ),
+        Command(
+            "rebuild",
+            "Make the constellation again from its segments",
+            parameters=(
+                _text("into", "FILE", "the new file to write; nothing else is changed"),
+                _number("generation", "from the segments of that number instead of the newest", "--from"),
+                _flag("replace", "put the new file in the place of the constellation, which is kept"),
+                _flag("assume_yes", "do not ask", "--yes"),
+            ),
+            check=f"{_HERE}wrong_rebuilding",
+            extra="journal rebuild takes no session: it makes the whole constellation again.",
+        ),
+        Command(
+            "redact",
+            "Take words out of what a session recorded",
+            parameters=(
+                _session("target"),
+                _number("event", "the event of that number, as tail shows it"),
+                _text("match", "TEXT", "this text, wherever the session recorded it"),
+                _text("reason", "TEXT", "why; it is recorded"),
+                _flag("assume_yes", "do not ask", "--yes"),
+            ),
+            check=f"{_HERE}wrong_redaction",
+            extra="journal redact takes one session; name an event with --event N, or the words with --match TEXT.",
+        ),
+        Command(
+            "replay",
+            "Run a session's turns again against their record",
+            parameters=(_session("target"), _number("turn", "only this turn, as /rewind counts them")),
+        ),
+        Command(
+            "tail",
+            "Follow what is recorded",
+            parameters=(
+                Parameter("target", "a session; all of them without", metavar="SESSION", is_id=True),
+                _number("lines", "events to begin with (20)", least=0),
+                _flag("no_follow", "do not wait for more"),
+            ),
+        ),
+    ),
+    (JSON,),
+    words="ACTION [SESSION]",
+)
+
+TRUST = Group(
+    "trust",
+    "let a folder's own hooks, servers and commands run",
+    "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
+    "list the folders that are trusted; revoke takes it back. ./list names a folder called list.",
+    (
+        Command(
+            "add",
+            "Trust a folder; the word may be left out",
+            parameters=(
+                Parameter("path", "the folder; the current one without"),
+                _flag("assume_yes", "do not ask", "--yes"),
+            ),
+            extra="trust takes one folder; trust list takes none. ./list names a folder called list.",
+        ),
+        Command(
+            "list",
+            "List the folders that are trusted",
+            parameters=(JSON,),
+            extra="trust takes one folder; trust list takes none. ./list names a folder called list.",
+        ),
+        Command(
+            "revoke",
+            "Trust a folder no longer",
+            parameters=(
+                Parameter("path", "the folder; the current one without"),
+                _flag("assume_yes", "do not ask", "--yes"),
+            ),
+        ),
+    ),
+    default="add",
+    words="[PATH | list | revoke PATH]",
+)
+
+_ONE_PROVIDER = "auth takes one provider; a key is read from the terminal or from stdin."
+
+AUTH = Group(
+    "auth",
+    "sign in at a provider, show where keys come from, sign out",
+    "login PROVIDER keeps a key (from a hidden prompt or from stdin) or signs in with OAuth where the provider has "
+    "it; status shows which key of each provider is used, never the key; logout PROVIDER forgets it.",
+    (
+        Command(
+            "login",
+            "Keep a key, or sign in",
+            parameters=(
+                Parameter("provider", "the provider"),
+                _flag("device", "with a code on another device"),
+                _flag("api_key", "with a key, where the provider has a sign-in"),
+                _flag("in_file", "keep it in a private file, not in the keyring", "--file"),
+                _flag("no_browser", "print the address and open nothing"),
+            ),
+            extra=_ONE_PROVIDER,
+        ),
+        Command(
+            "status",
+            "Show which key of each provider is used",
+            parameters=(Parameter("provider", "only this one"),),
+            extra=_ONE_PROVIDER,
+        ),
+        Command(
+            "logout",
+            "Forget a key",
+            parameters=(
+                Parameter(
+                    "provider", "the provider", required=True, ask="which, since it needs the name of a provider"
+                ),
+            ),
+            extra=_ONE_PROVIDER,
+        ),
+    ),
+    (JSON,),
+    default="status",
+    words="login PROVIDER | status | logout PROVIDER",
+    unknown="auth takes login, status or logout.",
+)
+
+GROUPS = (
+    _one(
+        "acp",
+        "serve ACP on stdin and stdout",
+        "Serve ACP on stdin and stdout.",
+        _flag(
+            "exact_model",
+            "refuse sessions when the model cannot be had, instead of using another one and saying so",
+        ),
+    ),
+    _one(
+        "chat",
+        "talk to the agent in a terminal",
+        "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
+        "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
+        Parameter("prompt", "run one turn with this prompt, and what is piped in, and exit", absent=None),
+        _flag("yes", "allow whatever the agent asks permission for"),
+        _flag("deny", "refuse whatever the agent asks permission for"),
+        Parameter("json", "print the session's updates as JSON lines", Kind.FLAG, option="--json"),
+        _text("cwd", "DIR", "the session's directory instead of the current one"),
+        Parameter(
+            "images",
+            "give this image with the first prompt; more than once for more of them",
+            Kind.MANY,
+            "FILE",
+            option="--image",
+        ),
+        _text("session", "ID", "go on with this session"),
+        _flag("latest", "go on with this directory's newest one", "--continue"),
+        words="[PROMPT]",
+        check=f"{_HERE}wrong_chat",
+    ),
+    SESSIONS,
+    MEMORY,
+    JOURNAL,
+    TRUST,
+    AUTH,
+    _one(
+        "usage",
+        "tokens and money by day, model, project or session",
+        "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
+        "session; as a table in a pipe, JSON or CSV.",
+        Parameter("by", "what the sums are over", option="--by", choices=("day", "model", "project", "session")),
+        _text("since", "DAY", "only from this day on: 2026-11-01, or 30d for the last 30 days"),
+        JSON,
+        _flag("csv", "print comma-separated values"),
+        check=f"{_HERE}wrong_usage",
+    ),
+    _one(
+        "models",
+        "the models that can be used, and what is known of each",
+        "List the models of every provider that is set up: window, longest answer, prices in US dollars a million "
+        "tokens, images and thinking levels.",
+        Parameter("model", "only this one, and who says each figure", metavar="PROVIDER/MODEL"),
+        JSON,
+        words="[PROVIDER/MODEL]",
+    ),
+    _one(
+        "backup",
+        "copy the constellation while it is used",
+        "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
+        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
+        _text("output", "FILE", "write this file, which must not exist yet", "-o --output"),
+        _flag("list_only", "list the backups that there are", "--list"),
+        JSON,
+        check=f"{_HERE}wrong_backup",
+    ),
+    _one(
+        "restore",
+        "go back to a backup of the constellation",
+        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
+        "can be taken back. Every window that uses the constellation has to be closed first.",
+        Parameter("file", "the backup to go back to"),
+        _flag("latest", "go back to the newest backup that is sound"),
+        JSON,
+        words="FILE | --latest",
+        check=f"{_HERE}wrong_restore",
+    ),
+    _one(
+        "gc",
+        "take away copies and contents that serve nothing any more",
+        "Delete what [retention] in config.toml does not want kept: the words of sessions that were deleted more than "
+        "30 days ago, contents of files that no checkpoint names, what restores and migrations kept, snapshots that "
+        "may hold words which were forgotten since, and large payloads of no event. Backups that you asked for stay.",
+        _flag("dry_run", "show what would go, and how much it is"),
+        JSON,
+    ),
+    _one(
+        "explain",
+        "what a failure code means, and what to do",
+        "Say what a code such as provider.overloaded means: whose fault it is, whether trying again helps, and what to "
+        "do. Without CODE, list them all.",
+        Parameter("code", "a code such as provider.overloaded"),
+        JSON,
+        words="[CODE]",
+    ),
+    _one(
+        "doctor",
+        "report what works and what does not",
+        "Report what is broken or worth a remark first, then files, providers, and settings with their source. Exits 1 "
+        "when something that is needed is broken.",
+        JSON,
+        _flag("verify", "check all that is stored, in a temporary copy"),
+        _flag("repair", "mend what can be mended without losing anything"),
+        _flag("all", "show each check that found nothing, and every setting"),
+    ),
+)
+"""All commands, in the order of the help."""

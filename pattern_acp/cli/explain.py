@@ -5,8 +5,7 @@ Owns: how a row of the registry is printed. Must not know: where failures come f
 
 from contextlib import suppress
 
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.explain_arguments import Explain
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Explain
 from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.failures import FailureRow, failures, find_failure, similar_codes

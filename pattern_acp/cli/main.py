@@ -12,24 +12,26 @@ from pattern_acp.cli.arguments import (
     EXIT_OK,
     EXIT_USAGE,
     FOR_THE_USER,
+    Auth,
+    BackUp,
     BadUsage,
     Chat,
     Doctor,
+    Explain,
     InTerminal,
+    Journal,
+    ModelsWanted,
+    Restore,
     Serve,
     Sessions,
     ShowText,
+    Sweep,
+    Trust,
+    UsageWanted,
     decides_for_user,
-    parse_arguments,
 )
-from pattern_acp.cli.auth_arguments import Auth
-from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
-from pattern_acp.cli.explain_arguments import Explain
-from pattern_acp.cli.journal_arguments import Journal
-from pattern_acp.cli.models_arguments import ModelsWanted
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.serving import run_serve, start
-from pattern_acp.cli.trust_arguments import Trust
-from pattern_acp.cli.usage_arguments import UsageWanted
 from pattern_acp.commands.parameters import Call
 
 if TYPE_CHECKING:

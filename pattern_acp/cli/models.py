@@ -9,8 +9,7 @@ import anyio
 
 from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.models_arguments import ModelsWanted
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, ModelsWanted
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_sentence, write_table
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO

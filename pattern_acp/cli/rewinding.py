@@ -15,9 +15,8 @@ import msgspec
 from pattern_acp.acp import schema_rewind as wire
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.serve import serve_transport
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Sessions
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line, write_table
-from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher

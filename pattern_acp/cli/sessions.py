@@ -12,7 +12,7 @@ import anyio
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Sessions
 from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import (
     OutputClosed,
@@ -23,7 +23,6 @@ from pattern_acp.cli.output import (
     write_sentence,
     write_table,
 )
-from pattern_acp.cli.session_arguments import Sessions
 from pattern_acp.cli.session_ids import full_id
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.canonical import Json, JsonObject

@@ -7,10 +7,9 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Trust
 from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_sentence
-from pattern_acp.cli.trust_arguments import Trust
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock

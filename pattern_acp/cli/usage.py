@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, UsageWanted
 from pattern_acp.cli.opening import refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_failure, write_line
 from pattern_acp.cli.tables import cells_of
-from pattern_acp.cli.usage_arguments import UsageWanted
 from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.usage import MICRO

@@ -1,7 +1,7 @@
 """What a command of the user takes, and reading it from what was typed behind a slash or in a terminal.
 
 Owns: the row of a command, the words of a slash command, and what is wrong with them. Must not know: what any command
-does. How a shell's words are split is cli/arguments.py's; both forms give the same values for the same row.
+does. How a shell's words are split is cli/argv.py's; both forms give the same values for the same row.
 """
 
 import re
@@ -56,7 +56,7 @@ class Parameter(Struct, frozen=True):
     option: str = ""
     """How it is typed when it is no positional word, such as `--words`."""
     choices: tuple[str, ...] = ()
-    ask: str = ""
+    ask: str = "which session, since it needs the id of a session"
     """What is missing, behind "Say", when a required one is not there."""
     wrong: str = ""
     """What to say of a word that is not of its kind."""
@@ -70,13 +70,20 @@ class Parameter(Struct, frozen=True):
     """Its value where nothing is typed."""
     raw: bool = False
     """Blanks around it count."""
+    least: int = 0
+    """The least number that it may be."""
+    is_id: bool = False
+    """An empty word is none: a variable of a script that is not set may have left it."""
 
     @property
     def shown(self) -> str:
         """How help writes it."""
         if not self.option:
             return self.metavar or self.name.upper()
-        return self.option if self.kind is Kind.FLAG else f"{self.option} {self.metavar or self.name.upper()}"
+        if self.kind is Kind.FLAG:
+            return self.option.split()[-1]
+        value = "|".join(self.choices) if self.choices and not self.metavar else self.metavar or self.name.upper()
+        return f"{self.option.split()[-1]} {value}"
 
 
 class Command(Struct, frozen=True):
@@ -96,6 +103,8 @@ class Command(Struct, frozen=True):
     begins: bool = True
     """It may be the first command ever; otherwise there has to be a constellation."""
     only: str = ""
+    extra: str = ""
+    """What to say of too many words, where they must not be repeated or others were meant."""
     check: str = ""
     """`module:function` that takes the values and returns what is wrong with them together, or an empty text."""
 
@@ -158,6 +167,8 @@ class Group(Struct, frozen=True):
     """The verb that is meant without one; empty where one has to be named."""
     words: str = ""
     """What stands behind the name, for the first line of help."""
+    unknown: str = ""
+    """What to say of a verb that there is not, where it must not be repeated."""
 
 
 _WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')
@@ -226,14 +237,16 @@ def read_values(
         given = left if one.kind is Kind.TEXT else left[:1]
         left = left[len(given) :]
         word = " ".join(given or found.get(one.name, ()))
-        if not word and one.required:
+        if not word and (one.required or (one.is_id and given)):
             raise CommandMisusedError(f"Say {one.ask}: {typed} {usage}.")
         if word or given:
             values[one.name] = _of_kind(one, word, typed)
         else:
             values[one.name] = None if one.kind is Kind.NUMBER else one.absent
     if left:
-        raise CommandMisusedError(f"{typed} takes {usage or 'nothing more'}, not {' '.join(left)!r} too.")
+        raise CommandMisusedError(
+            command.extra or f"{typed} takes {usage or 'nothing more'}, not {' '.join(left)!r} too."
+        )
     if command.check and (problem := resolve_name(command.check)(values)):
         raise CommandMisusedError(f"{typed} {problem}")
     return values
@@ -257,6 +270,8 @@ def _of_kind(one: Parameter, text: str, typed: str) -> Value:
         case Kind.NUMBER:
             if not re.fullmatch(r"\s*\d{1,9}\s*", text):
                 raise CommandMisusedError(one.wrong or f"{typed} takes a number.")
+            if int(text) < one.least:
+                raise CommandMisusedError(f"{typed} must be {one.least} or more.")
             return int(text)
         case Kind.RANGE if text.strip():
             found = re.fullmatch(r"\s*(\d{1,9})-(\d{1,9})\s*", text)

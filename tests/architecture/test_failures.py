@@ -23,16 +23,7 @@ CODE_ARGUMENTS = {"failure_code", "failure"}
 """Arguments that are a code, where they are a text."""
 
 NOT_SEEN = {
-    "AuthUsageError": "becomes BadUsage, with the code cli.usage",
-    "BackupUsageError": "becomes BadUsage, with the code cli.usage",
-    "JournalUsageError": "becomes BadUsage, with the code cli.usage",
     "HelpShown": "carries help text out of click",
-    "UsageProblem": "becomes BadUsage, with the code cli.usage",
-    "SessionUsageError": "becomes BadUsage, with the code cli.usage",
-    "TrustUsageError": "becomes BadUsage, with the code cli.usage",
-    "UsageArgumentsError": "becomes BadUsage, with the code cli.usage",
-    "_UsageError": "becomes BadUsage, with the code cli.usage",
-    "_ShownError": "carries help text out of argparse",
     "BundleError": "a finding of journal verify, which stands alone and imports nothing of ours",
     "ContentError": "becomes ContentRefusedError",
     "LeftOutError": "becomes what a catalogue says was left out",

@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BackUp, BadUsage, Restore, Sweep
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.backup import backup_lines, run_backup, run_restore, run_sweep
-from pattern_acp.cli.backup_arguments import BackUp, Restore, Sweep
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock

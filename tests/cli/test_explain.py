@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from pattern_acp.cli.arguments import parse_arguments
+from pattern_acp.cli.arguments import Explain
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.explain import run_explain
-from pattern_acp.cli.explain_arguments import Explain
 from pattern_acp.cli.main import run
 from pattern_acp.cli.output import write_failed
 from pattern_acp.db.errors import DatabaseBusyError

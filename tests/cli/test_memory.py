@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BadUsage
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.editing import EditingError, editor_command
 from pattern_acp.cli.rendering import coloured, lines_of, pager_command, plain

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BadUsage
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.importing import read_import
 from pattern_acp.commands.parameters import Call

@@ -7,7 +7,8 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BadUsage
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.commands.parameters import Call
 from pattern_acp.config.settings import Flags

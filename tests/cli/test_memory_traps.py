@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import parse_arguments
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.commands.parameters import Call
 

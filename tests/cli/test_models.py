@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.bootstrap.process import start_process
-from pattern_acp.cli.arguments import parse_arguments
+from pattern_acp.cli.arguments import ModelsWanted
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.models import print_models, run_models
-from pattern_acp.cli.models_arguments import ModelsWanted
 from pattern_acp.config.settings import Flags
 from pattern_acp.providers.base import ModelProperty
 from pattern_acp.providers.catalogue import describe

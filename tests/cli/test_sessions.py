@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.session_arguments import SessionAction, Sessions
+from pattern_acp.cli.arguments import SessionAction, Sessions
 from pattern_acp.cli.sessions import moment, print_hits, print_table, run_sessions
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus

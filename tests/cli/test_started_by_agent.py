@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.cli.arguments import decides_for_user, parse_arguments
+from pattern_acp.cli.arguments import decides_for_user
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.policy.own_program import READING, only_reads
 from tests.support.process import run_command_line
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BadUsage, Trust
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.trust import run_trust
-from pattern_acp.cli.trust_arguments import Trust
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BadUsage, UsageGrouping, UsageWanted
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.usage import print_bars, run_usage, since_ms, what_is_assumed
-from pattern_acp.cli.usage_arguments import UsageGrouping, UsageWanted
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.cli.arguments import BadUsage, parse_arguments
+from pattern_acp.cli.arguments import BadUsage
+from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.config.load import load
 from pattern_acp.config.settings import Flags
 

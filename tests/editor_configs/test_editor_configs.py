@@ -17,7 +17,8 @@ import msgspec
 import pytest
 
 from pattern_acp import __version__
-from pattern_acp.cli.arguments import Serve, parse_arguments
+from pattern_acp.cli.arguments import Serve
+from pattern_acp.cli.argv import parse_arguments
 
 ROOT = Path(__file__).parents[2] / "editor-configs"
 

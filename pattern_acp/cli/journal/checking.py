@@ -13,8 +13,7 @@ import anyio
 import anyio.to_thread
 from msgspec import structs
 
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.journal.errors import AnchorError

@@ -12,8 +12,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from pattern_acp import __version__
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import write_failure, write_json, write_line
 from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Database, Transaction

@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import to_builtins
 
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line, write_sentence
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database

@@ -10,8 +10,7 @@ import msgspec
 from msgspec import to_builtins
 
 from pattern_acp.acp.updates import Abilities, agent_chunks, live_updates
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
-from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json

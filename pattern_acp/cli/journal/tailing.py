@@ -6,8 +6,7 @@ seen by others, and `journal export` shows everything.
 
 import anyio
 
-from pattern_acp.cli.arguments import EXIT_OK
-from pattern_acp.cli.journal_arguments import Journal
+from pattern_acp.cli.arguments import EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_json, write_line
 from pattern_acp.cli.sessions import moment
 from pattern_acp.db.connection import Database
