@@ -309,8 +309,8 @@ def _command(group: Group, command: Command) -> click.Command:
             *_options((*group.shared, *SETTINGS)),
             click.Argument(["typed_words"], nargs=-1, type=click.UNPROCESSED),
         ],
-        help=group.description if not command.name else f"{command.summary}.",
-        short_help=group.summary if not command.name else command.summary,
+        help=group.description if not command.name else f"{command.description}.",
+        short_help=group.summary if not command.name else command.description,
         add_help_option=False,
     )
     made.usage = group.words if not command.name else (command.hint or command.usage_in("terminal").strip())

@@ -90,7 +90,7 @@ class Command(Struct, frozen=True):
     """One command: what it is called, what it takes, and what carries it out."""
 
     name: str
-    summary: str
+    description: str
     do: str = ""
     """`module:function`; the module is imported when the command is first used."""
     parameters: tuple[Parameter, ...] = ()

@@ -81,7 +81,7 @@ def _help() -> str:
     # A bar would end the cell, even in code.
     verbs = [verb for verb in VERBS.values() if verb.only != "terminal"]
     usages = [f"/memory {verb.name} {verb.usage}".strip().replace("|", "\\|") for verb in verbs]
-    rows = [(f"`{usage}`", verb.summary) for usage, verb in zip(usages, verbs, strict=True)]
+    rows = [(f"`{usage}`", verb.description) for usage, verb in zip(usages, verbs, strict=True)]
     last = ("`/memory help`", "This list")
     return table(("Command", "What it does"), [("`/memory [LABEL]`", "List the blocks, or show one"), *rows, last])
 

@@ -27,7 +27,7 @@ from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.catching_up import catch_up_at_start
 from pattern_acp.session.checks import checks_of, checks_want_more
 from pattern_acp.session.code import CODE_TOOL, code_of, may_read
-from pattern_acp.session.commands import more_commands
+from pattern_acp.session.commands import more_commands, refuse_unknown
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
@@ -42,7 +42,6 @@ from pattern_acp.session.request_memory import memory_of_request
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.subagents.delegation import Subagents, TurnParts
 from pattern_acp.session.trust import ensure_trust
-from pattern_acp.session.unknown_commands import refuse_unknown
 from pattern_acp.session.window import SessionWindow, tokens_in, with_room
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import edit_tool_left_out, offered
