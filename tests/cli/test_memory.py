@@ -15,11 +15,8 @@ from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.memory import run_memory
 from pattern_acp.cli.memory.editing import EditingError, editor_command
-from pattern_acp.cli.rendering import coloured, lines_of, pager_command, plain
-from pattern_acp.commands.document import Column, Diff, Paragraph, Table
 from pattern_acp.commands.parameters import Call, Value
 from pattern_acp.config.settings import Flags, MemorySettings
-from pattern_acp.domain.errors import PatternError
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import record_session, running_agent
@@ -142,13 +139,6 @@ def test_undo_redo_and_rollback_are_the_persons_and_tell_the_diff(
     ]
     assert log[2]["reason"] == "wrong"
     assert log[0]["stream"] == "constellation"
-
-
-def test_what_cannot_be_done_is_one_sentence(remembered: Process, folder: Path):
-    with pytest.raises(PatternError, match="versions are 1 to 3"):
-        ask(remembered, folder, "show human 9")
-    with pytest.raises(PatternError, match="no memory block named 'nobody'"):
-        ask(remembered, folder, "undo nobody")
 
 
 def test_a_block_is_deleted_listed_as_deleted_and_restored(
@@ -322,13 +312,6 @@ def test_an_editor_that_nobody_chose_is_not_started_without_a_terminal():
         editor_command({"PATH": "/usr/bin:/bin"})
 
 
-def test_the_pager_is_the_persons_or_less_or_none():
-    assert pager_command({"PAGER": "more -s"}) == ["more", "-s"]
-    assert pager_command({"PAGER": ""}) is None
-    assert pager_command({"PAGER": "cat"}) is None
-    assert pager_command({"PATH": "/nowhere"}) is None
-
-
 @pytest.mark.parametrize(
     ("text", "command", "expected"),
     [
@@ -390,17 +373,6 @@ def test_a_command_line_that_means_nothing_is_refused_in_one_line(text: str, pro
     assert isinstance(refused, BadUsage)
     assert problem in refused.sentence
     assert "\n" not in refused.sentence
-
-
-def test_an_answer_is_plain_for_a_pipe_and_coloured_for_a_terminal():
-    table = Table((Column("A", "red"), Column("B")), (("x\ny", "z\x1b[2J"),))
-    parts = (table, Diff("", "new"), Paragraph("`/memory help` tells."))
-    assert plain(parts).splitlines() == [
-        *("A    B", "x y  z[2J", "---", "+++", "@@ -0,0 +1 @@", "+new", "pattern-acp memory help tells.")
-    ]
-    shown = coloured(lines_of(parts, 80), 80)
-    assert "\x1b[31mx y" in shown
-    assert "\x1b[2J" not in shown
 
 
 def test_a_block_is_made_set_up_and_shared_in_a_terminal(

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.commands.document import cell, fence
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.memory_results import short_id
-from pattern_acp.commands.parameters import take_word
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.store import load_block
@@ -57,11 +55,6 @@ async def test_history_tells_every_write_with_who_what_and_where():
         rows = (await ask(agent, session, "/memory history human")).splitlines()
         assert f", “Who am I?” {short_id(session)} |" in rows[2]
         assert session not in await ask(agent, session, "/memory blame human")
-
-
-def test_a_short_id_keeps_the_prefix_that_says_what_it_is():
-    assert short_id("sess_0123456789abcdef") == "sess_01234567"
-    assert short_id("0123456789abcdef") == "01234567"
 
 
 async def test_an_older_version_is_shown_and_compared():
@@ -281,25 +274,6 @@ async def test_help_lists_every_verb():
         assert all(f"/memory {verb.name}" in said for verb in VERBS.values() if verb.only != "terminal")
         # A bar inside a cell is escaped, so every row has two cells.
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in said.splitlines()} == {3}
-
-
-@pytest.mark.parametrize(
-    ("text", "word", "rest"),
-    [
-        ("", "", ""),
-        ("human", "human", ""),
-        ("human\nfirst\nsecond", "human", "first\nsecond"),
-        ('"two words" rest', "two words", "rest"),
-        ("  project/notes   3", "project/notes", "  3"),
-    ],
-)
-def test_words_are_taken_one_by_one_and_may_be_quoted(text: str, word: str, rest: str):
-    assert take_word(text) == (word, rest)
-
-
-def test_cells_and_fences_hold_any_text():
-    assert cell("a | b\nc", 50) == "a \\| b c"
-    assert fence("```python\n```").startswith("````\n")
 
 
 async def test_the_archive_is_listed_with_what_superseded_what_and_how_often_it_was_recalled():

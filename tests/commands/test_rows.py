@@ -1,0 +1,70 @@
+"""The table of user commands: every row can be read, and what carries it out takes what is read."""
+
+import inspect
+
+import pytest
+
+from pattern_acp.cli.arguments import ShowText
+from pattern_acp.cli.argv import parse_arguments
+from pattern_acp.cli.command_table import GROUPS
+from pattern_acp.commands.document import cell, fence
+from pattern_acp.commands.memory import SCOPES, SEARCHED, VERBS
+from pattern_acp.commands.memory_results import short_id
+from pattern_acp.commands.parameters import Command, take_word
+from pattern_acp.commands.slash import COMMANDS
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.bound import Severity
+from pattern_acp.memory.filters import ALL_KINDS
+
+
+@pytest.mark.parametrize("command", VERBS.values(), ids=lambda command: command.name)
+@pytest.mark.parametrize("place", ["slash", "terminal"])
+def test_what_carries_out_a_verb_takes_what_its_row_names(command: Command, place: str):
+    if command.only in {"", place}:
+        taken = {one.name: "" for one in command.taken(place)}
+        inspect.signature(command.run).bind("desk", **taken)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
+def test_what_carries_out_a_slash_command_takes_the_session_and_what_was_typed(command: Command):
+    inspect.signature(command.run).bind("session", "argument")
+
+
+def test_choices_are_those_of_memory():
+    severities = next(one.choices for one in VERBS["trap"].parameters if one.name == "severity")
+    assert ({*SEARCHED}, {*SCOPES}, {*severities}) == ({*ALL_KINDS}, {*Scope}, {*Severity})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[group.name, *([verb.name] if verb.name else [])] for group in GROUPS for verb in group.commands],
+    ids=" ".join,
+)
+def test_every_command_has_help_with_what_it_takes(words: list[str]):
+    shown = parse_arguments([*words, "--help"])
+    assert isinstance(shown, ShowText)
+    assert shown.text.startswith(f"Usage: pattern-acp {' '.join(words)} [OPTIONS]")
+
+
+def test_a_short_id_keeps_the_prefix_that_says_what_it_is():
+    assert short_id("sess_0123456789abcdef") == "sess_01234567"
+    assert short_id("0123456789abcdef") == "01234567"
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "rest"),
+    [
+        ("", "", ""),
+        ("human", "human", ""),
+        ("human\nfirst\nsecond", "human", "first\nsecond"),
+        ('"two words" rest', "two words", "rest"),
+        ("  project/notes   3", "project/notes", "  3"),
+    ],
+)
+def test_words_are_taken_one_by_one_and_may_be_quoted(text: str, word: str, rest: str):
+    assert take_word(text) == (word, rest)
+
+
+def test_cells_and_fences_hold_any_text():
+    assert cell("a | b\nc", 50) == "a \\| b c"
+    assert fence("```python\n```").startswith("````\n")
