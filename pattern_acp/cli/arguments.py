@@ -201,6 +201,12 @@ class Explain(Struct, frozen=True):
     json: bool = False
 
 
+class ConfigWanted(Struct, frozen=True):
+    """Print the schema of config.toml."""
+
+    flags: Flags = field(default_factory=Flags)
+
+
 class ShowText(Struct, frozen=True):
     """Print `text` on stdout and exit 0: help or the version."""
 
@@ -218,7 +224,7 @@ InTerminal: TypeAlias = (
 )
 """The commands that a person runs, and that end by themselves."""
 
-Arguments: TypeAlias = Serve | InTerminal | Explain | ShowText | BadUsage
+Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage
 
 
 FOR_THE_USER = (

@@ -19,6 +19,7 @@ from pattern_acp.cli.arguments import (
     BackUp,
     BadUsage,
     Chat,
+    ConfigWanted,
     Doctor,
     Explain,
     Journal,
@@ -148,6 +149,7 @@ _MEANINGS: "dict[str, Callable[[Call], Arguments]]" = {
     "restore": _meaning(Restore),
     "gc": _meaning(Sweep),
     "explain": _meaning(Explain),
+    "config": _meaning(ConfigWanted),
     "doctor": _meaning(Doctor),
 }
 """What a call of each command means; one that is not here is its own meaning."""

@@ -305,6 +305,16 @@ AUTH = Group(
     unknown="auth takes login, status or logout.",
 )
 
+CONFIG = Group(
+    "config",
+    "print the schema of config.toml, for editors",
+    "schema prints a JSON Schema of config.toml. An editor that knows TOML completes and checks the file by it when "
+    'its first line is "#:schema ./config.schema.json" and the schema is in that file beside it.',
+    (Command("schema", "Print the JSON Schema of config.toml"),),
+    words="schema",
+    unknown="config takes schema.",
+)
+
 GROUPS = (
     _one(
         "acp",
@@ -401,6 +411,7 @@ GROUPS = (
         JSON,
         words="[CODE]",
     ),
+    CONFIG,
     _one(
         "doctor",
         "report what works and what does not",

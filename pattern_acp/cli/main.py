@@ -16,6 +16,7 @@ from pattern_acp.cli.arguments import (
     BackUp,
     BadUsage,
     Chat,
+    ConfigWanted,
     Doctor,
     Explain,
     InTerminal,
@@ -74,6 +75,10 @@ def run(argv: Sequence[str]) -> int:
             from pattern_acp.cli.explain import run_explain
 
             return run_explain(arguments)
+        case ConfigWanted():
+            from pattern_acp.cli.config_schema import run_config
+
+            return run_config(arguments)
         case _:
             return _run_in_terminal(arguments)
 

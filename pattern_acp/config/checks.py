@@ -18,7 +18,7 @@ DEFAULT_SECONDS = 60
 MOST_SECONDS = 1_800
 """Longest time limit of a check, which is that of a command."""
 
-_ALLOWED = {
+CHECK_KEYS = {
     "command": "text: a shell line; {files} in it stands for the changed files",
     "files": "a pattern or a list of patterns, such as *.py",
     "kind": "one of formatter, linter, test",
@@ -108,8 +108,8 @@ def _is_usable(field_name: str, raw: object) -> bool:
 
 
 def _refusal(field_name: str, raw: object) -> str:
-    allowed = _ALLOWED.get(field_name)
+    allowed = CHECK_KEYS.get(field_name)
     if allowed is None:
-        return f"there is no such key; allowed are {', '.join(_ALLOWED)}. The check is left out."
+        return f"there is no such key; allowed are {', '.join(CHECK_KEYS)}. The check is left out."
     written = "" if isinstance(raw, str) else f", not {describe_type(raw)}"
     return f"it must be {allowed}{written}; the check is left out."

@@ -35,7 +35,7 @@ _COMES_WITH = {"tsc": "../lib/getExePath.js"}
 PROJECT_FOLDERS = (".venv/bin", ".venv/Scripts", "venv/bin", "venv/Scripts", "node_modules/.bin")
 """Where a project keeps programs of its own."""
 
-_ALLOWED = {
+LSP_SERVER_KEYS = {
     "command": "a list of texts: the program and its arguments",
     "languages": 'a list of language names, such as "python"',
 }
@@ -91,11 +91,11 @@ def _own_keys() -> Iterator[str]:
 
 def _problems(file: TomlFile, key: str, table: Mapping[str, object]) -> Iterator[Problem]:
     for name, raw in table.items():
-        if name not in _ALLOWED:
-            sentence = f"there is no such key; allowed are {', '.join(_ALLOWED)}. The server is left out."
+        if name not in LSP_SERVER_KEYS:
+            sentence = f"there is no such key; allowed are {', '.join(LSP_SERVER_KEYS)}. The server is left out."
             yield file.problem(f"{key}.{name}", sentence)
         elif not _is_texts(raw) or (name == "command" and not raw):
-            sentence = f"it must be {_ALLOWED[name]}, not {describe_type(raw)}; the server is left out."
+            sentence = f"it must be {LSP_SERVER_KEYS[name]}, not {describe_type(raw)}; the server is left out."
             yield file.problem(f"{key}.{name}", sentence)
     if "command" not in table:
         yield file.problem(key, "it needs a command, so the server is left out.")

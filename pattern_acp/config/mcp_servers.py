@@ -16,7 +16,7 @@ from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import describe_type
 
-_ALLOWED = {
+MCP_SERVER_KEYS = {
     "command": "text: a program",
     "args": "a list of text",
     "env": "a table of text",
@@ -73,9 +73,9 @@ def _read_server(read: _Read, user: TomlFile, name: str, table: object) -> None:
 
 
 def _refusal(field_name: str, raw: object) -> str:
-    allowed = _ALLOWED.get(field_name)
+    allowed = MCP_SERVER_KEYS.get(field_name)
     if allowed is None:
-        return f"there is no such key; allowed are {', '.join(_ALLOWED)}. The server is left out."
+        return f"there is no such key; allowed are {', '.join(MCP_SERVER_KEYS)}. The server is left out."
     if field_name == "headers" and (wrong := wrong_header(raw)):
         return f"{wrong}; the server is left out."
     written = "" if isinstance(raw, str) else f", not {describe_type(raw)}"

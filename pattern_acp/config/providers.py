@@ -211,9 +211,9 @@ def _read_field(
     collected: _Collected, user: TomlFile, provider: ProviderSettings, field_name: str, raw: object
 ) -> ProviderSettings:
     key = f"providers.{provider.name}.{field_name}"
-    reader = _FIELDS.get(field_name)
+    reader = PROVIDER_KEYS.get(field_name)
     if reader is None:
-        allowed = ", ".join(_FIELDS)
+        allowed = ", ".join(PROVIDER_KEYS)
         collected.problems.append(user.problem(key, f"there is no such key; allowed are {allowed}. It is not used."))
         return provider
     changed = reader.apply(provider, raw)
@@ -417,7 +417,7 @@ def _show_models(raw: object) -> str:
     return ", ".join(str(item) for item in raw) if _is_list(raw) else ""
 
 
-_FIELDS: Mapping[str, _Field] = {
+PROVIDER_KEYS: Mapping[str, _Field] = {
     "wire": _Field("one of anthropic, openai, responses, gemini", _set_wire),
     "base_url": _Field(
         "an http:// or https:// URL with a host, and without query and fragment",

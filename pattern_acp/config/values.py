@@ -4,7 +4,7 @@ Owns: the rules that config/keys.py names, each with the words for it. Must not 
 """
 
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -26,6 +26,10 @@ class Rule(Struct, frozen=True):
     """For error sentences: completes "it must be …"."""
     check: Callable[[object], Value | None]
     """The value when it is allowed, otherwise None."""
+    form: object = str
+    """The type of what may be written, for the schema of the file (cli/config_schema.py)."""
+    bounds: tuple[int, int] | None = None
+    """Of a number."""
 
 
 def choice(*words: str) -> Rule:
@@ -35,7 +39,7 @@ def choice(*words: str) -> Rule:
         text = raw.strip().lower() if isinstance(raw, str) else ""
         return text if text in words else None
 
-    return Rule(f"one of {', '.join(words)}", check)
+    return Rule(f"one of {', '.join(words)}", check, Literal[words])
 
 
 def number(low: int, high: int) -> Rule:
@@ -47,7 +51,7 @@ def number(low: int, high: int) -> Rule:
             return None
         return raw if low <= raw <= high else None
 
-    return Rule(f"a whole number from {low} to {high}", check)
+    return Rule(f"a whole number from {low} to {high}", check, int, (low, high))
 
 
 def _model(raw: object) -> Value | None:
@@ -83,14 +87,14 @@ def _file_name(raw: object) -> Value | None:
 
 MODEL = Rule('text of the form "PROVIDER/MODEL", a provider\'s name alone, or empty', _model)
 
-MODELS = Rule('a list of text of the form "PROVIDER/MODEL"', _models)
+MODELS = Rule('a list of text of the form "PROVIDER/MODEL"', _models, list[str])
 """Held as a tuple."""
 
 EMBEDDER = Rule('auto, hash, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
 
-YES_OR_NO = Rule("true or false", _boolean)
+YES_OR_NO = Rule("true or false", _boolean, bool)
 
-AMOUNT = Rule(ALLOWED, _amount)
+AMOUNT = Rule(ALLOWED, _amount, str | float)
 
 FILE_NAME = Rule(f"a name of {NAME_RULE}", _file_name)
 
