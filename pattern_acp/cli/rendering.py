@@ -59,7 +59,11 @@ def lines_of(parts: Sequence[Part], width: int | None = None) -> list[Line]:
 def _lines(part: Part, width: int | None) -> list[Line]:
     match part:
         case Paragraph(text, style):
-            typed = text.replace("`/memory ", "`pattern-acp memory ").replace("`", "")
+            typed = (
+                text.replace("`/memory help", "`pattern-acp memory --help")
+                .replace("`/memory ", "`pattern-acp memory ")
+                .replace("`", "")
+            )
             return _text_lines(typed, _STYLES.get(style, style))
         case Heading(text, about):
             return [((text, "bold cyan"), (f"  {about}", ""))]

@@ -204,10 +204,9 @@ def _how_to_edit(label: str, editable: EditableText) -> Result:
     return _HowToEdit(label, editable.text.rstrip(), "toml" if editable.suffix == TOML else "")
 
 
-class _Listing(Result, frozen=True):
+class _Listing(Said, frozen=True):
     """Words around a table of two columns."""
 
-    answer: str
     heads: tuple[str, str]
     rows: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()

@@ -383,6 +383,10 @@ def test_a_block_is_made_set_up_and_shared_in_a_terminal(
     assert "`" not in made
     assert "pattern-acp memory set rules" in made
     assert "limit is 900 now" in answer(home, folder, capsys, "set rules limit 900")
+    assert json.loads(answer(home, folder, capsys, "share rules persona:a --json")) == {
+        "answer": "rules is shared with the persona a now, with the permission read_only."
+    }
+    answer(home, folder, capsys, "unshare rules persona:a")
     assert "900" in answer(home, folder, capsys, "set rules")
     assert "persona other now" in answer(home, folder, capsys, "share rules persona:other append")
     assert "persona other: append" in answer(home, folder, capsys, "share rules")

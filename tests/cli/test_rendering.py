@@ -8,7 +8,7 @@ def test_an_answer_is_plain_for_a_pipe_and_coloured_for_a_terminal():
     table = Table((Column("A", "red"), Column("B")), (("x\ny", "z\x1b[2J"),))
     parts = (table, Diff("", "new"), Paragraph("`/memory help` tells."))
     assert plain(parts).splitlines() == [
-        *("A    B", "x y  z[2J", "---", "+++", "@@ -0,0 +1 @@", "+new", "pattern-acp memory help tells.")
+        *("A    B", "x y  z[2J", "---", "+++", "@@ -0,0 +1 @@", "+new", "pattern-acp memory --help tells.")
     ]
     shown = coloured(lines_of(parts, 80), 80)
     assert "\x1b[31mx y" in shown

@@ -19,8 +19,8 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.memory.editing import edit_text, read_edited
 from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json
-from pattern_acp.cli.rendering import show_parts
-from pattern_acp.commands.document import Result
+from pattern_acp.cli.rendering import plain, show_parts
+from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.memory_actions import Desk, EditedText
 from pattern_acp.commands.memory_results import Blocks, forgetting_question
@@ -75,7 +75,8 @@ def run_memory(arguments: Call, process: Process) -> int:
 
 def _show(result: Result, arguments: Call, process: Process) -> None:
     if arguments.json:
-        write_json(result.value)
+        # Words are told to a program as they are to the user.
+        write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
     else:
         show_parts(result.document, process.environ, pager=not arguments.shared["no_pager"])
 
