@@ -20,6 +20,7 @@ from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION
 from pattern_acp.session.registry import Sessions, unknown_session
 from pattern_acp.session.session import PromptTicket, Session
+from pattern_acp.session.turn_stages import answer_prompt
 from pattern_acp.turn.loop import TurnEnd
 
 COMMANDS_DELAY = 0.075
@@ -155,7 +156,7 @@ class SessionMethods:
                 self._announced.add(session.state.client_id)
 
         # Within the prompt, so that a cancel also ends the wait for a client that does not read.
-        end = await held.session.prompt(held.ticket, parts, announce)
+        end = await answer_prompt(held.session, held.ticket, parts, announce)
         return schema.PromptResponse(stop_reason=end.stop_reason, meta=_told_of(end, running_jobs(held.session.jobs)))
 
     def cancel(self, request: schema.SessionRequest) -> None:

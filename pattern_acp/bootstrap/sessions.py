@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.acp.workbench import LocalMeans
@@ -20,7 +21,6 @@ from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.services import Introduce
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
@@ -72,7 +72,7 @@ class OpenSessions(Struct, frozen=True):
     """What the connection needs of the open services."""
 
     methods: SessionMethods
-    introduce: Introduce
+    introduce: Callable[[schema.ClientCapabilities, schema.Implementation | None], None]
 
 
 @asynccontextmanager

@@ -11,6 +11,9 @@ from msgspec import Struct
 from pattern_acp.context.recall_budget import count_tokens
 from pattern_acp.domain.data_frames import NOTHING, Section, framed, harmless
 
+CATCH_UP_CALL = "memory_catch_up"
+"""Name of the call that shows it; the cursor moves with its event (`session/projections.py`)."""
+
 AWAY_MS = 3_600_000
 """Away for less than an hour is not away (issue 3, section 5)."""
 

@@ -288,7 +288,7 @@ class TurnReplay:
         return self.done
 
     async def _until_all_agree(self) -> TurnEnd:
-        """As in `session/prompting.py`: checks and hooks may want the turn to go on, a budget may change its model."""
+        """As in `session/turn_stages.py`: checks and hooks may let it go on, a budget may change its model."""
         while True:
             following = self._position.following
             model = model_of(self._turn, following or self._position.current)

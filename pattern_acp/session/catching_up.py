@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import MemoryView
-from pattern_acp.context.catch_up import Absence, Decision, LeftBehind, OpenThread, catch_up, is_away, title_of
+from pattern_acp.context.catch_up import (
+    CATCH_UP_CALL,
+    Absence,
+    Decision,
+    LeftBehind,
+    OpenThread,
+    catch_up,
+    is_away,
+    title_of,
+)
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.data_frames import NOTHING, Section
 from pattern_acp.domain.errors import PatternError
@@ -24,9 +33,6 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
-
-CATCH_UP_CALL = "memory_catch_up"
-"""Name of the call; the cursor moves with its event (`session/projections.py`)."""
 
 MOST_THREADS = 10
 MOST_DECISIONS = 6

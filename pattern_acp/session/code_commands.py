@@ -74,7 +74,7 @@ async def run_code(session: "Session", argument: str) -> str:
         PatternError: the answer is a sentence about what is wrong with the question.
     """
     # Late: it imports the table of commands, which imports this.
-    from pattern_acp.session.prompting import tool_context
+    from pattern_acp.session.turn_stages import tool_context
 
     turn_id = session.memory.turn_id or TurnId("")
     context = tool_context(session, turn_id)

@@ -25,6 +25,7 @@ from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
+from pattern_acp.session.request_prefix import stable_part
 from pattern_acp.session.titles import title_of
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.turn.loop import TurnEnd
@@ -53,7 +54,7 @@ async def run_status(session: "Session", argument: str) -> str:
 
     state, shared = session.state, session.constellation
     isolation = Isolation(state.settings.memory.isolation)
-    stable = session.stable()
+    stable = stable_part(session)
     tools = canonical_json(
         [{"name": t.name, "description": t.description, "schema": t.input_schema} for t in stable.tools]
     )

@@ -10,6 +10,7 @@ from pattern_acp.context.builder import build_request
 from pattern_acp.context.estimate import request_tokens
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, UsageReported
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
+from pattern_acp.session.request_prefix import stable_part
 from pattern_acp.turn.events import ContextChanged
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def context_tokens(session: "Session", model: ModelInfo) -> int:
     """About how many tokens a request of the conversation as it is would have; memory that changed is not in it."""
     request = build_request(
         session_id=session.session_id,
-        stable=session.stable(),
+        stable=stable_part(session),
         model=model,
         thought_level=ThoughtLevel.DEFAULT,
         history=session.state.history,

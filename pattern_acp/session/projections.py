@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from pattern_acp.context.catch_up import CATCH_UP_CALL
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.domain.clock import Clock
@@ -29,7 +30,6 @@ from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.listed import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
-from pattern_acp.session.catching_up import CATCH_UP_CALL
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.sink import Fact

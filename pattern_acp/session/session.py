@@ -1,6 +1,6 @@
 """One session: its state, and the single active turn."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -8,19 +8,15 @@ import anyio.lowlevel
 from msgspec import Struct, field
 
 from pattern_acp.config.settings import Settings
-from pattern_acp.context.builder import Stable
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId
-from pattern_acp.domain.messages import Message, Part
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import MemoryShown, SessionConfigured
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
-from pattern_acp.session import prompting
 from pattern_acp.session.added_context import Addition
-from pattern_acp.session.answering import end_cancelled, new_turn, run_turn
 from pattern_acp.session.budgets import BudgetState
 from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.constellation import Constellation
@@ -231,36 +227,6 @@ class Session:
         while self._ticket is not None:
             await self._ticket.done.wait()
 
-    async def prompt(
-        self, ticket: PromptTicket, parts: Sequence[Part], first: Callable[[], Awaitable[None]] | None = None
-    ) -> TurnEnd:
-        """Run the prompt of `ticket` once the one before has ended; `first` is what comes before all else.
-
-        Raises:
-            CredentialsError: the provider's key is missing or was refused.
-        """
-        turn = new_turn(self, parts)
-        end = TurnEnd(StopReason.CANCELLED)
-        try:
-            with ticket.scope:
-                await ticket.wait_for_earlier()
-                if first is not None:
-                    await first()
-                self.is_answering = True
-                end = await run_turn(self, turn)
-            if ticket.scope.cancel_called:
-                # Also when the cancel came too late to change anything: the client must hear `cancelled`.
-                end = TurnEnd(StopReason.CANCELLED)
-                await end_cancelled(self, turn, ticket.seconds_to_end)
-        except anyio.get_cancelled_exc_class():
-            # The connection is going down, not this prompt: its end is recorded all the same.
-            await end_cancelled(self, turn, END_SECONDS)
-            raise
-        finally:
-            self.is_answering = False
-            self.drop_prompt(ticket)
-        return end
-
     async def reload_history(self) -> None:
         """Take the conversation afresh from the journal: a turn did not end by itself, or words were forgotten."""
         await read_conversation(self)
@@ -302,10 +268,6 @@ class Session:
         elif option_id == THOUGHT_OPTION:
             self.state.thought_level = ThoughtLevel(value)
         return self.options()
-
-    def stable(self) -> Stable:
-        """The part of every request that stays byte-identical while mode and model stay."""
-        return prompting.stable_part(self)
 
 
 def _model_named(constellation: Constellation, value: str) -> ModelInfo:

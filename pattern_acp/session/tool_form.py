@@ -10,6 +10,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import Event, SessionConfigured
 from pattern_acp.providers.base import ToolForm
 from pattern_acp.session.errors import InvalidRequestError
+from pattern_acp.session.request_prefix import stable_part
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def tool_form_of(events: Iterable[Event]) -> ToolForm:
 async def run_tools(session: "Session", argument: str) -> str:
     """Show the tools and how they are called, or choose it."""
     if not argument:
-        names = ", ".join(f"`{tool.name}`" for tool in session.stable().tools)
+        names = ", ".join(f"`{tool.name}`" for tool in stable_part(session).tools)
         return f"{_about(session)}\n\n{names}\n\nChoose with `/tools native`, `/tools text` or `/tools auto`."
     try:
         form = ToolForm(argument.lower())
