@@ -257,7 +257,7 @@ VERBS: dict[str, Command] = {
             f"{_DO}forget",
             (
                 LABEL,
-                Parameter("passage", "the words, or - for stdin", Kind.TEXT, absent=None),
+                Parameter("passage", "the words, or - for stdin", Kind.TEXT, absent=None, quoted=True),
                 Parameter("whole", "the whole block with its history", Kind.FLAG, option="--all"),
                 Parameter("sure", "do not ask", Kind.FLAG, option="--yes"),
                 REASON,

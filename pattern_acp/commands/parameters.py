@@ -68,6 +68,8 @@ class Parameter(Struct, frozen=True):
     """An option of a terminal that may stand for these words."""
     absent: str | None = ""
     """Its value where nothing is typed."""
+    quoted: bool = False
+    """In a terminal it is one argument: words that a shell split are not put together for what cannot be undone."""
     raw: bool = False
     """Blanks around it count."""
     least: int = 0
@@ -234,7 +236,8 @@ def read_values(
     taken = command.taken(place)
     values = {one.name: _of_option(one, found.get(one.name, ()), typed) for one in taken if one.option}
     for one in (one for one in taken if not one.option):
-        given = left if one.kind is Kind.TEXT else left[:1]
+        is_rest = one.kind is Kind.TEXT and not (one.quoted and place == "terminal")
+        given = left if is_rest else left[:1]
         left = left[len(given) :]
         word = " ".join(given or found.get(one.name, ()))
         if not word and (one.required or (one.is_id and given)):

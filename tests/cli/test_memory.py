@@ -364,6 +364,7 @@ def test_options_and_settings_may_stand_anywhere():
         ("blame human 9-3", "START-END"),
         ("forget human", "--all for the whole block"),
         ("forget human x --all", "--all for the whole block"),
+        ("forget human two words --yes", "not 'words' too"),
         ("paint human", "no such command 'paint'"),
         ("show human --words", "no such option '--words'"),
     ],
