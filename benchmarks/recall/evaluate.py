@@ -26,7 +26,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import NewEntry, insert_entry
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.candidates import gather
+from pattern_acp.memory.candidates import retrieve_candidates
 from pattern_acp.memory.embeddings import Embedder
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HashedNgrams
@@ -161,7 +161,7 @@ def ask(
 ) -> dict[str, list[str]]:
     """The ids that each method finds, best first."""
     unlimited = structs.replace(vector, model=structs.replace(vector.model, floor=-1.0))
-    candidates = gather(tx, occurring(tx, query_terms(question)), filters, unlimited)
+    candidates = retrieve_candidates(tx, occurring(tx, query_terms(question)), filters, unlimited)
     return {name: [identify(one) for one in order(candidates, question, vector)] for name, order in METHODS.items()}
 
 

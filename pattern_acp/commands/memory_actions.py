@@ -19,9 +19,11 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.bound import BoundEntry, BoundKind, Status
+from pattern_acp.memory.path_notes import BoundKind, PathNote, Status
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.service.history import MemoryHistory
+from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.templates.loading import load_templates
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
@@ -29,10 +31,8 @@ from pattern_acp.tools.base import MemoryEdit, MemoryHit, MemoryNarrowing
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.memory_edits import ARCHIVE
 from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
-from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_search import without_repeats
-from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_terms import GivenTerms
 from pattern_acp.tools.memory_warnings import entries_about, relative_names
 from pattern_acp.tools.narrowing import narrowing_of
@@ -334,7 +334,7 @@ async def list_traps(desk: Desk, path: str) -> Result:
     return results.traps_noted(path, noted, NOTED_USAGE, now_ms=now_ms)
 
 
-def _about(bound: Sequence[BoundEntry], path: str, cwd: str, now_ms: int) -> tuple[BoundEntry, ...]:
+def _about(bound: Sequence[PathNote], path: str, cwd: str, now_ms: int) -> tuple[PathNote, ...]:
     root = git_facts(cwd).root or resolve_path(cwd)
     try:
         names = relative_names([resolve_path(absolute_path(path, cwd))], root)

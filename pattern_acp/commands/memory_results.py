@@ -28,14 +28,14 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.archive import ArchivalEntry
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
-from pattern_acp.memory.bound import BoundEntry, Status, head_of, last_day
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
+from pattern_acp.memory.path_notes import PathNote, Status, head_of, last_day
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
+from pattern_acp.memory.service.history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
 from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.tools.memory_forgetting import ForgettingPreview, ForgottenReport
-from pattern_acp.tools.memory_history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
 from pattern_acp.tools.memory_reverts import HistoryChange
 from pattern_acp.tools.memory_search import repeats
 
@@ -654,7 +654,7 @@ class EntryRow(Struct, frozen=True):
     standing: str
 
 
-def _entry_row(entry: ArchivalEntry, bound: BoundEntry | None, times: int, standing: str, now_ms: int) -> EntryRow:
+def _entry_row(entry: ArchivalEntry, bound: PathNote | None, times: int, standing: str, now_ms: int) -> EntryRow:
     terms, changed = (None, None) if bound is None else (bound.terms, bound.changed)
     return EntryRow(
         entry.id,
@@ -753,13 +753,13 @@ class Traps(Result, frozen=True):
         return (Table(heads, rows, as_records=True),)
 
 
-def traps_noted(path: str, noted: Sequence[BoundEntry], usage: str, *, now_ms: int) -> Traps:
+def traps_noted(path: str, noted: Sequence[PathNote], usage: str, *, now_ms: int) -> Traps:
     """What was noted, with how each stands."""
     rows = (_entry_row(one.entry, one, 0, _bound_standing(one, now_ms=now_ms), now_ms) for one in noted)
     return Traps(path, tuple(rows), usage)
 
 
-def _bound_standing(bound: BoundEntry, *, now_ms: int) -> str:
+def _bound_standing(bound: PathNote, *, now_ms: int) -> str:
     """Whether an entry holds, since when not and why, and whether it was not checked for long."""
     status = bound.status(now_ms)
     if status is Status.EXPIRED and bound.terms.until_ms is not None:

@@ -26,7 +26,9 @@ NEIGHBOURED = 20
 """Best candidates by words, and by meaning, whose neighbouring messages join in."""
 
 
-def gather(tx: Transaction, words: Occurring, filters: Filters, query: QueryVector | None) -> tuple[Candidate, ...]:
+def retrieve_candidates(
+    tx: Transaction, words: Occurring, filters: Filters, query: QueryVector | None
+) -> tuple[Candidate, ...]:
     """The candidates for the words and, where there is one, the vector of the query, in no order."""
     visible = Visible(filters, count_visible(tx, filters, EXACT_ENTRIES + 1))
     hits = {columns.integer(row[0]): row for row in best_by_words(tx, words, visible, CANDIDATES)}

@@ -14,12 +14,12 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.origin import Actor
+from pattern_acp.memory.block_loader import newest_number, read_row
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockMissingError, LabelTakenError, NothingDeletedError, StaleProposalError
 from pattern_acp.memory.history import read_write
 from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, insert_write
-from pattern_acp.memory.stored import newest_number, read_row
 
 _QUERIES = load_queries("pattern_acp.memory")
 

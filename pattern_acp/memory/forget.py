@@ -20,9 +20,10 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
+from pattern_acp.memory.apply_edit import change_document
 from pattern_acp.memory.archive import forget_entry
+from pattern_acp.memory.block_loader import OpenBlock, open_block, read_row
 from pattern_acp.memory.blocks import Block, BlockKey
-from pattern_acp.memory.changing import change_document
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Operation, Rewrite, storable_text
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
@@ -40,7 +41,6 @@ from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
 from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
-from pattern_acp.memory.stored import OpenBlock, open_block, read_row
 from pattern_acp.memory.vectors import drop_stale_codes
 
 _QUERIES = load_queries("pattern_acp.memory")

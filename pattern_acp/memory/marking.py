@@ -14,7 +14,7 @@ TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
 """That of `search_fts` (schema.sql)."""
 
 
-class Marker:
+class MatchHighlighter:
     """The terms of one query, to be found in texts."""
 
     def __init__(self, tx: Transaction, terms: Sequence[str]) -> None:

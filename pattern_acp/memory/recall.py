@@ -14,9 +14,9 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.memory.candidates import gather
+from pattern_acp.memory.candidates import retrieve_candidates
 from pattern_acp.memory.filters import EntryKind, Filters
-from pattern_acp.memory.marking import Marker
+from pattern_acp.memory.marking import MatchHighlighter
 from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.passages import excerpt, message_passages
 from pattern_acp.memory.ranking import Candidate, QueryFacts, Ranked, rank
@@ -149,10 +149,10 @@ def search(
     if not terms or limit < 1:
         return ()
     words = occurring(tx, terms)
-    candidates = gather(tx, words, filters, vector)
+    candidates = retrieve_candidates(tx, words, filters, vector)
     for others in attached:
-        candidates += gather(tx, words, others, vector)
-    marker = Marker(tx, terms)
+        candidates += retrieve_candidates(tx, words, others, vector)
+    marker = MatchHighlighter(tx, terms)
     leader = _best_by_words(candidates) if vector is not None else None
     facts = _facts(query, terms, () if leader is None else _words_of(tx, marker, leader), vector)
     best = rank(candidates, now_ms=now_ms, query=facts, limit=limit)
@@ -182,7 +182,7 @@ def _best_by_words(candidates: Sequence[Candidate]) -> int | None:
     return None if best is None or best.text_score <= 0.0 else best.entry
 
 
-def _words_of(tx: Transaction, marker: Marker, entry: int) -> tuple[str, ...]:
+def _words_of(tx: Transaction, marker: MatchHighlighter, entry: int) -> tuple[str, ...]:
     row = tx.one(_QUERIES["read_words"], {"id": entry})
     return marker.words(columns.text(row[0]), columns.text(row[1])) if row else ()
 
@@ -194,7 +194,7 @@ def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: Q
     return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(matched) / len(terms)))
 
 
-def _found(row: Row, ranked: Ranked, marker: Marker, terms: tuple[str, ...]) -> Found:
+def _found(row: Row, ranked: Ranked, marker: MatchHighlighter, terms: tuple[str, ...]) -> Found:
     words = marker.words(columns.text(row[4]), columns.text(row[9]))
     return Found(
         kind=columns.text(row[1]),

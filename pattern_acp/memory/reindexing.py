@@ -9,10 +9,10 @@ import logging
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.recall import index_archival
-from pattern_acp.memory.stored import whole_block
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.guards import NEAR
 from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, VectorTable, count_visible, nearest
+from pattern_acp.memory.write_validation import NEAR
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -14,10 +14,10 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
+from pattern_acp.memory.block_loader import decode_block, read_row
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, Scope, Tier
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.stored import decode_block, read_row
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -24,16 +24,8 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
-from pattern_acp.memory.changing import change_document, new_document
-from pattern_acp.memory.document import EMPTY_FRONTIERS
-from pattern_acp.memory.edits import Operation
-from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, StaleProposalError
-from pattern_acp.memory.merging import Conflict, encode_conflicts
-from pattern_acp.memory.passages import common_ending, common_lines
-from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
-from pattern_acp.memory.schemas.types import encode_schema
-from pattern_acp.memory.stored import (
+from pattern_acp.memory.apply_edit import change_document, new_document
+from pattern_acp.memory.block_loader import (
     OpenBlock,
     archived_number,
     decode_block,
@@ -42,6 +34,14 @@ from pattern_acp.memory.stored import (
     text_hash,
     whole_block,
 )
+from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
+from pattern_acp.memory.document import EMPTY_FRONTIERS
+from pattern_acp.memory.edits import Operation
+from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, StaleProposalError
+from pattern_acp.memory.merging import Conflict, encode_conflicts
+from pattern_acp.memory.passages import common_ending, common_lines
+from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
+from pattern_acp.memory.schemas.types import encode_schema
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)

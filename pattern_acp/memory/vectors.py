@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.memory.codes import (
+from pattern_acp.memory.binary_quantization import (
     CodeCache,
     Portion,
     code_of,
@@ -239,7 +239,7 @@ def _from_all(tx: Transaction, query: QueryVector, filters: Filters, count: int)
 
 def _scanned(query: QueryVector, rows: Sequence[Row]) -> list[tuple[int, float]]:
     # Late: with sqlite-vec nobody asks.
-    from pattern_acp.memory.scanning import cosines
+    from pattern_acp.memory.brute_force_search import cosines
 
     alike = cosines(query.vector, [columns.data(row[1]) for row in rows])
     return [(columns.integer(row[0]), likeness) for row, likeness in zip(rows, alike, strict=True)]

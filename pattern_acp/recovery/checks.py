@@ -30,17 +30,17 @@ from pattern_acp.journal.checking import (
     damaged_contents,
     newest_times,
 )
-from pattern_acp.memory.checking import (
+from pattern_acp.memory.integrity import (
     damaged_blocks,
     damaged_histories,
     damaged_snapshots,
     rebuild_search,
     search_problem,
 )
+from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.recovery.backups import STALE_PART_MS, stamp
 from pattern_acp.session.row_state import wrong_rows
 from pattern_acp.tools.memory_forgetting import begin_histories_anew
-from pattern_acp.tools.memory_provenance import archive_mismatches, mismatches
 
 
 class Health(StrEnum):

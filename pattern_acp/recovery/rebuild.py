@@ -24,12 +24,12 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.sessions import every_session
 from pattern_acp.memory.reindexing import count_blocks, index_memory
+from pattern_acp.memory.service.recall_counts import count_again
 from pattern_acp.recovery.backups import stamp
 from pattern_acp.recovery.checks import Finding, Health, check_rows
 from pattern_acp.recovery.segment_export import BLOBS, EVENTS, FORM, TABLES, StateTables
 from pattern_acp.session.row_state import mend_rows
 from pattern_acp.session.stored import index_all
-from pattern_acp.tools.memory_counting import count_again
 
 QUERIES = load_queries("pattern_acp.recovery")
 

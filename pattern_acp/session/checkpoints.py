@@ -74,7 +74,7 @@ def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFact
 
     Whoever writes the transaction makes sure that the session is this process's.
     """
-    from pattern_acp.memory.points import block_points
+    from pattern_acp.memory.block_versions import block_points
 
     where = stream_position(tx, session.session_id)
     points = tuple(

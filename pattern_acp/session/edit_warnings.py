@@ -47,7 +47,7 @@ class EditWarnings:
         if not paths:
             return ""
         # Late: what only edits need, which the first turn need not wait for.
-        from pattern_acp.memory.bound import BoundKind, acting_entries
+        from pattern_acp.memory.path_notes import BoundKind, acting_entries
 
         session = self._session
         owner, now_ms = memory_owner(session), session.constellation.clock.now_ms()

@@ -6,10 +6,10 @@ Owns: putting both together from what the session is. Must not know: commands, o
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.memory.guards import SecretRule
+from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.tools.memory_access import PERSON, PERSONA, Writer
-from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_takeback import AgentHistory
 

@@ -20,14 +20,14 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.service.history import MemoryHistory
+from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
-from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.text_limits import one_line
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS

@@ -26,9 +26,9 @@ from pattern_acp.journal.folder_events import InstructionFile
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
-from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.constellation import Constellation, ProjectSettings

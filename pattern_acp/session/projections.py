@@ -27,7 +27,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.usage import note_usage
 from pattern_acp.mcp_servers.pins import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
-from pattern_acp.memory.listed import index_listed, index_steps, skills_source
+from pattern_acp.memory.plan_and_skill_index import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.policy.grants import Effect, Grant, GrantKind, store_grant
 from pattern_acp.tools.memory_access import ConstellationMemory

@@ -16,9 +16,9 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.memory.errors import BlockMissingError, VersionError
 from pattern_acp.memory.history import Write, list_writes
+from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.undo import plan_rollback, plan_undo
 from pattern_acp.session.history_scope import history_scope
-from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.repeats import Pair, untold_repeats
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
 from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
 from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 from pattern_acp.tools.base import (
@@ -30,7 +31,6 @@ from pattern_acp.tools.base import (
     MemoryProposal,
 )
 from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults, known_after
-from pattern_acp.tools.memory_scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
 from pattern_acp.tools.memory_search import SessionSearch
 from pattern_acp.tools.memory_views import view_of
 
@@ -159,7 +159,7 @@ class ConstellationMemory:
         told = self.repeats.taken()
         if counted or told:
             # Late: most turns recall nothing.
-            from pattern_acp.tools.memory_counting import Counting, count
+            from pattern_acp.memory.service.recall_counts import Counting, count
 
             count(tx, Counting(counted, told), stream=self._owner.session_id, turn_id=self.turn_id, at_ms=at_ms)
 

@@ -23,19 +23,19 @@ from pattern_acp.memory.archive import (
     verify_entry,
 )
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.bound import Status, StatusChange, bind_entry, bound_of, last_day, set_status
 from pattern_acp.memory.errors import UnusableEditError
-from pattern_acp.memory.guards import Passages, check_repeats
+from pattern_acp.memory.path_notes import Status, StatusChange, bind_entry, bound_of, last_day, set_status
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.refusals import DuplicateFoundError, PermissionDeniedError
 from pattern_acp.memory.schemas.finding import find_item
 from pattern_acp.memory.schemas.types import ListSchema, TextSchema
 from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.service.scope import Writing
 from pattern_acp.memory.store import ProposedChange
+from pattern_acp.memory.write_validation import Passages, check_repeats
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE, STATUS_OPERATIONS
-from pattern_acp.tools.memory_scope import Writing
 from pattern_acp.tools.memory_terms import NO_TERMS, is_never, terms_of
 from pattern_acp.tools.text_limits import one_line
 

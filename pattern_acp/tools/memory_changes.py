@@ -21,7 +21,6 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import MOST_LIMIT, BlockSpec, Scope
 from pattern_acp.memory.edits import Append, Operation, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
-from pattern_acp.memory.guards import Passages, check_repeats, check_secret, check_words, with_oldest
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import encode_conflicts
 from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
@@ -29,6 +28,7 @@ from pattern_acp.memory.permissions import Standing as BlockStanding
 from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
 from pattern_acp.memory.schemas.edits import AnyEdit, RemoveItem
 from pattern_acp.memory.schemas.types import LogSchema
+from pattern_acp.memory.service.scope import PROGRAM, Writer, Writing
 from pattern_acp.memory.sharing import VisibleBlock, visible_rows
 from pattern_acp.memory.store import (
     ProposedChange,
@@ -40,10 +40,10 @@ from pattern_acp.memory.store import (
     propose_creation,
     store_change,
 )
+from pattern_acp.memory.write_validation import Passages, check_repeats, check_secret, check_words, with_oldest
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
-from pattern_acp.tools.memory_scope import PROGRAM, Writer, Writing
 from pattern_acp.tools.memory_views import conflict_note
 
 _OF_ANY_TEXT = frozenset({Operation.APPEND, Operation.REPLACE})
@@ -199,7 +199,7 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     notes = ()
     if spec.key.scope is Scope.SHARED:
-        from pattern_acp.tools.memory_sharing import attach_first
+        from pattern_acp.memory.service.share import attach_first
 
         attach_first(tx, change.block, writing)
         notes = (f"It is shared: attached to this project with {spec.permission}; the person attaches it elsewhere.",)

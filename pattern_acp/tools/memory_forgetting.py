@@ -43,9 +43,8 @@ from pattern_acp.journal.redact import (
     with_requests,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.block_loader import text_hash
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
-from pattern_acp.memory.bound import mask_bound
-from pattern_acp.memory.checking import damaged_histories
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forget import (
     ProposedForgetting,
@@ -69,15 +68,16 @@ from pattern_acp.memory.forgotten import MARK, Forgotten
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.indexing import index_block, mask_passages
-from pattern_acp.memory.listed import mask_tasks
+from pattern_acp.memory.integrity import damaged_histories
+from pattern_acp.memory.path_notes import mask_bound
+from pattern_acp.memory.plan_and_skill_index import mask_tasks
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.recalls import Name, names_without
+from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of
+from pattern_acp.memory.service.recall_counts import plan_uncounting
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block
-from pattern_acp.memory.stored import text_hash
 from pattern_acp.tools.kept_names import places_with, with_names
-from pattern_acp.tools.memory_counting import plan_uncounting
 from pattern_acp.tools.memory_edits import ARCHIVE
-from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
 _LOGGER = logging.getLogger(__name__)
 

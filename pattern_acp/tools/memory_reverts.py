@@ -16,6 +16,7 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockDeleted, BlockHealed, BlockRestored, Event
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.block_loader import text_hash
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.deletion import (
     ProposedMark,
@@ -26,8 +27,6 @@ from pattern_acp.memory.deletion import (
 )
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import NothingDeletedError, StaleProposalError
-from pattern_acp.memory.guards import SecretRule, check_secret, check_words
-from pattern_acp.memory.healing import find_damage, heal
 from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.indexing import index_block
@@ -35,7 +34,9 @@ from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.permissions import Standing, action_named, explain_permission, judge
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.refusals import PermissionDeniedError
+from pattern_acp.memory.repair import find_damage, heal
 from pattern_acp.memory.schemas.edits import Authoring
+from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of
 from pattern_acp.memory.store import (
     ProposedChange,
     WriteRecord,
@@ -45,10 +46,9 @@ from pattern_acp.memory.store import (
     propose,
     store_change,
 )
-from pattern_acp.memory.stored import text_hash
 from pattern_acp.memory.undo import Plan
+from pattern_acp.memory.write_validation import SecretRule, check_secret, check_words
 from pattern_acp.tools.memory_changes import block_event
-from pattern_acp.tools.memory_history import HistoryScope, find_key, keys_of
 
 _ATTEMPTS = 5
 """Times that a change is worked out anew because another write came between; each takes milliseconds."""

@@ -142,7 +142,7 @@ def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
         return _replaced_note(tx, found.source)
     if found.kind != "archival":
         return ""
-    from pattern_acp.memory.bound import bound_of, head_of
+    from pattern_acp.memory.path_notes import bound_of, head_of
 
     entry = load_entry(tx, found.source)
     bound = bound_of(tx, [entry.id]).get(entry.id)

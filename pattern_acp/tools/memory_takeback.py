@@ -17,6 +17,7 @@ from pattern_acp.memory.history import Write
 from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
 from pattern_acp.memory.permissions import Standing as BlockStanding
 from pattern_acp.memory.refusals import PermissionDeniedError
+from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.undo import Plan, plan_redo, plan_rollback, plan_undo
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import (
@@ -30,7 +31,6 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
-from pattern_acp.tools.memory_history import MemoryHistory
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural

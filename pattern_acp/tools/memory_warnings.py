@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.origin import Actor
-from pattern_acp.memory.bound import WARNING_KINDS, BoundEntry, Severity, head_of
 from pattern_acp.memory.freshness import is_stale
+from pattern_acp.memory.path_notes import WARNING_KINDS, PathNote, Severity, head_of
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 from pattern_acp.workspace.globs import Glob, compile_glob
 
@@ -29,7 +29,7 @@ _AUTHORS = {Actor.HUMAN: "the person", Actor.PERSONA: "the agent", Actor.IMPORT:
 class Meant(Struct, frozen=True):
     """An entry and the files, relative to the project, that its patterns mean."""
 
-    bound: BoundEntry
+    bound: PathNote
     files: tuple[str, ...]
 
 
@@ -44,7 +44,7 @@ def relative_names(paths: Iterable[str], root: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def entries_about(entries: Sequence[BoundEntry], names: Sequence[str], root: str) -> tuple[Meant, ...]:
+def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) -> tuple[Meant, ...]:
     """The entries that mean one of the names, the worst first and among equals the newest."""
     found = [Meant(bound, files) for bound in entries if (files := _files_meant(bound, names, root))]
     ranks = tuple(Severity)
@@ -99,7 +99,7 @@ def _told(meant: Meant, now_ms: int) -> str:
     return "\n".join(lines)
 
 
-def _files_meant(bound: BoundEntry, names: Sequence[str], root: str) -> tuple[str, ...]:
+def _files_meant(bound: PathNote, names: Sequence[str], root: str) -> tuple[str, ...]:
     globs = [glob for pattern in bound.terms.paths if (glob := _glob(pattern, root)) is not None]
     return tuple(name for name in names if _means(globs, name))
 

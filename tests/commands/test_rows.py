@@ -13,8 +13,8 @@ from pattern_acp.commands.memory_results import short_id
 from pattern_acp.commands.parameters import Command, take_word
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.bound import Severity
 from pattern_acp.memory.filters import ALL_KINDS
+from pattern_acp.memory.path_notes import Severity
 
 
 @pytest.mark.parametrize("command", VERBS.values(), ids=lambda command: command.name)

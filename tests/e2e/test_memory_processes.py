@@ -48,7 +48,7 @@ PRELUDE = textwrap.dedent(
     from pattern_acp.tools.base import MemoryEdit
     from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
     from pattern_acp.tools.memory_forgetting import MemoryForgetting
-    from pattern_acp.tools.memory_history import HistoryScope
+    from pattern_acp.memory.service.history import HistoryScope
     from pattern_acp.tools.memory_reverts import MemoryReverts
 
     path, name = Path(sys.argv[1]), sys.argv[2]

@@ -21,10 +21,10 @@ from pattern_acp.memory.feed import (
     Watch,
 )
 from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
-from pattern_acp.tools.memory_sharing import MemorySetup
 from tests.support.constellation import Constellation, temporary_constellation
 
 IDS = RandomIds()

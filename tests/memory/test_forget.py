@@ -26,10 +26,10 @@ from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.errors import BlockMissingError, UndoConflictError, UnusableEditError, VersionError
 from pattern_acp.memory.history import read_history
 from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.store import list_blocks
 from pattern_acp.memory.undo import plan_undo
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.history import record_edit

@@ -10,10 +10,10 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.passages import block_passages
+from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from tests.support.constellation import Constellation, temporary_constellation
 

@@ -17,6 +17,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.block_loader import load_history
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, Replace, Rewrite
 from pattern_acp.memory.errors import (
@@ -38,7 +39,6 @@ from pattern_acp.memory.store import (
     propose_creation,
     store_change,
 )
-from pattern_acp.memory.stored import load_history
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.memory import append_memory_event
 

@@ -15,7 +15,7 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.codes import Portion, code_of, drop_codes, likely_nearest
+from pattern_acp.memory.binary_quantization import Portion, code_of, drop_codes, likely_nearest
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, to_bytes, unit
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector

@@ -8,9 +8,9 @@ import pytest
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.memory_results import short_id
 from pattern_acp.db.connection import SqlValue, Transaction
+from pattern_acp.memory.block_loader import load_history
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.store import load_block
-from pattern_acp.memory.stored import load_history
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose

@@ -14,12 +14,12 @@ from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.recalls import least_needed, name_of, times_recalled
 from pattern_acp.memory.repeats import Pair, store_repeats, untold_repeats
+from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.recovery.rebuild import rebuild_into
 from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_history import HistoryScope
 from tests.support.constellation import FakeClock
 
 CLOCK = FakeClock()

@@ -16,19 +16,19 @@ from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.checking import damaged_blocks, damaged_snapshots
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.integrity import damaged_blocks, damaged_snapshots
+from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.undo import plan_merge, plan_undo
 from pattern_acp.recovery.checks import Finding, Health, check_rows
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
-from pattern_acp.tools.memory_provenance import archive_mismatches, mismatches
 from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_scope import PERSON, MemoryOwner
-from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_terms import GivenTerms
 from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pattern_acp.memory.bound import BoundKind, Severity, Terms, end_of_day
 from pattern_acp.memory.errors import UnusableEditError
+from pattern_acp.memory.path_notes import BoundKind, Severity, Terms, end_of_day
 from pattern_acp.tools.memory_terms import GivenTerms, terms_of
 
 UNTIL = end_of_day("2026-12-31")

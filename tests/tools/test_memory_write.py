@@ -10,7 +10,6 @@ from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
-from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.refusals import (
     ContentRefusedError,
@@ -20,11 +19,12 @@ from pattern_acp.memory.refusals import (
     SecretFoundError,
     SystemTextError,
 )
+from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
+from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.access import Standing, WriteMemory
 from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, MemoryNarrowing, ToolInputError
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules, Writer
-from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.tools.memory_write import MemoryWrite
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.tools import CALL_ID, ToolBench, tool_bench

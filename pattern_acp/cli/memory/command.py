@@ -31,19 +31,19 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import EditableText
-from pattern_acp.memory.guards import SecretRule
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.service.scope import IMPORT
+from pattern_acp.memory.service.share import MemorySetup
+from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.session.memory_files import renew_files
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
-from pattern_acp.tools.memory_history import HistoryScope, MemoryHistory
 from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_scope import IMPORT
 from pattern_acp.tools.memory_search import SessionSearch
-from pattern_acp.tools.memory_sharing import MemorySetup
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import resolve_path
 

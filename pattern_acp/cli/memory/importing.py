@@ -18,11 +18,11 @@ from pattern_acp.commands.memory_results import Imported
 from pattern_acp.memory.block_files import TOML
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT
 from pattern_acp.memory.errors import LimitExceededError, UnusableEditError
-from pattern_acp.memory.guards import plain
 from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.projection import told_by_file
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.memory.schemas.types import TextSchema
+from pattern_acp.memory.write_validation import plain
 from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.tools.memory_access import ConstellationMemory
 

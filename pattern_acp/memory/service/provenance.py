@@ -1,6 +1,6 @@
 """Whether the rows of memory are what the journal says of them: who wrote what, when, why, and what it came to.
 
-Owns: which column follows from which event. Must not know: documents (`memory/verifying.py`), or who asks. The events
+Owns: which column follows from which event. Must not know: documents (`memory/integrity.py`), or who asks. The events
 are chained, and the rows are not: whoever changes a row, or puts those of another copy in its place, cannot change its
 event without breaking the chain. Every column of `blocks`, `block_updates` and `block_archives` is compared here or
 read back as a document there; a test changes each of them that the schema has.
@@ -33,12 +33,12 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded, read_about, read_everywhere
 from pattern_acp.memory.archive import entry_facts, same_text_hash
-from pattern_acp.memory.checking import StoredRows, stored_rows
+from pattern_acp.memory.block_loader import text_hash
 from pattern_acp.memory.configuring import settings_hash
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.forgotten import lost_words, reads_like
+from pattern_acp.memory.integrity import StoredRows, stored_rows
 from pattern_acp.memory.store import facts_hash
-from pattern_acp.memory.stored import text_hash
 
 _Row: TypeAlias = Mapping[str, SqlValue]
 _Write: TypeAlias = BlockCommitted | BlockDeleted | BlockRestored | BlockForgotten

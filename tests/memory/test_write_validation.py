@@ -9,7 +9,10 @@ from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.errors import LimitExceededError
-from pattern_acp.memory.guards import (
+from pattern_acp.memory.indexing import index_block
+from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
+from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
+from pattern_acp.memory.write_validation import (
     SYSTEM_MARKS,
     Passages,
     SecretRule,
@@ -19,9 +22,6 @@ from pattern_acp.memory.guards import (
     plain,
     with_oldest,
 )
-from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
-from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.memory import append_memory_event
 

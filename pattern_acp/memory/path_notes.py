@@ -75,7 +75,7 @@ class StatusChange(Struct, frozen=True):
     reason: str
 
 
-class BoundEntry(Struct, frozen=True):
+class PathNote(Struct, frozen=True):
     """An entry with its terms, as stored."""
 
     entry: ArchivalEntry
@@ -109,7 +109,7 @@ def last_day(until_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=until_ms - 1)).date().isoformat()
 
 
-def head_of(bound: BoundEntry) -> str:
+def head_of(bound: PathNote) -> str:
     """What an entry is, in a few words: kind, severity, patterns."""
     terms = bound.terms
     parts = [terms.kind.value, f"{terms.severity} severity", *((", ".join(terms.paths),) if terms.paths else ())]
@@ -143,7 +143,7 @@ def bind_entry(tx: Transaction, entry: ArchivalEntry, terms: Terms, *, seq: int)
     tx.execute(_QUERIES["bind_entry"], fields)
 
 
-def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusChange, *, seq: int) -> BoundEntry:
+def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusChange, *, seq: int) -> PathNote:
     """Note that an entry holds no longer, or does again.
 
     Raises:
@@ -176,17 +176,17 @@ def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusCha
     return bound
 
 
-def acting_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, now_ms: int) -> tuple[BoundEntry, ...]:
+def acting_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, now_ms: int) -> tuple[PathNote, ...]:
     """What holds now for these owners, oldest first."""
     return tuple(_bound(tx, row) for row in tx.all(_QUERIES["acting_entries"], _asked(owners, now_ms)))
 
 
-def bound_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BoundEntry, ...]:
+def bound_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[PathNote, ...]:
     """All that were not superseded, also what holds no longer, oldest first."""
     return tuple(_bound(tx, row) for row in tx.all(_QUERIES["bound_entries"], {"owners": json.dumps(owners)}))
 
 
-def bound_of(tx: Transaction, ids: Sequence[str]) -> dict[str, BoundEntry]:
+def bound_of(tx: Transaction, ids: Sequence[str]) -> dict[str, PathNote]:
     """The terms of those of these entries that have any, by their ids."""
     rows = tx.all(_QUERIES["bound_of"], {"ids": json.dumps(ids)})
     return {columns.text(row[0]): _bound(tx, row) for row in rows}
@@ -207,7 +207,7 @@ def _asked(owners: Sequence[tuple[Scope, str]], now_ms: int) -> dict[str, SqlVal
     return {"owners": json.dumps(owners), "now_ms": now_ms}
 
 
-def _bound(tx: Transaction, row: Row) -> BoundEntry:
+def _bound(tx: Transaction, row: Row) -> PathNote:
     paths: list[str] = json.loads(columns.text(row[2]))
     terms = Terms(
         BoundKind(columns.text(row[1])),
@@ -217,4 +217,4 @@ def _bound(tx: Transaction, row: Row) -> BoundEntry:
     )
     actor = columns.text(row[6])
     changed = StatusChange(Actor(actor), columns.integer(row[7]), columns.text(row[8])) if actor else None
-    return BoundEntry(load_entry(tx, columns.text(row[0])), terms, Status(columns.text(row[5])), changed)
+    return PathNote(load_entry(tx, columns.text(row[0])), terms, Status(columns.text(row[5])), changed)

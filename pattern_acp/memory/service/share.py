@@ -11,14 +11,14 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.journal.events import BlockConfigured, BlockShared
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, Scope
-from pattern_acp.memory.bound import BoundEntry, bound_entries
 from pattern_acp.memory.configuring import configured, setting_of, store_settings
 from pattern_acp.memory.errors import UnusableEditError
+from pattern_acp.memory.path_notes import PathNote, bound_entries
 from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.service.history import find_key
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner, Writer, Writing
 from pattern_acp.memory.sharing import Attachment, attach, attachments, detach
 from pattern_acp.memory.store import load_block
-from pattern_acp.tools.memory_history import find_key
-from pattern_acp.tools.memory_scope import PERSON, MemoryOwner, Writer, Writing
 
 
 class MemorySetup:
@@ -35,7 +35,7 @@ class MemorySetup:
         """Milliseconds since 1970-01-01 UTC."""
         return self._clock.now_ms()
 
-    async def bound(self) -> tuple[BoundEntry, ...]:
+    async def bound(self) -> tuple[PathNote, ...]:
         """Traps, constraints and decisions of the persona and the project, also those that hold no longer.
 
         Raises:

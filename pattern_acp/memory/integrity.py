@@ -1,11 +1,12 @@
-"""Checking all of memory, for `doctor --verify`.
+"""Checking what is stored of memory: one block against itself, and all of it for `doctor --verify`.
 
-Owns: rebuilding every block from what is stored of it, and comparing the search index with its texts. Must not know:
-who asks, or what follows from damage.
+Owns: comparing a block's text with base, updates and archive, and the search index with the texts. Must not know: who
+asks, or what follows from damage (`repair`). A block's own check is pure, so that a long history can be looked at in
+another process.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,13 +16,89 @@ from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.table_rows import columns_of
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.memory.blame import BlameSpan, blame, blame_by_replay
+from pattern_acp.memory.block_loader import OpenBlock, load_history, open_block, read_row, text_hash
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.forget import every_block
-from pattern_acp.memory.healing import find_damage, lost_histories
-from pattern_acp.memory.history import read_history
-from pattern_acp.memory.stored import OpenBlock, load_history, open_block, read_row, text_hash
-from pattern_acp.memory.verifying import damaged_parts
+from pattern_acp.memory.history import (
+    READING_PEER,
+    StoredHistory,
+    archived_document,
+    based_document,
+    document_at,
+    read_history,
+)
+from pattern_acp.memory.repair import find_damage, lost_histories
+from pattern_acp.memory.schemas.types import TextSchema
+
+
+def problems_of(history: StoredHistory) -> tuple[str, ...]:
+    """What does not agree, a clause each: the text with base, updates and archive, and two ways to tell who wrote it.
+
+    Authors are had from the ids of characters, and from replaying every write; both have to give the same.
+    """
+    problems = damaged_parts(history)
+    if (
+        not problems
+        and isinstance(history.schema, TextSchema)
+        and _known_to_replay(history) != blame_by_replay(history)
+    ):
+        return ("the writes of its characters are told differently by their ids and by a replay",)
+    return problems
+
+
+def damaged_parts(history: StoredHistory) -> tuple[str, ...]:
+    """Which of base, updates and archive do not give the text, or not its version, a clause each."""
+    problems = (
+        _base_problem(history),
+        _problem("its updates", "give", history, lambda: document_at(history, history.head)),
+        _archive_problem(history),
+    )
+    return tuple(problem for problem in problems if problem)
+
+
+def _base_problem(history: StoredHistory) -> str:
+    problem = _problem("its base", "gives", history, lambda: based_document(history))
+    return problem or _snapshot_problem("its base", history, history.base, history.base_update)
+
+
+def _archive_problem(history: StoredHistory) -> str:
+    problem = _problem("its archive", "gives", history, lambda: archived_document(history))
+    return problem or _snapshot_problem("its archive", history, history.archive, history.archive_upto)
+
+
+def _problem(name: str, gives: str, history: StoredHistory, read: Callable[[], BlockDocument]) -> str:
+    try:
+        document = read()
+    except BlockCorruptError as error:
+        return f"{name} cannot be read ({error.problem})"
+    if document.text != history.text:
+        return f"{name} {gives} another text"
+    return "" if document.frontiers == history.frontiers else f"{name} {gives} another version"
+
+
+def _snapshot_problem(name: str, history: StoredHistory, snapshot: bytes, number: int) -> str:
+    """What is wrong with a snapshot that is to be that of write `number`; the updates after it may hide it."""
+    alone = BlockDocument.load(history.label, [snapshot], peer=READING_PEER, schema=history.schema)
+    if 1 <= number <= history.head and alone.frontiers == history.write(number).frontiers:
+        return ""
+    return f"{name} is not that of write {number}"
+
+
+def _known_to_replay(history: StoredHistory) -> tuple[BlameSpan, ...]:
+    """Authors by the ids of characters, as far as a replay can know them.
+
+    After a forgetting it begins with the text that was left, so all that is older is one write to it.
+    """
+    spans: list[BlameSpan] = []
+    for span in blame(history):
+        number = max(span.number, history.history_from)
+        start = spans.pop().start if spans and spans[-1].number == number else span.start
+        spans.append(BlameSpan(start, span.end, number))
+    return tuple(spans)
+
 
 _QUERIES = load_queries("pattern_acp.memory")
 _READING_PEER = 1

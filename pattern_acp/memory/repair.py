@@ -1,7 +1,7 @@
 """Writing a damaged block anew from what is sound.
 
 Owns: telling that stored parts of a block are damaged, and the rows that mend them. Must not know: the journal; the
-caller appends the event that says so. Reading a damaged block already works from its sound parts (memory/stored.py);
+caller appends the event that says so. `block_loader` already reads a damaged block from its sound parts;
 this makes the damage go away, so that the next damage finds three sources again.
 """
 
@@ -14,9 +14,9 @@ from msgspec import Struct
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.memory.block_loader import OpenBlock, has_archive, load_history, open_block, text_hash
 from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.errors import BlockCorruptError
-from pattern_acp.memory.stored import OpenBlock, has_archive, load_history, open_block, text_hash
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -13,11 +13,8 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
 from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
-from pattern_acp.memory.bound import BoundEntry, bound_of
 from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, HistoryCorruptError
-from pattern_acp.memory.guards import SecretRule
-from pattern_acp.memory.healing import lost_histories
 from pattern_acp.memory.history import (
     READING_PEER,
     StoredHistory,
@@ -27,10 +24,13 @@ from pattern_acp.memory.history import (
     text_of_version,
 )
 from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.integrity import problems_of
+from pattern_acp.memory.path_notes import PathNote, bound_of
 from pattern_acp.memory.recalls import times_recalled
+from pattern_acp.memory.repair import lost_histories
 from pattern_acp.memory.sharing import sound_blocks, unattached, visible_rows
 from pattern_acp.memory.store import block_exists, load_block
-from pattern_acp.memory.verifying import problems_of
+from pattern_acp.memory.write_validation import SecretRule
 
 ARCHIVE_LENGTH = 100
 """Archival entries that are listed: more are looked for by search."""
@@ -100,7 +100,7 @@ class Archived(Struct, frozen=True):
 
     entry: ArchivalEntry
     times: int
-    bound: BoundEntry | None = None
+    bound: PathNote | None = None
     """What makes it a trap, constraint or decision; None for a plain fact."""
 
 
@@ -194,7 +194,7 @@ class MemoryHistory:
             DatabaseError: the constellation cannot be read.
         """
         # Late: what a check needs of the journal, nothing else does.
-        from pattern_acp.tools.memory_provenance import archive_mismatches, mismatches
+        from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 
         seen = await self._database.read(lambda tx: visible_rows(tx, self._owners))
         ids = [one.block.id for one in seen]

@@ -10,7 +10,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.marking import TOKENIZER, Marker
+from pattern_acp.memory.marking import TOKENIZER, MatchHighlighter
 from pattern_acp.memory.recall import insert_passage
 from pattern_acp.memory.words import match_expression
 from tests.support.constellation import temporary_constellation
@@ -28,7 +28,9 @@ terms = st.lists(st.sampled_from(TERMS), max_size=4)
 async def test_words_in_any_form_and_in_parts_of_identifiers_are_told_once():
     async with temporary_constellation() as opened:
         found = await opened.database.read(
-            lambda tx: Marker(tx, ("port", "test", "don't")).words("Tests of readPort don't, TESTS", "read Port")
+            lambda tx: MatchHighlighter(tx, ("port", "test", "don't")).words(
+                "Tests of readPort don't, TESTS", "read Port"
+            )
         )
     assert found == ("tests", "don't", "port")
 
@@ -55,7 +57,7 @@ async def test_the_words_are_those_that_fts5_would_mark(said: list[str], asked: 
             " FROM search_fts JOIN search_entries AS e ON e.id = search_fts.rowid WHERE search_fts MATCH ?"
         )
         rows = tx.all(statement, (match_expression(tuple(asked)),)) if asked else []
-        marker = Marker(tx, asked)
+        marker = MatchHighlighter(tx, asked)
         marked: list[tuple[str, ...]] = []
         for row in rows:
             words = [word.lower() for column in row[2:] for word in MARKED.findall(columns.text(column))]
