@@ -10,7 +10,9 @@ another, that of the log is tried.
 
 import logging
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import lru_cache
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +31,7 @@ from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, TextSchem
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
+_Word = TypeVar("_Word", bound=StrEnum)
 
 ROWS_KEPT = 64
 """Rows whose block is kept as it was read: those that a few sessions see. Most are small, and the largest 20 kB."""
@@ -137,7 +140,9 @@ def read_row(row: Row) -> tuple[Block, bytes]:
     try:
         stored = _decoded(row)
     except BlockCorruptError:
-        stored = _decode(row, TextSchema())
+        # Its scope stays checked: without one it has no name to be deleted by.
+        sound = (*row[:13], Permission.READ_WRITE, row[14], Tier.CORE, *row[16:])
+        stored = _decode(sound, TextSchema())
     return stored.block, stored.frontiers
 
 
@@ -164,12 +169,19 @@ def _decode(row: Row, schema: BlockSchema) -> _Stored:
         head_update=columns.integer(row[9]),
         history_from=columns.integer(row[11]),
         schema=schema,
-        permission=Permission(columns.text(row[13])),
+        permission=_one_of(Permission, "permission", row, 13),
         pinned=columns.integer(row[14]) == 1,
-        tier=Tier(columns.text(row[15])),
+        tier=_one_of(Tier, "tier", row, 15),
         conflicts=decode_conflicts(columns.text(row[16])),
     )
     return _Stored(block, text_hash=columns.text(row[7]), frontiers=columns.data(row[10]))
+
+
+def _one_of(words: type[_Word], name: str, row: Row, column: int) -> _Word:
+    try:
+        return words(columns.text(row[column]))
+    except ValueError as error:
+        raise BlockCorruptError(columns.text(row[3]), f"its {name} is {columns.text(row[column])!r}") from error
 
 
 def _schema(row: Row) -> BlockSchema:

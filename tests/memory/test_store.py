@@ -27,6 +27,7 @@ from pattern_acp.memory.errors import (
     StaleProposalError,
     UnusableEditError,
 )
+from pattern_acp.memory.integrity import damaged_blocks, damaged_snapshots
 from pattern_acp.memory.store import (
     REBASE_UPDATES,
     ProposedChange,
@@ -265,6 +266,23 @@ async def test_a_block_beyond_repair_is_an_error_and_never_empty(constellation: 
         await constellation.database.read(lambda tx: load_block(tx, KEY))
     with pytest.raises(BlockCorruptError, match="'human'"):
         await constellation.database.read(lambda tx: propose(tx, KEY, Append("x"), peer=1))
+
+
+@pytest.mark.parametrize("column", ["tier", "permission"])
+async def test_a_word_that_there_is_not_in_a_row_is_one_sentence(constellation: Constellation, column: str):
+    def ruin(tx: Transaction) -> None:
+        create(tx)
+        tx.execute("UPDATE blocks SET tier = 'x'" if column == "tier" else "UPDATE blocks SET permission = 'x'")
+
+    await constellation.database.write(ruin)
+    with pytest.raises(BlockCorruptError, match=f"'human' is damaged \\(its {column} is 'x'\\)"):
+        await constellation.database.read(lambda tx: load_block(tx, KEY))
+    count, mendable, lost = await constellation.database.read(damaged_blocks)
+    assert (count, mendable) == (1, ())
+    assert len(lost) == 1
+    assert "'human'" in lost[0]
+    snapshots = await constellation.database.read(lambda tx: list(damaged_snapshots(tx)))
+    assert snapshots == []
 
 
 async def test_a_damaged_history_does_not_stop_writing(constellation: Constellation, caplog: pytest.LogCaptureFixture):
