@@ -34,18 +34,21 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
+from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
+from pattern_acp.session.memory_exchange import write_files
 from pattern_acp.session.options import first_level
 from pattern_acp.session.ports import Client
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionMemory, SessionState
 from pattern_acp.session.trust import FolderTrust, follow_servers, open_trust
+from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
-from pattern_acp.workspace.jobs import Job
+from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.paths import resolve_path
 
 SHOWN_PATH = 200
@@ -167,9 +170,14 @@ def assemble(
         check=lambda tx: leases.require(tx, state.session_id, shared.holder),
         late_check=lambda tx: leases.refuse_if_held(tx, state.session_id, shared.holder, shared.clock.now_ms()),
     )
-    session = Session(
-        shared, state, client, memory, sink, _servers(shared, opening, sink, is_read=state.is_read), trust, known
-    )
+    servers = _servers(shared, opening, sink, is_read=state.is_read)
+    session = Session(shared, state, client, memory, sink, servers, trust)
+    if shared.background:
+        observer = JobRecords(sink, session.view)
+        session.jobs = Jobs(session.workbench.terminal, shared.background, observer, shared.clock, known)
+    for memory_of in (memory.persona, memory.person):
+        memory_of.searching.in_context = lambda: seen_messages(session)
+        memory_of.after_commit = lambda: write_files(session)
     projections.skills = lambda: usable_skills(session)
     follow_servers(session)
     return session

@@ -1,6 +1,6 @@
 """One session: its state, and the single active turn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,9 +22,7 @@ from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.hooks import HookState
-from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import SessionMcp
-from pattern_acp.session.memory_exchange import write_files
 from pattern_acp.session.options import (
     MODE_OPTION,
     MODEL_OPTION,
@@ -36,14 +34,14 @@ from pattern_acp.session.options import (
 from pattern_acp.session.ports import Client, SessionView, Workbench
 from pattern_acp.session.recorded import Conversation, read_conversation
 from pattern_acp.session.trust import FolderTrust
-from pattern_acp.session.window import WindowState, seen_messages
+from pattern_acp.session.window import WindowState
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.sink import Fact, JournalSink
-from pattern_acp.workspace.jobs import Job, Jobs
+from pattern_acp.workspace.jobs import Jobs
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
@@ -160,7 +158,6 @@ class Session:
         sink: JournalSink,
         mcp: SessionMcp,
         trust: FolderTrust,
-        known_jobs: Sequence[Job] = (),
     ) -> None:
         self.constellation = constellation
         self.state = state
@@ -179,16 +176,9 @@ class Session:
         self.view: SessionView = client.view(state.client_id)
         self.workbench: Workbench = client.workbench(state.client_id)
         self.approver = client.approver(state.client_id)
-        tasks = constellation.background
-        self.jobs = (
-            Jobs(self.workbench.terminal, tasks, JobRecords(sink, self.view), constellation.clock, known_jobs)
-            if tasks
-            else None
-        )
+        self.jobs: Jobs | None = None
+        """What runs in the background; the opener sets it where anything can."""
         self._ticket: PromptTicket | None = None
-        for memory_of in (memory.persona, memory.person):
-            memory_of.searching.in_context = lambda: seen_messages(self)
-        memory.persona.after_commit = memory.person.after_commit = lambda: write_files(self)
 
     @property
     def session_id(self) -> SessionId:

@@ -61,7 +61,8 @@ from pattern_acp.session.request_memory import drop_forgotten, memory_of_request
 from pattern_acp.session.request_prefix import offered_tools, skill_tools, stable_part
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
-from pattern_acp.session.subagents.delegation import Subagents, TurnParts
+from pattern_acp.session.subagents.delegation import Subagents
+from pattern_acp.session.subagents.turn_parts import TurnParts
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.window import SessionWindow, tokens_in

@@ -1,37 +1,18 @@
 """What a turn can delegate to.
 
-Owns: what subagents share with the turn that starts them. Must not know: how one runs, which is imported with the first
-call.
+Owns: that a call starts a subagent and can end it. Must not know: how one runs, which is imported with the first call.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.providers.base import ModelInfo
-from pattern_acp.session.hooks import SessionToolHooks
-from pattern_acp.tools.base import Progress, Tool, ToolContext, ToolOutcome
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.session.subagents.turn_parts import TurnParts
+from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
-from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.checks import ConfiguredChecks
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
-
-
-class TurnParts(Struct, frozen=True):
-    """What a subagent shares with the turn that it belongs to."""
-
-    turn_id: TurnId
-    tools: tuple[Tool, ...]
-    """Those that the turn may call."""
-    offered: Callable[[ModelInfo], tuple[Tool, ...]]
-    """Those that a model is offered now."""
-    context: ToolContext
-    hooks: SessionToolHooks
-    budget: Budget
 
 
 class Subagents:
