@@ -10,7 +10,8 @@ from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.usage import Spent
-from pattern_acp.session.budgets import SCOPES, Scope, change_budget, limit_of, spent_now
+from pattern_acp.session.budgets import SCOPES, change_budget, limit_of, spent_now
+from pattern_acp.session.state import BudgetScope
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -23,7 +24,7 @@ async def run_budget(session: "Session", argument: str) -> str:
     if not argument:
         return await _shown(session)
     name, _, amount = argument.partition(" ")
-    words: dict[str, Scope] = {scope: scope for scope in SCOPES}
+    words: dict[str, BudgetScope] = {scope: scope for scope in SCOPES}
     scope = words.get(name.lower())
     if scope is None or not amount.strip():
         raise CommandMisusedError(f"Say which budget, and how much: {FORM}.")
@@ -38,7 +39,7 @@ async def run_budget(session: "Session", argument: str) -> str:
 async def _shown(session: "Session") -> str:
     spent = await spent_now(session, session.memory.turn_id or TurnId(""))
     lines = ["| Budget | limit | money used | tokens used |", "| --- | --- | ---: | ---: |"]
-    rows: tuple[tuple[Scope, Spent], ...] = (("session", spent.session), ("day", spent.since))
+    rows: tuple[tuple[BudgetScope, Spent], ...] = (("session", spent.session), ("day", spent.since))
     for scope, used in rows:
         limit = limit_of(session, scope)
         lines.append(f"| {scope} | {limit} | {amount_text(used.micro_units)} | {used.tokens:,} |")

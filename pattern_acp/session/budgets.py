@@ -1,7 +1,7 @@
 """Budgets: what a turn, a session and a day may cost, held against the journal before every model request.
 
-Owns: limits in force, what requests that run set aside, and the notice at 80 %. Must not know: prices, how the person
-is asked (`budget_question`), or how a turn goes on.
+Owns: limits in force, reservations of running requests, the notice at 80 %, and the question to the user at the limit.
+Must not know: prices, or how a turn goes on.
 
 A request that may be sent sets aside what it is expected to use until it has ended (journal/reservations.py), so that
 those side by side (subagents, other windows) do not all spend the same rest.
@@ -9,30 +9,45 @@ those side by side (subagents, other windows) do not all spend the same rest.
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pattern_acp.context.estimate import MessageTokens, request_tokens
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.events import (
     BudgetChanged,
     Event,
+    PermissionAnswered,
+    PermissionAsked,
+    ToolCallFinished,
+    ToolCallStarted,
 )
 from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
+from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far, usual_output
-from pattern_acp.providers.base import ModelInfo, ProviderRequest
+from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free
+from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.state import BudgetScope, BudgetState
 from pattern_acp.session.usage_report import day_began_ms
 from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -76,45 +91,21 @@ async def expected_use(session: "Session", info: ModelInfo, tokens: int, most_ou
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
-Scope: TypeAlias = Literal["turn", "session", "day"]
 
 logger = logging.getLogger(__name__)
 
-SCOPES: tuple[Scope, ...] = ("turn", "session", "day")
+SCOPES: tuple[BudgetScope, ...] = ("turn", "session", "day")
 
-NAMES: Mapping[Scope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
+NAMES: Mapping[BudgetScope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
 
 NOTICE_PERCENT = 80
 """Of a budget that is used when the person is told (issue 6, section 5)."""
 
 
-class BudgetState(Struct):
-    """What a session knows of its budgets beside the settings."""
-
-    changed: dict[Scope, Allowance] = field(default_factory=dict["Scope", Allowance])
-    """Those that /budget set."""
-    extended: dict[tuple[Scope, str], Allowance] = field(default_factory=dict[tuple["Scope", str], Allowance])
-    """Limits as they are after an extension, by the turn, session or day they are of."""
-    told: set[tuple[Scope, str, str]] = field(default_factory=set[tuple["Scope", str, str]])
-    """Of which limits the person was told that most is used."""
-    told_unpriced: set[str] = field(default_factory=set[str])
-    """Models of which the person was told that no budget of money can count them, or counts them as free."""
-    stopped: set[tuple[TurnId, Scope, str]] = field(default_factory=set[tuple[TurnId, "Scope", str]])
-    """At which limits the person stopped which turn; what still runs of it does not ask again."""
-    asking: anyio.Lock = field(default_factory=anyio.Lock)
-    """Subagents reach a limit together; the person is asked once."""
-    running: set[str] = field(default_factory=set[str])
-    """Reservations of this session's requests that run."""
-    settled: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, whenever one of them has ended."""
-    switched: bool = False
-    """Whether the answer to a question was another model, with which the turn is to go on."""
-
-
 class Reached(Struct, frozen=True):
     """A budget that the next request does not fit into."""
 
-    scope: Scope
+    scope: BudgetScope
     key: str
     limit: Allowance
     spent: Spent
@@ -142,14 +133,14 @@ def restored_budgets(events: Iterable[Event]) -> BudgetState:
     return state
 
 
-def limit_of(session: "Session", scope: Scope, key: str = "") -> Allowance:
+def limit_of(session: "Session", scope: BudgetScope, key: str = "") -> Allowance:
     """The budget that holds: the one extended, the one set by /budget, or that of the settings."""
     state = session.state.budgets
     known = state.extended.get((scope, key)) or state.changed.get(scope)
     return known if known is not None else parse_allowance(getattr(session.state.settings.budget, scope)) or Allowance()
 
 
-async def change_budget(session: "Session", scope: Scope, allowance: Allowance) -> None:
+async def change_budget(session: "Session", scope: BudgetScope, allowance: Allowance) -> None:
     """Give a budget of this session another value.
 
     Raises:
@@ -203,8 +194,6 @@ class BudgetGate:
                     # It does not fit only beside those that run: what they leave is known soon.
                     await settled.wait()
                     continue
-                # Late: most turns reach no budget.
-                from pattern_acp.session.budget_question import BudgetQuestion
 
                 end = await BudgetQuestion(self._session, self._turn_id, self._waits, reached).ask(
                     info, may_switch=self._may_switch
@@ -297,9 +286,9 @@ class BudgetGate:
         if any(limit.is_limited for _, _, limit in self._limits()):
             await self._tell(await spent_now(self._session, self._turn_id), None, None)
 
-    def _limits(self) -> list[tuple[Scope, str, Allowance]]:
+    def _limits(self) -> list[tuple[BudgetScope, str, Allowance]]:
         day = str(day_began_ms(self._session.constellation.clock.now_ms()))
-        keys: Mapping[Scope, str] = {"turn": self._turn_id, "session": "", "day": day}
+        keys: Mapping[BudgetScope, str] = {"turn": self._turn_id, "session": "", "day": day}
         return [(scope, keys[scope], limit_of(self._session, scope, keys[scope])) for scope in SCOPES]
 
     def _tokens(self, info: ModelInfo, request: ProviderRequest) -> int:
@@ -352,7 +341,7 @@ def is_over(limit: Allowance, spent: Spent, expected: Expected) -> bool:
     return spent.micro_units + expected.micro_units > limit.micro_units
 
 
-def _of_scope(spent: SpentSoFar, scope: Scope) -> Spent:
+def _of_scope(spent: SpentSoFar, scope: BudgetScope) -> Spent:
     return {"turn": spent.turn, "session": spent.session, "day": spent.since}[scope]
 
 
@@ -367,3 +356,122 @@ def has_used(limit: Allowance, spent: Spent) -> str:
     tokens = f"{spent.tokens:,} of {limit.tokens or 0:,} tokens"
     parts = [words for words, most in ((money, limit.micro_units), (tokens, limit.tokens)) if most is not None]
     return f"has used {' and '.join(parts)}"
+
+
+USED_UP = TurnFailure("turn.budget-reached")
+
+BUDGET_CALL = "budget"
+"""Name of the call that shows the question."""
+
+
+class BudgetQuestion(Struct, frozen=True):
+    """One budget that a turn's next request does not fit into."""
+
+    session: "Session"
+    turn_id: TurnId
+    waits: Waits | None
+    reached: Reached
+
+    async def ask(self, info: ModelInfo, *, may_switch: bool) -> TurnEnd | None:
+        """Ask how it goes on; the end of the turn, or None when the request may be tried again.
+
+        `may_switch`: whether the turn can go on with another model.
+
+        Raises:
+            DatabaseError: the question or its answer could not be recorded.
+        """
+        session, reached = self.session, self.reached
+        how = f"`/budget {reached.scope} AMOUNT` changes it."
+        if reached.limit.is_zero:
+            # Zero means zero: no question can make it more.
+            return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}", failure=USED_UP)
+        stopped = session.state.budgets.stopped
+        limit = (self.turn_id, reached.scope, str(reached.limit))
+        end = TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}", failure=USED_UP)
+        if limit in stopped:
+            return end
+        other = cheaper_model(session, info, reached.expected.tokens) if may_switch else None
+        # What the button says is what is granted, whatever is spent or set while the question waits.
+        longer = self._longer()
+        answer = await self._answer(info, other, longer)
+        if answer is Answer.ALLOW_ALWAYS and other is not None:
+            options = await session.set_option(MODEL_OPTION, other.qualified, by="agent")
+            await session.view.show_options(options)
+            session.state.budgets.switched = True
+        if not answer.allows:
+            stopped.add(limit)
+            return end
+        if other is None or answer is Answer.ALLOW_ONCE or not other.is_free:
+            await self._extend(longer)
+        return TurnEnd(StopReason.END_TURN) if session.state.budgets.switched else None
+
+    def _longer(self) -> Allowance:
+        """The limit after an extension: as much again, as often as it takes for the next request to fit."""
+        reached = self.reached
+        spent, expected = reached.spent, reached.expected
+        need = Allowance(spent.micro_units + (expected.micro_units or 0), spent.tokens + expected.tokens)
+        # A step of nothing, after the settings were made smaller meanwhile, would lead nowhere.
+        base = limit_of(self.session, reached.scope)
+        return reached.limit.stretched(reached.limit if base.is_zero else base, need)
+
+    async def _extend(self, longer: Allowance) -> None:
+        reached = self.reached
+        changed = BudgetChanged(reached.scope, str(longer), "extended")
+        await self.session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
+        self.session.state.budgets.extended[reached.scope, reached.key] = longer
+
+    async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> Answer:
+        session, reached = self.session, self.reached
+        more = f"{longer.beyond(reached.limit)} more ({longer} in all)"
+        options = [ApprovalOption(Answer.ALLOW_ONCE, f"Go on, with {more}")]
+        if other is not None:
+            options.append(ApprovalOption(Answer.ALLOW_ALWAYS, _switch_words(info, other, more)))
+        options.append(ApprovalOption(Answer.REJECT_ONCE, "Stop here"))
+        call_id = ToolCallId(session.constellation.ids.new("call"))
+        title = (
+            f"A budget is used up: go on? {NAMES[reached.scope].capitalize()} {has_used(reached.limit, reached.spent)}"
+        )
+        call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
+        asked = PermissionAsked(self.turn_id, call_id, reached.sentence, tuple(each.answer.value for each in options))
+        await session.sink.record(Fact(ToolCallStarted(self.turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+        answer = Answer.CANCELLED
+        try:
+            with self.waits.waiting() if self.waits is not None else nullcontext():
+                answer = await session.approver.ask(ApprovalRequest(call, reached.sentence, tuple(options)))
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+                name = next((each.name for each in options if each.answer is answer), "Nobody answered; stopped.")
+                await session.sink.record(
+                    Fact(PermissionAnswered(self.turn_id, call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                    Fact(ToolCallFinished(self.turn_id, call_id, status, name), Actor.SYSTEM),
+                )
+        return answer
+
+
+def cheaper_model(session: "Session", info: ModelInfo, tokens: int) -> ModelInfo | None:
+    """A model to go on with for less: the best of the same provider at half the price or less, else one for nothing."""
+    models = session.constellation.models
+    fitting = [
+        other
+        for other in models.available()
+        if other.qualified != info.qualified
+        # What has no native calls writes its actions, unless the person wants native calls in this session.
+        and (other.calls_tools or session.state.tool_form is not ToolForm.NATIVE)
+        and other.context_window > tokens
+        and other.provider != "offline"
+        and not models.missing_key(other.qualified)
+    ]
+    cheaper = [one for one in fitting if one.provider == info.provider and 0 < _price(one) * 2 <= _price(info)]
+    return max(cheaper, key=_price) if cheaper else next((one for one in fitting if one.is_free), None)
+
+
+def _price(info: ModelInfo) -> int:
+    """What a usual request costs: ten tokens read for each written."""
+    return 10 * info.input_price + info.output_price
+
+
+def _switch_words(info: ModelInfo, other: ModelInfo, more: str) -> str:
+    if other.is_free:
+        return f"Go on with {other.qualified}, which costs nothing"
+    return f"Go on with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, with {more}"

@@ -17,27 +17,33 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, SavedFile
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved
 from pattern_acp.journal.file_contents import store_content
+from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
-from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.tools.code_access import CodeAccess
+from pattern_acp.tools.memory_access import ConstellationMemory
+from pattern_acp.tools.memory_scope import MemoryOwner
+from pattern_acp.turn.gate import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
 from pattern_acp.workspace.paths import is_within
 from pattern_acp.workspace.snapshots import Captured, capture_in_place, place_of
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.tools.memory_history import HistoryScope
+
 
 INTERVAL_BYTES = 100_000_000
 """Most bytes of files that are kept between two checkpoints; what is beyond is named and left out."""
@@ -48,6 +54,30 @@ MOST_LEFT_OUT = 50
 """Most paths that a checkpoint names as left out."""
 
 CANCELLED = "what a command changed there before it was cancelled could not be found in time"
+
+
+class RewindScope(Struct, frozen=True):
+    """The parts of a session that checkpoints and rewinds need."""
+
+    session_id: SessionId
+    database: Database
+    clock: Clock
+    ids: IdFactory
+    holder: Holder
+    policy: PolicyState
+    """Its roots bound what goes back."""
+    memory: ConstellationMemory
+    """The agent's memory, which knows the running turn."""
+    owner: MemoryOwner
+    history: "Callable[[], HistoryScope]"
+    """Memory's past as the user may change it, under the current settings."""
+    folder_changes: FolderChanges | None = None
+    code: CodeAccess | None = None
+
+    @property
+    def turn_id(self) -> TurnId:
+        """The running turn; empty between turns."""
+        return self.memory.turn_id or TurnId("")
 
 
 class _Open(Struct):
@@ -69,17 +99,17 @@ class CheckpointFacts(Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFacts, *, at_ms: int) -> int:
+def append_checkpoint(tx: Transaction, scope: RewindScope, facts: CheckpointFacts, *, at_ms: int) -> int:
     """Append the event of a checkpoint, with where the journal and memory are now; the number of the event.
 
     Whoever writes the transaction makes sure that the session is this process's.
     """
     from pattern_acp.memory.block_versions import block_points
 
-    where = stream_position(tx, session.session_id)
+    where = stream_position(tx, scope.session_id)
     points = tuple(
         MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
-        for point in block_points(tx, memory_owner(session).owners)
+        for point in block_points(tx, scope.owner.owners)
     )
     event = CheckpointTaken(
         facts.checkpoint_id,
@@ -93,19 +123,7 @@ def append_checkpoint(tx: Transaction, session: "Session", facts: CheckpointFact
         facts.left_out,
         points,
     )
-    return append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms).seq
-
-
-def checkpoint_at_end(session: "Session", turn_id: TurnId) -> Callable[[Transaction], object]:
-    """What appends the checkpoint after a turn in the transaction of its end.
-
-    Nothing while files were changed: reading them may take long, and `close_turn` does it behind the end.
-    """
-    if not session.checkpoints.is_clean:
-        return lambda _: None
-    facts = CheckpointFacts(session.constellation.ids.new("chk"), turn_id, "turn")
-    now = session.constellation.clock.now_ms()
-    return lambda tx: append_checkpoint(tx, session, facts, at_ms=now)
+    return append(tx, scope.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms).seq
 
 
 class _HeldContents:
@@ -140,10 +158,10 @@ class _HeldContents:
 class Checkpoints:
     """What one session changed since its last checkpoint, and the taking of the next."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, scope: RewindScope) -> None:
         self.rewinding = False
         """Whether the session is going back, or was when an error cut it off."""
-        self._session = session
+        self.scope = scope
         self._open: list[_Open] = []
         self._left_out: dict[str, str] = {}
         self._held = _HeldContents()
@@ -169,11 +187,11 @@ class Checkpoints:
         runs = any(_may_change_files(access) for access in accesses)
         if self._open and (runs or sum(isinstance(access, WritePath) for access in accesses) > 1):
             await self.take("tool")
-        changes = self._session.constellation.folder_changes
+        changes = self.scope.folder_changes
         if not runs or changes is None:
             yield
             return
-        before = await changes.look(self._session.state.policy.roots)
+        before = await changes.look(self.scope.policy.roots)
         try:
             yield
             await self._find(turn_id, changes, before, found)
@@ -181,7 +199,7 @@ class Checkpoints:
             with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS) as scope:
                 await self._find(turn_id, changes, before, found)
             if scope.cancelled_caught:
-                self._left_out.setdefault(self._session.state.policy.roots[0], CANCELLED)
+                self._left_out.setdefault(self.scope.policy.roots[0], CANCELLED)
             raise
         except DatabaseError:
             raise
@@ -232,7 +250,7 @@ class Checkpoints:
             saved.append(SavedFile(place, state))
             self._open.append(_Open(place, state))
         if saved:
-            await self._record_saved(self._session.memory.turn_id or TurnId(""), saved)
+            await self._record_saved(self.scope.turn_id, saved)
 
     async def after_change(self, paths: Sequence[str]) -> None:
         """Note what these paths were left as."""
@@ -253,6 +271,17 @@ class Checkpoints:
                 change.after = self._held.hold(await _capture(change.path))
         return await self._record(cause, name, closing)
 
+    def at_end(self, turn_id: TurnId) -> Callable[[Transaction], object]:
+        """A function that appends the checkpoint after a turn, for the transaction that ends it.
+
+        It does nothing while files were changed: reading them may take long, and `close_turn` does it afterwards.
+        """
+        if not self.is_clean:
+            return lambda _: None
+        scope, facts = self.scope, CheckpointFacts(self.scope.ids.new("chk"), turn_id, "turn")
+        now = scope.clock.now_ms()
+        return lambda tx: append_checkpoint(tx, scope, facts, at_ms=now)
+
     async def close_turn(self) -> None:
         """The checkpoint of files that a turn changed and that have none yet."""
         if not self.is_clean:
@@ -265,9 +294,9 @@ class Checkpoints:
                 self._open.append(_Open(file.path, file.state))
 
     async def _record(self, cause: str, name: str, closing: Sequence[_Open]) -> str:
-        session, shared = self._session, self._session.constellation
-        checkpoint_id = shared.ids.new("chk")
-        turn_id, self._turn_id = self._turn_id or session.memory.turn_id or TurnId(""), TurnId("")
+        scope = self.scope
+        checkpoint_id = scope.ids.new("chk")
+        turn_id, self._turn_id = self._turn_id or scope.turn_id, TurnId("")
         changes = tuple(
             FileChange(each.path, each.before, each.after)
             for each in closing
@@ -276,16 +305,16 @@ class Checkpoints:
         told = list(self._left_out.items())
         left_out = tuple(LeftOut(path, why) for path, why in told[:MOST_LEFT_OUT])
         contents = self._held.of(change.after for change in changes)
-        now = shared.clock.now_ms()
+        now = scope.clock.now_ms()
 
         def write(tx: Transaction) -> None:
-            leases.require(tx, session.session_id, shared.holder)
+            leases.require(tx, scope.session_id, scope.holder)
             facts = CheckpointFacts(checkpoint_id, turn_id, cause, name, changes, left_out)
-            seq = append_checkpoint(tx, session, facts, at_ms=now)
+            seq = append_checkpoint(tx, scope, facts, at_ms=now)
             for digest, content in contents.items():
                 store_content(tx, digest, content, seq=seq)
 
-        await shared.database.write(write)
+        await scope.database.write(write)
         self._forget(closing, told)
         return checkpoint_id
 
@@ -299,31 +328,31 @@ class Checkpoints:
             self._held.clear()
 
     async def _record_saved(self, turn_id: TurnId, saved: Sequence[SavedFile]) -> None:
-        session, shared = self._session, self._session.constellation
+        scope = self.scope
         self._turn_id = self._turn_id or turn_id
         contents = self._held.of(file.state for file in saved)
-        now = shared.clock.now_ms()
+        now = scope.clock.now_ms()
 
         def write(tx: Transaction) -> None:
-            leases.require(tx, session.session_id, shared.holder)
+            leases.require(tx, scope.session_id, scope.holder)
             event = FilesSaved(turn_id, tuple(saved))
-            seq = append(tx, session.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
+            seq = append(tx, scope.session_id, event, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now).seq
             for digest, content in contents.items():
                 store_content(tx, digest, content, seq=seq)
 
-        await shared.database.write(write)
+        await scope.database.write(write)
 
     def _newest(self, place: str) -> _Open | None:
         return next((change for change in reversed(self._open) if change.path == place), None)
 
     def _place(self, path: str, *, resolved: bool = False) -> str:
         """The name of a path here; empty for one that is left out. `resolved` says that it is a place already."""
-        roots = self._session.state.policy.roots
+        roots = self.scope.policy.roots
         try:
             place = path if resolved else place_of(path)
         except PatternError:
             return ""
-        if is_within(place, [str(self._session.constellation.database.path.parent.resolve())]):
+        if is_within(place, [str(self.scope.database.path.parent.resolve())]):
             # Our own memory and journal may lie in a project; to put them back by their bytes would destroy them.
             return ""
         if not is_within(place, roots):

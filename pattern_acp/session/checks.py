@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.policy.access import RunCommand
-from pattern_acp.session.added_context import Addition
 from pattern_acp.session.checkpoints import Checkpoints
+from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks

@@ -24,6 +24,7 @@ from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files, with_states
 from pattern_acp.session.context_figure import show_context
 from pattern_acp.session.net_changes import net_changes, sentence_of
+from pattern_acp.session.recorded import reload_history
 from pattern_acp.tools.text_limits import cut_middle, fenced, plural
 from pattern_acp.turn.sink import Fact
 from pattern_acp.workspace.kinds import inspect_path
@@ -56,7 +57,7 @@ async def run_clear(session: "Session", argument: str) -> str:
     count = len(session.state.history)
     cleared = HistoryCleared(session.memory.turn_id or TurnId(""))
     await session.sink.record(Fact(cleared, Actor.HUMAN, Origin.PERSON))
-    await session.reload_history()
+    await reload_history(session)
     # What the model does not know any more it must read again before it edits.
     session.state.fingerprints.clear()
     session.state.window.has_left_out = True

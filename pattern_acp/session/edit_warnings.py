@@ -23,8 +23,8 @@ from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.paths import resolve_path
 
 if TYPE_CHECKING:
-    from pattern_acp.session.added_context import Hearing
-    from pattern_acp.session.session import Session, SessionState
+    from pattern_acp.session.session import Session
+    from pattern_acp.session.state import InjectionQueue, SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 class EditWarnings:
     """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
-    def __init__(self, session: "Session", heard_by: "Hearing | SessionState") -> None:
+    def __init__(self, session: "Session", queue: "InjectionQueue | SessionState") -> None:
         self._session = session
-        self._heard_by = heard_by
+        self._heard_by = queue
         self._told: dict[str, int] = {}
         """Ids that were told, with the length of the conversation then: its result may not stand in it yet."""
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json
@@ -20,8 +19,8 @@ from pattern_acp.hooks.answers import HookAnswer, Opinion, Verdict, together
 from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.policy.decision import Mode
-from pattern_acp.session.added_context import Addition
 from pattern_acp.session.instructions import note_files_in_hand
+from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolOutcome
 from pattern_acp.turn.loop import TurnEnd, show_sentence
@@ -29,8 +28,8 @@ from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import HookSettings
-    from pattern_acp.session.added_context import Hearing
-    from pattern_acp.session.session import Session, SessionState
+    from pattern_acp.session.session import Session
+    from pattern_acp.session.state import InjectionQueue, SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -44,15 +43,6 @@ PERMISSION_MODES = {
     Mode.AUTO: "bypassPermissions",
 }
 """Our modes in the words that scripts for Claude Code know."""
-
-
-class HookState(Struct):
-    """What one session knows of its hooks."""
-
-    started: bool = False
-    """Whether the hooks of its start have run in this process."""
-    told: set[str] = field(default_factory=set[str])
-    """Problems that the person was told of."""
 
 
 def hooks_in_force(session: "Session") -> "tuple[HookSettings, ...]":
@@ -118,9 +108,9 @@ def _short(command: str) -> str:
     return line if len(line) <= 80 else f"{line[:79]}…"
 
 
-def _wait_with(heard_by: "Hearing | SessionState", event: str, opinion: Opinion) -> None:
+def _wait_with(queue: "InjectionQueue | SessionState", event: str, opinion: Opinion) -> None:
     for text in opinion.contexts:
-        heard_by.waiting.append(Addition("hook", f"A {event} hook added context", text, f"{event} hook"))
+        queue.waiting.append(Addition("hook", f"A {event} hook added context", text, f"{event} hook"))
 
 
 async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
@@ -153,29 +143,31 @@ async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> 
     return _goes_on(session.state, "Stop", opinion)
 
 
-async def after_report(session: "Session", turn_id: TurnId, heard_by: "Hearing", *, kind: str, active: bool) -> bool:
+async def after_report(
+    session: "Session", turn_id: TurnId, queue: "InjectionQueue", *, kind: str, active: bool
+) -> bool:
     """Run the hooks of a subagent's end; whether they want it to go on, with their reason as what comes next."""
     told: dict[str, Json] = {"stop_hook_active": active, "agent_type": kind}
     opinion = await run_event(session, turn_id, "SubagentStop", told, subject=kind)
-    return _goes_on(heard_by, "SubagentStop", opinion)
+    return _goes_on(queue, "SubagentStop", opinion)
 
 
-def _goes_on(heard_by: "Hearing | SessionState", event: str, opinion: Opinion) -> bool:
+def _goes_on(queue: "InjectionQueue | SessionState", event: str, opinion: Opinion) -> bool:
     if opinion.verdict is not Verdict.DENY or opinion.stop:
         return False
     reason = opinion.reason or "Go on; a hook does not take this for finished."
-    heard_by.waiting.append(Addition("hook", f"A {event} hook wants the turn to go on", reason, f"{event} hook"))
+    queue.waiting.append(Addition("hook", f"A {event} hook wants the turn to go on", reason, f"{event} hook"))
     return True
 
 
 class SessionToolHooks:
     """`turn.tool_hooks.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
 
-    def __init__(self, session: "Session", heard_by: "Hearing | None" = None) -> None:
-        """`heard_by` is the conversation that makes the calls, the session's unless it is given."""
+    def __init__(self, session: "Session", queue: "InjectionQueue | None" = None) -> None:
+        """`queue` is the conversation that makes the calls, the session's unless it is given."""
         self.stop = ""
         self._session = session
-        self._heard_by = heard_by or session.state
+        self._heard_by = queue or session.state
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
         """See `ToolHooks.before`."""

@@ -12,20 +12,20 @@ from pattern_acp.context.instruction_files import ProjectInstruction, nested_ins
 from pattern_acp.domain.data_frames import attribute
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.domain.tool_calls import Location, ToolKind
-from pattern_acp.session.added_context import Addition
+from pattern_acp.session.state import Addition
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.paths import display_path, resolve_path
 
 if TYPE_CHECKING:
-    from pattern_acp.session.added_context import Hearing
-    from pattern_acp.session.session import Session, SessionState
+    from pattern_acp.session.session import Session
+    from pattern_acp.session.state import InjectionQueue, SessionState
 
 IN_HAND = frozenset({ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
 """Kinds of calls that take a file in hand."""
 
 
 async def note_files_in_hand(
-    session: "Session", kind: ToolKind, locations: Sequence[Location], heard_by: "Hearing | SessionState"
+    session: "Session", kind: ToolKind, locations: Sequence[Location], queue: "InjectionQueue | SessionState"
 ) -> None:
     """Have the next request of a conversation tell the instructions of these files' folders that it does not have."""
     if kind not in IN_HAND or not locations:
@@ -38,8 +38,8 @@ async def note_files_in_hand(
 
     for found in await anyio.to_thread.run_sync(look):
         addition = addition_of(found, session.state.cwd)
-        if not found.problem and not _is_known(heard_by, addition):
-            heard_by.waiting.append(addition)
+        if not found.problem and not _is_known(queue, addition):
+            queue.waiting.append(addition)
 
 
 def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
@@ -57,18 +57,18 @@ def source_of(path: str) -> str:
     return f"instructions {path}"
 
 
-def _is_known(heard_by: "Hearing | SessionState", addition: Addition) -> bool:
+def _is_known(queue: "InjectionQueue | SessionState", addition: Addition) -> bool:
     """Whether the conversation has it still; what was cleared from it is told again."""
-    waits = any(each.source == addition.source for each in heard_by.waiting)
-    return waits or attribute(addition.source) in _told(heard_by)
+    waits = any(each.source == addition.source for each in queue.waiting)
+    return waits or attribute(addition.source) in _told(queue)
 
 
-def _told(heard_by: "Hearing | SessionState") -> dict[str, int]:
+def _told(queue: "InjectionQueue | SessionState") -> dict[str, int]:
     """The nested files that the conversation holds, by source as its mark has it, with the size of what was told."""
     mark = '<context source="instructions '
     texts = [
         part.text
-        for message in heard_by.history
+        for message in queue.history
         for part in message.parts
         if isinstance(part, TextPart) and part.text.startswith(mark) and '">' in part.text
     ]

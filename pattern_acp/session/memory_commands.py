@@ -25,6 +25,7 @@ from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.session.recorded import reload_history
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
 from pattern_acp.tools.memory_reverts import MemoryReverts
@@ -59,7 +60,7 @@ async def run_memory(session: "Session", argument: str) -> str:
     answer = await _run(session, verb, read_slash(verb, rest, f"/memory {verb.name}"))
     if verb.name == "forget":
         # What this session has in memory would go to the model with the next prompt.
-        await session.reload_history()
+        await reload_history(session)
     return answer
 
 

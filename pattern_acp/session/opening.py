@@ -3,6 +3,7 @@
 import platform as platform_module
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
@@ -31,6 +32,7 @@ from pattern_acp.memory.project import project_key
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo
+from pattern_acp.session.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
@@ -38,10 +40,11 @@ from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.memory_exchange import write_files
 from pattern_acp.session.options import first_level
-from pattern_acp.session.ports import Client
+from pattern_acp.session.ports import Client, SessionPorts
 from pattern_acp.session.projections import SessionProjections
-from pattern_acp.session.session import Session, SessionMemory, SessionState
-from pattern_acp.session.trust import FolderTrust, follow_servers, open_trust
+from pattern_acp.session.session import Session, SessionParts
+from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
+from pattern_acp.session.trust import follow_servers, open_trust
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules
@@ -50,6 +53,9 @@ from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
 from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.paths import resolve_path
+
+if TYPE_CHECKING:
+    from pattern_acp.tools.memory_history import HistoryScope
 
 SHOWN_PATH = 200
 """Characters of a path that a sentence quotes."""
@@ -170,11 +176,33 @@ def assemble(
         check=lambda tx: leases.require(tx, state.session_id, shared.holder),
         late_check=lambda tx: leases.refuse_if_held(tx, state.session_id, shared.holder, shared.clock.now_ms()),
     )
-    servers = _servers(shared, opening, sink, is_read=state.is_read)
-    session = Session(shared, state, client, memory, sink, servers, trust)
-    if shared.background:
-        observer = JobRecords(sink, session.view)
-        session.jobs = Jobs(session.workbench.terminal, shared.background, observer, shared.clock, known)
+    view, workbench = client.view(state.client_id), client.workbench(state.client_id)
+    ports = SessionPorts(view, workbench, client.approver(state.client_id))
+    tasks = shared.background
+    jobs = Jobs(workbench.terminal, tasks, JobRecords(sink, view), shared.clock, known) if tasks is not None else None
+
+    def history() -> "HistoryScope":
+        # Late: most sessions never look at memory's past.
+        from pattern_acp.session.history_scope import history_scope
+
+        return history_scope(session)
+
+    scope = RewindScope(
+        state.session_id,
+        shared.database,
+        shared.clock,
+        shared.ids,
+        shared.holder,
+        state.policy,
+        memory.persona,
+        owner,
+        history,
+        shared.folder_changes,
+        shared.code,
+    )
+    mcp = _servers(shared, opening, sink, is_read=state.is_read)
+    parts = SessionParts(mcp, trust, jobs, Checkpoints(scope))
+    session = Session(shared, state, ports, memory, sink, parts)
     for memory_of in (memory.persona, memory.person):
         memory_of.searching.in_context = lambda: seen_messages(session)
         memory_of.after_commit = lambda: write_files(session)

@@ -79,6 +79,14 @@ class ClientDescription(Struct, frozen=True):
     capabilities: tuple[str, ...] = ()
 
 
+class SessionPorts(Struct, frozen=True):
+    """The client's side of one session."""
+
+    view: SessionView
+    workbench: Workbench
+    approver: Approver
+
+
 class Client(Protocol):
     """The connected client."""
 

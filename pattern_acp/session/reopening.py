@@ -45,7 +45,8 @@ from pattern_acp.session.opening import (
     model_of,
 )
 from pattern_acp.session.ports import Client
-from pattern_acp.session.session import Session, SessionState
+from pattern_acp.session.session import Session
+from pattern_acp.session.state import SessionState
 from pattern_acp.session.tool_form import tool_form_of
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state

@@ -17,6 +17,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.journal.ancestry import newest_redaction_of_history
 from pattern_acp.memory.repeats import Pair
 from pattern_acp.session.memory_context import damaged_view, memory_view
+from pattern_acp.session.recorded import reload_history
 from pattern_acp.tools.base import MemoryBlockView
 from pattern_acp.turn.loop import show_sentence
 
@@ -102,7 +103,7 @@ async def _drop(session: "Session", newest: int) -> bool:
     if newest == session.state.redacted_seq:
         return False
     conversation = session.state.history
-    await session.reload_history()
+    await reload_history(session)
     conversation[:] = session.state.history
     session.state.history = conversation
     return True

@@ -28,6 +28,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.session.checkpoints import CheckpointFacts, append_checkpoint
 from pattern_acp.session.context_figure import show_context
+from pattern_acp.session.recorded import reload_history
 from pattern_acp.session.rewind_memory import take_back
 from pattern_acp.session.rewind_plan import NAMELESS, RewindPlan
 from pattern_acp.workspace.errors import EditorRefusedError
@@ -141,14 +142,14 @@ async def end_rewind(session: "Session", started: RewindStarted, done: Rewound, 
 
     def write(tx: Transaction) -> None:
         leases.require(tx, session.session_id, shared.holder)
-        append_checkpoint(tx, session, facts, at_ms=now_ms)
+        append_checkpoint(tx, session.checkpoints.scope, facts, at_ms=now_ms)
         append(tx, session.session_id, rewound, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=now_ms)
         if note:
             said = MessageRecorded(started.turn_id, message, for_model=False)
             append(tx, session.session_id, said, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now_ms)
 
     await shared.database.write(write)
-    await session.reload_history()
+    await reload_history(session)
     # What the model does not know any more, or knows in another state, it must read again before it edits.
     session.state.fingerprints.clear()
     session.state.waiting.clear()

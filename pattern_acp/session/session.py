@@ -7,21 +7,15 @@ import anyio
 import anyio.lowlevel
 from msgspec import Struct, field
 
-from pattern_acp.config.settings import Settings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId
-from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.events import MemoryShown, SessionConfigured
+from pattern_acp.journal.events import SessionConfigured
 from pattern_acp.policy.decision import Mode
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
-from pattern_acp.session.added_context import Addition
-from pattern_acp.session.budgets import BudgetState
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import OptionUnusableError
-from pattern_acp.session.hooks import HookState
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.options import (
     MODE_OPTION,
@@ -31,15 +25,8 @@ from pattern_acp.session.options import (
     level_after,
     session_options,
 )
-from pattern_acp.session.ports import Client, SessionView, Workbench
-from pattern_acp.session.recorded import Conversation, read_conversation
-from pattern_acp.session.trust import FolderTrust
-from pattern_acp.session.window import WindowState
-from pattern_acp.tools.memory_access import ConstellationMemory
-from pattern_acp.tools.skill import LoadSkill
-from pattern_acp.turn.digests import RequestDigests
-from pattern_acp.turn.gate import PolicyState
-from pattern_acp.turn.loop import TurnEnd
+from pattern_acp.session.ports import SessionPorts
+from pattern_acp.session.state import FolderTrust, HookState, SessionMemory, SessionState
 from pattern_acp.turn.sink import Fact, JournalSink
 from pattern_acp.workspace.jobs import Jobs
 
@@ -88,62 +75,13 @@ class PromptTicket(Struct):
         return max(END_SECONDS - passed, 0.0)
 
 
-class SessionState(Struct):
-    """What a session knows of itself."""
+class SessionParts(Struct, frozen=True):
+    """The capabilities that the opener hands to a session."""
 
-    session_id: SessionId
-    client_id: SessionId
-    """The id by which the client names it: that of the session which it was forked from while the client went on."""
-    cwd: str
-    additional_directories: tuple[str, ...]
-    project_key: str
-    title: str
-    model: ModelInfo
-    thought_level: ThoughtLevel
-    policy: PolicyState
-    system: str
-    settings: Settings
-    tool_form: ToolForm = ToolForm.AUTO
-    instructions: tuple[tuple[str, int], ...] = ()
-    """Files whose instructions are part of `system`, with their bytes."""
-    history: list[Message] = field(default_factory=list[Message])
-    used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
-    """Ids of all tool calls of the session, also of those that left the history: each is given once."""
-    digests: RequestDigests = field(default_factory=RequestDigests)
-    fingerprints: dict[str, str] = field(default_factory=dict[str, str])
-    cost: Cost | None = None
-    notices: list[str] = field(default_factory=list[str])
-    waiting: list[Addition] = field(default_factory=list[Addition])
-    """What the model is told with the next request (session/added_context.py)."""
-    skill_tool: LoadSkill | None = None
-    """The tool that loads skills, once a prompt has fixed what it lists."""
-    unfinished: bool = False
-    """Whether a turn's end could not be recorded."""
-    unrecorded: TurnEnd | None = None
-    """That end; None where it was a cancellation."""
-    shown: MemoryShown | None = None
-    """The memory that the model was last shown in whole."""
-    redacted_seq: int = 0
-    """The event of the newest forgetting that took words out of this conversation, as far as `history` knows."""
-    settled: Conversation = field(default_factory=Conversation)
-    """The conversation that was read from the journal last, up to the end of a turn."""
-    reported_files: set[str] = field(default_factory=set[str])
-    """Files of memory, in the state they were in, that the person was told about."""
-    window: WindowState = field(default_factory=WindowState)
-    """What is known of the model's window: token counts, and how well caches hold."""
-    budgets: BudgetState = field(default_factory=BudgetState)
-    """What may be spent, beside the settings."""
-    told_of_memory: set[str] = field(default_factory=set[str])
-    """Sentences on what of memory cannot be read that the person was told."""
-    is_read: bool = False
-    """Whether it is only shown, since another window has it."""
-
-
-class SessionMemory(Struct, frozen=True):
-    """The same memory twice: as the agent writes to it, and as the person does."""
-
-    persona: ConstellationMemory
-    person: ConstellationMemory
+    mcp: SessionMcp
+    trust: FolderTrust
+    jobs: Jobs | None
+    checkpoints: Checkpoints
 
 
 class Session:
@@ -153,31 +91,29 @@ class Session:
         self,
         constellation: Constellation,
         state: SessionState,
-        client: Client,
+        ports: SessionPorts,
         memory: SessionMemory,
         sink: JournalSink,
-        mcp: SessionMcp,
-        trust: FolderTrust,
+        parts: SessionParts,
     ) -> None:
         self.constellation = constellation
         self.state = state
         self.is_answering = False
-        """Whether a turn runs, not only a prompt waits or asks where to go on."""
+        """True while a turn runs; false while a prompt only waits or asks where to go on."""
         self.memory = memory.persona
         self.person_memory = memory.person
         self.sink = sink
-        self.mcp = mcp
-        self.trust = trust
+        self.mcp = parts.mcp
+        self.trust = parts.trust
+        self.jobs = parts.jobs
+        self.checkpoints = parts.checkpoints
         self.hook_state = HookState()
         self.languages: LanguageServers | None = None
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}
-        """How to end each subagent that runs, by the tool call that it runs for, in the order of their starts."""
-        self.checkpoints = Checkpoints(self)
-        self.view: SessionView = client.view(state.client_id)
-        self.workbench: Workbench = client.workbench(state.client_id)
-        self.approver = client.approver(state.client_id)
-        self.jobs: Jobs | None = None
-        """What runs in the background; the opener sets it where anything can."""
+        """How to end each running subagent, by the tool call that started it, in the order of their starts."""
+        self.view = ports.view
+        self.workbench = ports.workbench
+        self.approver = ports.approver
         self._ticket: PromptTicket | None = None
 
     @property
@@ -216,10 +152,6 @@ class Session:
         """Wait until no prompt is unanswered."""
         while self._ticket is not None:
             await self._ticket.done.wait()
-
-    async def reload_history(self) -> None:
-        """Take the conversation afresh from the journal: a turn did not end by itself, or words were forgotten."""
-        await read_conversation(self)
 
     def options(self) -> tuple[Option, ...]:
         """The complete options with their current values."""

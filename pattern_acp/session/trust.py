@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from msgspec import Struct
 
-from pattern_acp.config.project_offer import NOTHING, ProjectOffer
+from pattern_acp.config.project_offer import ProjectOffer
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -27,9 +26,9 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
 from pattern_acp.session.projections import follow_trust
+from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, load_agreement
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
@@ -52,55 +51,6 @@ HOW_TO_TRUST = "`/trust` asks again; `pattern-acp trust` in a terminal does the 
 
 ON_USE = frozenset({PartKind.COMMAND, PartKind.LANGUAGE_SERVER})
 """Kinds that are asked for when one is used, not at the first prompt."""
-
-
-class FolderTrust(Struct):
-    """The state of one session: what the folder has now, and whether it counts."""
-
-    root: str
-    """The session's folder with symbolic links followed: an alias of a folder is the same folder."""
-    offer: ProjectOffer = NOTHING
-    definitions: Definitions = NO_DEFINITIONS
-    """Commands and skills; those of the project are part of the offer."""
-    granted: bool = False
-    """Whether all of `offer` is trusted as it is now. What reads the offer asks this first."""
-    answered: dict[str, bool] | None = None
-    """Answers that hold for this session only, by digest."""
-    servers: SessionServers | None = None
-    """The project's servers that run in this session."""
-
-    @property
-    def in_force(self) -> ProjectOffer:
-        """What of the project may be used now: all of its offer, or nothing."""
-        return self.offer if self.granted else NOTHING
-
-    @property
-    def summary(self) -> str:
-        """What the folder brings and whether it counts, for /status; empty when it brings nothing."""
-        if not self.offer.parts:
-            return ""
-        # Late, as below: most folders bring nothing.
-        from pattern_acp.trust.wording import count_parts
-
-        return f"{count_parts(self.offer.parts)}, {'trusted' if self.granted else 'not trusted'}"
-
-    @property
-    def digest(self) -> str:
-        """Of everything that is offered."""
-        return digest_of_parts(self.offer.parts)
-
-    def judge(self, agreement: Agreement | None) -> bool | None:
-        """Whether the offer is trusted as it is; None when nobody has said."""
-        if not self.offer.parts:
-            return False
-        digest = self.digest
-        if agreement is not None and agreement.digest == digest:
-            return True
-        return (self.answered or {}).get(digest)
-
-    def note(self, digest: str, *, trusted: bool) -> None:
-        """Keep an answer for this session."""
-        self.answered = {**(self.answered or {}), digest: trusted}
 
 
 async def open_trust(

@@ -41,7 +41,6 @@ from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.catching_up import catch_up_at_start
-from pattern_acp.session.checkpoints import checkpoint_at_end
 from pattern_acp.session.checks import checks_of, checks_want_more
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.commands import more_commands, refuse_unknown
@@ -57,6 +56,7 @@ from pattern_acp.session.memory_context import memory_changes, show_memory
 from pattern_acp.session.memory_exchange import exchange_files
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.recalling import recall_for, tell_repeats
+from pattern_acp.session.recorded import reload_history
 from pattern_acp.session.request_memory import drop_forgotten, memory_of_request
 from pattern_acp.session.request_prefix import offered_tools, skill_tools, stable_part
 from pattern_acp.session.searching import sessions_of
@@ -152,7 +152,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
             refused, end = error, failed_end(error)
         turn.ended = True
         ended = end_facts(turn.turn_id, end.stop_reason, end.sentence, end.failure)
-        await session.sink.record(*ended, behind=checkpoint_at_end(session, turn.turn_id))
+        await session.sink.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
         _log_unrecorded("a turn", error)
@@ -165,7 +165,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         # Also before an error: nothing may follow the answer.
         await session.view.settle()
     if refused is not None:
-        await session.reload_history()
+        await reload_history(session)
         raise refused
     return end
 
@@ -175,7 +175,7 @@ async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
     try:
         end = await _answer(session, turn)
         if end.was_cut:
-            await session.reload_history()
+            await reload_history(session)
         if end.sentence:
             await show_sentence(session.sink, turn.turn_id, session.constellation.ids, end.sentence)
         await exchange_files(session)
@@ -186,7 +186,7 @@ async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
         end = failed_end(error)
         if not turn.started:
             await _record_start(session, turn)
-        await session.reload_history()
+        await reload_history(session)
         await show_sentence(session.sink, turn.turn_id, session.constellation.ids, end.sentence)
     return end
 
@@ -236,11 +236,11 @@ async def _close_unfinished(session: Session) -> None:
     def close(tx: Transaction) -> None:
         for entry in close_interrupted(tx, session.session_id, at_ms=now, how=how):
             if isinstance(entry.event, TurnEnded):
-                checkpoint_at_end(session, entry.event.turn_id)(tx)
+                session.checkpoints.at_end(entry.event.turn_id)(tx)
 
     await session.constellation.database.write(close)
     session.state.unfinished, session.state.unrecorded = False, None
-    await session.reload_history()
+    await reload_history(session)
 
 
 async def _expand(session: Session, turn: Turn) -> TurnEnd | None:
@@ -307,7 +307,7 @@ async def run_model_turn(session: Session, turn_id: TurnId) -> TurnEnd:
         raise
     except Exception as error:  # noqa: BLE001  the boundary: it is logged, told and recorded
         end = failed_end(error)
-        await session.reload_history()
+        await reload_history(session)
         return end
 
 
@@ -562,9 +562,9 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
                 await _record_start(session, turn)
             if not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
-                behind = checkpoint_at_end(session, turn.turn_id)
+                behind = session.checkpoints.at_end(turn.turn_id)
                 await session.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
-            await session.reload_history()
+            await reload_history(session)
             session.state.unfinished = before
         except PatternError as error:
             _log_unrecorded("the end of a cancelled turn", error)

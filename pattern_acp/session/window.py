@@ -9,12 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
-from msgspec import Struct, field
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context.breaks import BreakDetector
-from pattern_acp.context.estimate import Calibration, MessageTokens, prompt_tokens, request_tokens
-from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
+from pattern_acp.context.estimate import prompt_tokens, request_tokens
+from pattern_acp.context.long_texts import WHOLE_CHARACTERS
 from pattern_acp.context.window import (
     WindowLimits,
     does_not_fit,
@@ -29,6 +27,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, ModelRequested, UsageReported
 from pattern_acp.providers.base import ProviderRequest, TokenCounter
 from pattern_acp.session.options import thought_level_of
+from pattern_acp.session.state import WindowState
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.budget import Budget
 from pattern_acp.turn.loop import ModelInUse
@@ -42,23 +41,6 @@ logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 5.0
 """Longest that a provider may take to count; the estimate serves as well."""
-
-
-class WindowState(Struct):
-    """What a session knows of the window."""
-
-    calibration: Calibration = field(default_factory=Calibration)
-    messages: MessageTokens = field(default_factory=MessageTokens)
-    texts: ShortenedTexts = field(default_factory=ShortenedTexts)
-    breaks: BreakDetector = field(default_factory=BreakDetector)
-    counts: bool = True
-    """False once a provider failed to count: it is not asked again."""
-    refused: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens, by our estimate, of requests that were refused as too long, a model each."""
-    has_left_out: bool = False
-    """Whether messages of the conversation left the context, so that search has to find them."""
-    told: set[str] = field(default_factory=set[str])
-    """Models of which the person was told that tools were left out."""
 
 
 def window_state(events: Sequence[Event]) -> WindowState:

@@ -12,7 +12,8 @@ from pattern_acp.journal.events import BudgetChanged, ModelRequested, Permission
 from pattern_acp.providers.base import ModelProperty, UsageKnown, UsageMissing
 from pattern_acp.providers.catalogue import Source, with_sources
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.budgets import BudgetGate, Scope, limit_of
+from pattern_acp.session.budgets import BudgetGate, limit_of
+from pattern_acp.session.state import BudgetScope
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, PermissionAnswer, choose
 from tests.support.scripts import Turn, calls, says, uses
@@ -85,7 +86,7 @@ async def test_a_turn_pauses_in_its_middle_and_the_person_says_how_it_goes_on(an
     ],
 )
 async def test_the_button_says_what_is_granted_and_the_event_and_the_limit_are_the_same(
-    scope: Scope, budget: str, more: str, in_all: str
+    scope: BudgetScope, budget: str, more: str, in_all: str
 ):
     spending = (UsageKnown(Usage(100_000), Cost(2_000_000)),)
     model = ScriptedProvider([calls("list_directory", path=".") + spending, says("Done.")])

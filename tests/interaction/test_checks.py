@@ -8,6 +8,7 @@ from pattern_acp.config.settings import CheckSettings, Flags, Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
+from pattern_acp.session.recorded import reload_history
 from tests.support.agent import FULL_CLIENT, running_agent
 from tests.support.editor import choose
 from tests.support.scripts import Turn, calls, says
@@ -40,7 +41,7 @@ async def test_checks_run_once_a_batch_and_stand_behind_the_last_edit(tmp_path: 
         assert titles[-1] == "Check lint: echo linted a.txt b.txt; exit 3"
         assert agent.editor.asked == []
         told = results_of(model.requests[1])
-        await agent.sessions.get(session).reload_history()
+        await reload_history(agent.sessions.get(session))
         await agent.editor.prompt(session, "More.")
         assert results_of(model.requests[2]) == told
 

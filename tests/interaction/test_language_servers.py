@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import HookSettings, Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.recorded import reload_history
 from tests.support.agent import FULL_CLIENT, running_agent
 from tests.support.editor import choose
 from tests.support.language_servers import fake_server
@@ -42,7 +43,7 @@ async def test_new_errors_stand_behind_the_last_edit_and_are_shown_and_replayed(
         shown = next(call for call in agent.editor.of_kind("tool_call") if call["title"] == "1 new error")
         assert shown["locations"] == [{"path": str(agent.folder / "a.txt"), "line": 2}]
         told = results_of(model.requests[1])
-        await agent.sessions.get(session).reload_history()
+        await reload_history(agent.sessions.get(session))
         await agent.editor.prompt(session, "More.")
         assert results_of(model.requests[3])[:2] == told
         await agent.editor.prompt(session, "/status")

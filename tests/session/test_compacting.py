@@ -16,6 +16,7 @@ from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCal
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import Pause, ScriptedProvider
+from pattern_acp.session.recorded import reload_history
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.scripts import Turn, calls, says, stops
@@ -78,7 +79,7 @@ async def test_a_conversation_without_end_never_leaves_the_window():
         assert all(event.tokens_after < event.tokens_before for event in done)
         live = agent.sessions.get(session).state.history
         was = without_ids(live)
-        await agent.sessions.get(session).reload_history()
+        await reload_history(agent.sessions.get(session))
         assert without_ids(agent.sessions.get(session).state.history) == was
 
 
@@ -335,7 +336,7 @@ async def test_a_long_turn_is_compacted_between_its_steps_and_keeps_its_prompt()
             assert not unpaired_calls(request)
         events = await events_of(agent, session)
         live = without_ids(agent.sessions.get(session).state.history)
-        await agent.sessions.get(session).reload_history()
+        await reload_history(agent.sessions.get(session))
         assert without_ids(agent.sessions.get(session).state.history) == live
         assert events
 

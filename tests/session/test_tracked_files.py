@@ -40,7 +40,7 @@ class Writing(LocalFileSystem):
 async def test_a_write_is_noted_however_long_the_look_at_the_file_takes():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        disk = SlowDisk(agent.sessions.get(session))
+        disk = SlowDisk(agent.sessions.get(session).checkpoints.scope)
         await TrackedFiles(LocalFileSystem(), disk).write_text_file(str(agent.folder / "a.txt"), "new\n")
         assert disk.noted
 
@@ -48,7 +48,7 @@ async def test_a_write_is_noted_however_long_the_look_at_the_file_takes():
 async def test_a_cancelled_write_does_not_wait_for_a_slow_look_at_the_file():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        disk, inner = SlowDisk(agent.sessions.get(session)), Writing()
+        disk, inner = SlowDisk(agent.sessions.get(session).checkpoints.scope), Writing()
         path = str(agent.folder / "a.txt")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(TrackedFiles(inner, disk).write_text_file, path, "new\n")

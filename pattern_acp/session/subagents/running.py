@@ -32,7 +32,7 @@ from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.narrowing import Narrowing
 from pattern_acp.providers.base import ProviderRequest
-from pattern_acp.session.added_context import Hearing, add_waiting
+from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.checkpoints import Checkpoints
@@ -43,6 +43,7 @@ from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, afte
 from pattern_acp.session.language import ChecksAndDiagnostics
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
+from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
@@ -239,7 +240,7 @@ class Subagent:
         self._sink = ThreadSink(session.sink, thread, self._activity)
         self._memory = SubagentMemory(session.memory, task.name)
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
-        self._heard = Hearing()
+        self._heard = InjectionQueue()
         self.hooks = SessionToolHooks(session, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)

@@ -1,0 +1,234 @@
+"""The state of one session, by the part that owns it.
+
+Owns: the data that lives as long as a session does in this process. Must not know: `Session`, or anything that acts on
+this state; what changes it lives beside it in this package.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import anyio
+from msgspec import Struct, field
+
+from pattern_acp.config.project_offer import NOTHING, ProjectOffer
+from pattern_acp.config.settings import Settings
+from pattern_acp.context.breaks import BreakDetector
+from pattern_acp.context.estimate import Calibration, MessageTokens
+from pattern_acp.context.history import history_of
+from pattern_acp.context.long_texts import ShortenedTexts
+from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.domain.allowance import Allowance
+from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Part
+from pattern_acp.domain.project_parts import digest_of_parts
+from pattern_acp.domain.usage import Cost
+from pattern_acp.journal.events import HistoryCleared, MemoryShown
+from pattern_acp.journal.reader import Recorded
+from pattern_acp.mcp_servers.host import SessionServers
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
+from pattern_acp.tools.memory_access import ConstellationMemory
+from pattern_acp.tools.skill import LoadSkill
+from pattern_acp.trust.records import Agreement
+from pattern_acp.turn.digests import RequestDigests
+from pattern_acp.turn.gate import PolicyState
+from pattern_acp.turn.loop import TurnEnd
+
+
+class Addition(Struct, frozen=True):
+    """One thing to tell: `name` and `title` of the call that shows it, the text, and where it came from."""
+
+    name: str
+    title: str
+    text: str
+    source: str
+    path: str = ""
+    """The file behind it, for the editor to open."""
+    parts: tuple[Part, ...] = ()
+    """What belongs to it besides the text, such as files that it mentions."""
+
+
+class InjectionQueue(Struct):
+    """A conversation with a model and what it is told next: a subagent's; a session's state is one too."""
+
+    history: list[Message] = field(default_factory=list[Message])
+    waiting: list[Addition] = field(default_factory=list[Addition])
+
+
+BudgetScope: TypeAlias = Literal["turn", "session", "day"]
+
+
+class BudgetState(Struct):
+    """What a session knows of its budgets beside the settings."""
+
+    changed: dict[BudgetScope, Allowance] = field(default_factory=dict["BudgetScope", Allowance])
+    """Those that /budget set."""
+    extended: dict[tuple[BudgetScope, str], Allowance] = field(
+        default_factory=dict[tuple["BudgetScope", str], Allowance]
+    )
+    """Limits as they are after an extension, by the turn, session or day they are of."""
+    told: set[tuple[BudgetScope, str, str]] = field(default_factory=set[tuple["BudgetScope", str, str]])
+    """Of which limits the person was told that most is used."""
+    told_unpriced: set[str] = field(default_factory=set[str])
+    """Models of which the person was told that no budget of money can count them, or counts them as free."""
+    stopped: set[tuple[TurnId, BudgetScope, str]] = field(default_factory=set[tuple[TurnId, "BudgetScope", str]])
+    """At which limits the person stopped which turn; what still runs of it does not ask again."""
+    asking: anyio.Lock = field(default_factory=anyio.Lock)
+    """Subagents reach a limit together; the person is asked once."""
+    running: set[str] = field(default_factory=set[str])
+    """Reservations of this session's requests that run."""
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, whenever one of them has ended."""
+    switched: bool = False
+    """Whether the answer to a question was another model, with which the turn is to go on."""
+
+
+class HookState(Struct):
+    """What one session knows of its hooks."""
+
+    started: bool = False
+    """Whether the hooks of its start have run in this process."""
+    told: set[str] = field(default_factory=set[str])
+    """Problems that the person was told of."""
+
+
+class WindowState(Struct):
+    """What a session knows of the window."""
+
+    calibration: Calibration = field(default_factory=Calibration)
+    messages: MessageTokens = field(default_factory=MessageTokens)
+    texts: ShortenedTexts = field(default_factory=ShortenedTexts)
+    breaks: BreakDetector = field(default_factory=BreakDetector)
+    counts: bool = True
+    """False once a provider failed to count: it is not asked again."""
+    refused: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens, by our estimate, of requests that were refused as too long, a model each."""
+    has_left_out: bool = False
+    """Whether messages of the conversation left the context, so that search has to find them."""
+    told: set[str] = field(default_factory=set[str])
+    """Models of which the person was told that tools were left out."""
+
+
+class HistoryCache(Struct, frozen=True):
+    """The conversation up to an event, with the memory that the model was last shown in whole."""
+
+    session_seq: int = 0
+    """The place of that event in the session's stream; 0 for the beginning."""
+    messages: tuple[Message, ...] = ()
+    shown: MemoryShown | None = field(default=None)
+
+    def followed_by(self, recorded: Sequence[Recorded]) -> "HistoryCache":
+        """The conversation once these events, which are the next of the stream, were recorded too."""
+        if not recorded:
+            return self
+        events = [item.event for item in recorded]
+        tells_memory = any(isinstance(event, MemoryShown | HistoryCleared) for event in events)
+        shown = last_shown(events) if tells_memory else self.shown
+        return HistoryCache(recorded[-1].session_seq, tuple(history_of(events, self.messages)), shown)
+
+
+class FolderTrust(Struct):
+    """The state of one session: what the folder has now, and whether it counts."""
+
+    root: str
+    """The session's folder with symbolic links followed: an alias of a folder is the same folder."""
+    offer: ProjectOffer = NOTHING
+    definitions: Definitions = NO_DEFINITIONS
+    """Commands and skills; those of the project are part of the offer."""
+    granted: bool = False
+    """Whether all of `offer` is trusted as it is now. What reads the offer asks this first."""
+    answered: dict[str, bool] | None = None
+    """Answers that hold for this session only, by digest."""
+    servers: SessionServers | None = None
+    """The project's servers that run in this session."""
+
+    @property
+    def in_force(self) -> ProjectOffer:
+        """What of the project may be used now: all of its offer, or nothing."""
+        return self.offer if self.granted else NOTHING
+
+    @property
+    def summary(self) -> str:
+        """What the folder brings and whether it counts, for /status; empty when it brings nothing."""
+        if not self.offer.parts:
+            return ""
+        # Late, as below: most folders bring nothing.
+        from pattern_acp.trust.wording import count_parts
+
+        return f"{count_parts(self.offer.parts)}, {'trusted' if self.granted else 'not trusted'}"
+
+    @property
+    def digest(self) -> str:
+        """Of everything that is offered."""
+        return digest_of_parts(self.offer.parts)
+
+    def judge(self, agreement: Agreement | None) -> bool | None:
+        """Whether the offer is trusted as it is; None when nobody has said."""
+        if not self.offer.parts:
+            return False
+        digest = self.digest
+        if agreement is not None and agreement.digest == digest:
+            return True
+        return (self.answered or {}).get(digest)
+
+    def note(self, digest: str, *, trusted: bool) -> None:
+        """Keep an answer for this session."""
+        self.answered = {**(self.answered or {}), digest: trusted}
+
+
+class SessionState(Struct):
+    """What a session knows of itself."""
+
+    session_id: SessionId
+    client_id: SessionId
+    """The id by which the client names it: that of the session which it was forked from while the client went on."""
+    cwd: str
+    additional_directories: tuple[str, ...]
+    project_key: str
+    title: str
+    model: ModelInfo
+    thought_level: ThoughtLevel
+    policy: PolicyState
+    system: str
+    settings: Settings
+    tool_form: ToolForm = ToolForm.AUTO
+    instructions: tuple[tuple[str, int], ...] = ()
+    """Files whose instructions are part of `system`, with their bytes."""
+    history: list[Message] = field(default_factory=list[Message])
+    used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
+    """Ids of all tool calls of the session, also of those that left the history: each is given once."""
+    digests: RequestDigests = field(default_factory=RequestDigests)
+    fingerprints: dict[str, str] = field(default_factory=dict[str, str])
+    cost: Cost | None = None
+    notices: list[str] = field(default_factory=list[str])
+    waiting: list[Addition] = field(default_factory=list[Addition])
+    """What the model is told with the next request (session/added_context.py)."""
+    skill_tool: LoadSkill | None = None
+    """The tool that loads skills, once a prompt has fixed what it lists."""
+    unfinished: bool = False
+    """Whether a turn's end could not be recorded."""
+    unrecorded: TurnEnd | None = None
+    """That end; None where it was a cancellation."""
+    shown: MemoryShown | None = None
+    """The memory that the model was last shown in whole."""
+    redacted_seq: int = 0
+    """The event of the newest forgetting that took words out of this conversation, as far as `history` knows."""
+    settled: HistoryCache = field(default_factory=HistoryCache)
+    """The conversation that was read from the journal last, up to the end of a turn."""
+    reported_files: set[str] = field(default_factory=set[str])
+    """Files of memory, in the state they were in, that the person was told about."""
+    window: WindowState = field(default_factory=WindowState)
+    """What is known of the model's window: token counts, and how well caches hold."""
+    budgets: BudgetState = field(default_factory=BudgetState)
+    """What may be spent, beside the settings."""
+    told_of_memory: set[str] = field(default_factory=set[str])
+    """Sentences on what of memory cannot be read that the person was told."""
+    is_read: bool = False
+    """Whether it is only shown, since another window has it."""
+
+
+class SessionMemory(Struct, frozen=True):
+    """The same memory twice: as the agent writes to it, and as the person does."""
+
+    persona: ConstellationMemory
+    person: ConstellationMemory
