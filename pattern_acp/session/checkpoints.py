@@ -30,11 +30,11 @@ from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.service.scope import MemoryOwner
 from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.tools.code_access import CodeAccess
 from pattern_acp.tools.memory_access import ConstellationMemory
-from pattern_acp.tools.memory_scope import MemoryOwner
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
@@ -42,7 +42,7 @@ from pattern_acp.workspace.paths import is_within
 from pattern_acp.workspace.snapshots import Captured, capture_in_place, place_of
 
 if TYPE_CHECKING:
-    from pattern_acp.tools.memory_history import HistoryScope
+    from pattern_acp.memory.service.history import HistoryScope
 
 
 INTERVAL_BYTES = 100_000_000

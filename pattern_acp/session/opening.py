@@ -55,7 +55,7 @@ from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.paths import resolve_path
 
 if TYPE_CHECKING:
-    from pattern_acp.tools.memory_history import HistoryScope
+    from pattern_acp.memory.service.history import HistoryScope
 
 SHOWN_PATH = 200
 """Characters of a path that a sentence quotes."""
