@@ -62,7 +62,7 @@ from pattern_acp.session.request_prefix import offered_tools, skill_tools, stabl
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.subagents.delegation import Subagents
-from pattern_acp.session.subagents.turn_parts import TurnParts
+from pattern_acp.session.subagents.kinds import TurnParts
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.window import SessionWindow, tokens_in

@@ -6,7 +6,7 @@ Owns: that a call starts a subagent and can end it. Must not know: how one runs,
 from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.session.subagents.turn_parts import TurnParts
+from pattern_acp.session.subagents.kinds import TurnParts
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.checks import ConfiguredChecks

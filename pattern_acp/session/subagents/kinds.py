@@ -1,14 +1,19 @@
-"""What each kind of subagent has.
+"""Kinds of subagents, and the parts of a turn that they share.
 
 Owns: the tools, model and limits of each kind. Must not know: how one runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
 
 from pattern_acp.config.settings import DelegateSettings
-from pattern_acp.tools.base import Tool
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.session.hooks import SessionToolHooks
+from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.delegation import DELEGATE, SubagentKind
-from pattern_acp.turn.budget import Limits
+from pattern_acp.turn.budget import Budget, Limits
 
 READING = frozenset(
     {
@@ -29,6 +34,19 @@ READING = frozenset(
 
 KEPT = frozenset({DELEGATE, "update_plan", "job"})
 """Tools that no subagent has: it does not delegate, and plan and background commands are the session's."""
+
+
+class TurnParts(Struct, frozen=True):
+    """The parts of its turn that a subagent shares."""
+
+    turn_id: TurnId
+    tools: tuple[Tool, ...]
+    """The tools that the turn may call."""
+    offered: Callable[[ModelInfo], tuple[Tool, ...]]
+    """The tools that a model is offered now."""
+    context: ToolContext
+    hooks: SessionToolHooks
+    budget: Budget
 
 
 def tools_for(kind: SubagentKind, tools: Sequence[Tool]) -> tuple[Tool, ...]:

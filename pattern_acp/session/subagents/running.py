@@ -45,9 +45,8 @@ from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.activity import Activity
-from pattern_acp.session.subagents.kinds import limits_of, model_for, tools_for
+from pattern_acp.session.subagents.kinds import TurnParts, limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
-from pattern_acp.session.subagents.turn_parts import TurnParts
 from pattern_acp.session.subagents.window import SubagentWindow
 from pattern_acp.session.window import tokens_in
 from pattern_acp.tools.base import Progress, ToolOutcome
