@@ -62,13 +62,15 @@ def test_no_build_file_names_a_download_address():
         assert not re.search(r"index-url|find-links|@ (?:https?|file)://|pypi\.|files\.pythonhosted", text), name
 
 
-def test_ci_runs_the_checks_and_the_readmes_own_test_command_and_the_slow_tests():
+def test_ci_runs_the_checks_and_the_readmes_own_test_command_and_the_slow_tests_and_judges_coverage():
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"<!-- test-command -->\n```\w*\n(.*?)\n```\n<!-- /test-command -->", readme, re.DOTALL)
     assert "scripts/check" in ci
     assert "test-command" in ci
     assert "scripts/test --slow" in ci
+    assert ci.count("TEST_COVERAGE=1") == 2
+    assert "coverage report" in ci
     assert block is not None, "README.md needs its test command between the markers that .ci/run looks for"
     assert "scripts/test" in block[1]
     assert "constraints.txt" in block[1]
