@@ -18,11 +18,9 @@ import anyio
 from measuring import Row, describe_machine, print_table
 
 from pattern_acp.bootstrap.source_files import list_source_files
-from pattern_acp.codemap.building import PROCESSES, read_in_process
-from pattern_acp.codemap.indexing import index_files
-from pattern_acp.codemap.service import CodeMap
+from pattern_acp.codemap.indexing import PROCESSES, index_files, read_in_process
+from pattern_acp.codemap.service import CodeMap, open_code_maps
 from pattern_acp.codemap.store import open_index
-from pattern_acp.codemap.workspaces import open_code_maps
 from pattern_acp.domain.clock import SystemClock
 
 FILES = 13_000

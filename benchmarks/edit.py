@@ -17,7 +17,7 @@ from wire_server import WireServer, wire_answers
 
 from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.tools.apply_patch import apply_hunks
-from pattern_acp.tools.edit_text import Replacement, apply_replacements
+from pattern_acp.tools.edit_file import Replacement, apply_replacements
 from pattern_acp.tools.patch_format import UpdateFile, parse_patch
 
 LINES = 48_000

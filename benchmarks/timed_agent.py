@@ -10,21 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pattern_acp.__main__ import main as run_agent
-from pattern_acp.db.queue import WriteQueue
+from pattern_acp.db.driver import FairWriteLock
 
 
 def main() -> int:
     waits: list[float] = []
-    in_turn = WriteQueue.in_turn
+    in_turn = FairWriteLock.in_turn
 
-    def timed(self: WriteQueue, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]) -> bool:
+    def timed(
+        self: FairWriteLock, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]
+    ) -> bool:
         asked = time.perf_counter()
         try:
             return in_turn(self, attempt, seconds=seconds, is_stopped=is_stopped)
         finally:
             waits.append((time.perf_counter() - asked) * 1000)
 
-    WriteQueue.in_turn = timed
+    FairWriteLock.in_turn = timed
     waits_file = sys.argv.pop(1)
     try:
         return run_agent()

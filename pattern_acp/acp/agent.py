@@ -9,8 +9,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from pattern_acp.acp import introduction, schema, schema_forks, schema_memory, schema_rewind
-from pattern_acp.acp.introduction import AUTH_METHOD, LOGIN_METHOD, TERMINAL_AUTH_METHOD
+from pattern_acp.acp import initialize_response as initialize_answer
+from pattern_acp.acp import schema, schema_extensions
+from pattern_acp.acp.initialize_response import AUTH_METHOD, LOGIN_METHOD, TERMINAL_AUTH_METHOD
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
 from pattern_acp.jsonrpc.transport import Transport
@@ -21,13 +22,13 @@ __all__ = ["AUTH_METHOD", "LOGIN_METHOD", "TERMINAL_AUTH_METHOD", "auth_methods"
 def initialize_response(client: schema.ClientCapabilities) -> schema.InitializeResponse:
     """The answer to initialize: exactly what works."""
     return msgspec.convert(
-        introduction.initialize_result(in_terminal=_runs_in_terminal(client)), schema.InitializeResponse
+        initialize_answer.initialize_result(in_terminal=_runs_in_terminal(client)), schema.InitializeResponse
     )
 
 
 def auth_methods(client: schema.ClientCapabilities) -> tuple[schema.AuthMethod, ...]:
     """The ways to sign in."""
-    known = introduction.auth_methods(in_terminal=_runs_in_terminal(client))
+    known = initialize_answer.auth_methods(in_terminal=_runs_in_terminal(client))
     return msgspec.convert(known, tuple[schema.AuthMethod, ...])
 
 
@@ -41,11 +42,11 @@ T = TypeVar("T")
 class MemoryEventsPort(Protocol):
     """Memory live; see `acp.memory_feed.MemoryEvents`."""
 
-    async def subscribe(self, request: schema_memory.SubscribeRequest, context: RequestContext, /) -> object:
+    async def subscribe(self, request: schema_extensions.SubscribeRequest, context: RequestContext, /) -> object:
         """_pattern/memory/subscribe."""
         ...
 
-    async def unsubscribe(self, request: schema_memory.UnsubscribeRequest, context: RequestContext, /) -> object:
+    async def unsubscribe(self, request: schema_extensions.UnsubscribeRequest, context: RequestContext, /) -> object:
         """_pattern/memory/unsubscribe."""
         ...
 
@@ -53,19 +54,19 @@ class MemoryEventsPort(Protocol):
 class RewindPort(Protocol):
     """Going back; see `acp.rewind_methods.RewindMethods`."""
 
-    async def list(self, request: schema_rewind.ListCheckpointsRequest, context: RequestContext, /) -> object:
+    async def list(self, request: schema_extensions.ListCheckpointsRequest, context: RequestContext, /) -> object:
         """_pattern/checkpoint/list."""
         ...
 
-    async def preview(self, request: schema_rewind.RewindRequest, context: RequestContext, /) -> object:
+    async def preview(self, request: schema_extensions.RewindRequest, context: RequestContext, /) -> object:
         """_pattern/checkpoint/preview."""
         ...
 
-    async def restore(self, request: schema_rewind.RewindRequest, context: RequestContext, /) -> object:
+    async def restore(self, request: schema_extensions.RewindRequest, context: RequestContext, /) -> object:
         """_pattern/checkpoint/restore."""
         ...
 
-    async def rewind(self, request: schema_rewind.RewindRequest, context: RequestContext, /) -> object:
+    async def rewind(self, request: schema_extensions.RewindRequest, context: RequestContext, /) -> object:
         """_pattern/session/rewind."""
         ...
 
@@ -73,15 +74,15 @@ class RewindPort(Protocol):
 class SessionExtensionsPort(Protocol):
     """Forks and sessions in use; see `acp.session_extensions.SessionExtensions`."""
 
-    async def fork(self, request: schema_forks.ForkSessionRequest, context: RequestContext, /) -> object:
+    async def fork(self, request: schema_extensions.ForkSessionRequest, context: RequestContext, /) -> object:
         """session/fork."""
         ...
 
-    async def open(self, request: schema_forks.OpenSessionRequest, context: RequestContext, /) -> object:
+    async def open(self, request: schema_extensions.OpenSessionRequest, context: RequestContext, /) -> object:
         """_pattern/session/open."""
         ...
 
-    async def stop_subagent(self, request: schema_forks.StopSubagentRequest, context: RequestContext, /) -> object:
+    async def stop_subagent(self, request: schema_extensions.StopSubagentRequest, context: RequestContext, /) -> object:
         """_pattern/subagent/stop."""
         ...
 
@@ -216,24 +217,24 @@ class Agent:
                 "session/set_config_option": self._for_sessions(
                     schema.SetConfigOptionRequest, lambda methods: methods.set_config_option
                 ),
-                schema_forks.FORK: self._for_sessions(
-                    schema_forks.ForkSessionRequest, lambda methods: methods.more.fork
+                schema_extensions.FORK: self._for_sessions(
+                    schema_extensions.ForkSessionRequest, lambda methods: methods.more.fork
                 ),
-                schema_forks.OWN_FORK: self._for_sessions(
-                    schema_forks.ForkSessionRequest, lambda methods: methods.more.fork
+                schema_extensions.OWN_FORK: self._for_sessions(
+                    schema_extensions.ForkSessionRequest, lambda methods: methods.more.fork
                 ),
-                schema_forks.OPEN: self._for_sessions(
-                    schema_forks.OpenSessionRequest, lambda methods: methods.more.open
+                schema_extensions.OPEN: self._for_sessions(
+                    schema_extensions.OpenSessionRequest, lambda methods: methods.more.open
                 ),
-                schema_forks.STOP_SUBAGENT: self._for_sessions(
-                    schema_forks.StopSubagentRequest, lambda methods: methods.more.stop_subagent
+                schema_extensions.STOP_SUBAGENT: self._for_sessions(
+                    schema_extensions.StopSubagentRequest, lambda methods: methods.more.stop_subagent
                 ),
                 "session/prompt": self._for_sessions(schema.PromptRequest, lambda methods: methods.prompt),
-                schema_memory.SUBSCRIBE: self._for_sessions(
-                    schema_memory.SubscribeRequest, lambda methods: methods.memory_events.subscribe
+                schema_extensions.SUBSCRIBE: self._for_sessions(
+                    schema_extensions.SubscribeRequest, lambda methods: methods.memory_events.subscribe
                 ),
-                schema_memory.UNSUBSCRIBE: self._for_sessions(
-                    schema_memory.UnsubscribeRequest, lambda methods: methods.memory_events.unsubscribe
+                schema_extensions.UNSUBSCRIBE: self._for_sessions(
+                    schema_extensions.UnsubscribeRequest, lambda methods: methods.memory_events.unsubscribe
                 ),
                 **self._rewinds(),
             },
@@ -304,14 +305,14 @@ class Agent:
         return handle
 
     def _rewinds(self) -> dict[str, RequestHandler]:
-        asked = schema_rewind.RewindRequest
+        asked = schema_extensions.RewindRequest
         return {
-            schema_rewind.LIST: self._for_sessions(
-                schema_rewind.ListCheckpointsRequest, lambda methods: methods.rewinds.list
+            schema_extensions.LIST: self._for_sessions(
+                schema_extensions.ListCheckpointsRequest, lambda methods: methods.rewinds.list
             ),
-            schema_rewind.PREVIEW: self._for_sessions(asked, lambda methods: methods.rewinds.preview),
-            schema_rewind.RESTORE: self._for_sessions(asked, lambda methods: methods.rewinds.restore),
-            schema_rewind.REWIND: self._for_sessions(asked, lambda methods: methods.rewinds.rewind),
+            schema_extensions.PREVIEW: self._for_sessions(asked, lambda methods: methods.rewinds.preview),
+            schema_extensions.RESTORE: self._for_sessions(asked, lambda methods: methods.rewinds.restore),
+            schema_extensions.REWIND: self._for_sessions(asked, lambda methods: methods.rewinds.rewind),
         }
 
     def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> None:

@@ -3,22 +3,322 @@
 Owns: `session.ports.Client` and the `Approver` over session/request_permission. Must not know: sessions.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.batching import FlushTimer
-from pattern_acp.acp.line_budget import shown_input
-from pattern_acp.acp.tool_content import content_items, locations_of
-from pattern_acp.acp.updates import Abilities
-from pattern_acp.acp.view import EditorView
-from pattern_acp.acp.workbench import EditorWorkbench, LocalMeans
+from pattern_acp.acp.editor_ports import EditorWorkbench, LocalMeans
+from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, IMAGE_BYTES, pieces, shown_input
+from pattern_acp.acp.updates import (
+    Compactions,
+    EditorAbilities,
+    beginning_updates,
+    config_options,
+    content_items,
+    live_updates,
+    locations_of,
+    replay_updates,
+    terminal_updates,
+    thought_id,
+    tool_call_shows,
+    usage_update,
+)
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
+from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextContent, ToolCallStatus
+from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
-from pattern_acp.policy.approver import Answer, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.session.mcp import ServerCommand
+from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.session.ports import ClientDescription
+from pattern_acp.turn.events import (
+    ContextChanged,
+    TerminalEnded,
+    TerminalStreamed,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolCallRunning,
+    ToolCallShows,
+    ToolCallWaits,
+    Transient,
+)
+from pattern_acp.workspace.errors import ImageError
+from pattern_acp.workspace.images import preview_of
+
+FLUSH_SECONDS = 0.04
+FLUSH_CHARACTERS = 400
+
+
+class Chunk(Struct, frozen=True):
+    """Text of one message; `thought` tells reasoning from answer."""
+
+    message_id: str
+    text: str
+    thought: bool
+
+
+class FlushTimer(Struct):
+    """One task a connection that sends waiting text when its time has come."""
+
+    _due: "list[ChunkBatch]" = field(default_factory=list["ChunkBatch"])
+    _wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def schedule(self, batch: "ChunkBatch") -> None:
+        """Send what `batch` holds in 40 ms, unless something else does before."""
+        if batch not in self._due:
+            self._due.append(batch)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            await self._wake.wait()
+            await anyio.sleep(FLUSH_SECONDS)
+            self._wake = anyio.Event()
+            due, self._due = self._due, []
+            try:
+                for batch in due:
+                    await batch.flush()
+            except ConnectionClosedError:
+                return
+
+
+class ChunkBatch:
+    """Waiting text of one session, in order with everything else the session shows."""
+
+    def __init__(self, send: Callable[[Chunk], Awaitable[None]], timer: FlushTimer, clock: Clock) -> None:
+        self._send = send
+        self._timer = timer
+        self._clock = clock
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._waiting: list[Chunk] = []
+        self._size = 0
+        self._sent_at = float("-inf")
+
+    async def add(self, chunk: Chunk) -> None:
+        """Take more text; a call that ends by cancellation has taken all of it or none."""
+        self._waiting += [Chunk(chunk.message_id, piece, chunk.thought) for piece in pieces(chunk.text)]
+        self._size += len(chunk.text)
+        quiet = self._clock.monotonic() - self._sent_at >= FLUSH_SECONDS
+        if quiet or self._size >= FLUSH_CHARACTERS:
+            await self.flush()
+        else:
+            self._timer.schedule(self)
+
+    async def flush(self) -> None:
+        """Send all waiting text now."""
+        async with self._lock:
+            await self._flush_locked()
+
+    async def then(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Send waiting text, then `act`, with nothing in between."""
+        async with self._lock:
+            await self._flush_locked()
+            await act()
+
+    async def _flush_locked(self) -> None:
+        while self._waiting:
+            chunk, count = self._joined()
+            await self._send(chunk)
+            del self._waiting[:count]
+            self._size -= len(chunk.text)
+            self._sent_at = self._clock.monotonic()
+
+    def _joined(self) -> tuple[Chunk, int]:
+        first = self._waiting[0]
+        count, size = 0, 0
+        for chunk in self._waiting:
+            size += len(chunk.text)
+            is_same = (chunk.message_id, chunk.thought) == (first.message_id, first.thought)
+            if count and (not is_same or size > CHUNK_CHARACTERS):
+                break
+            count += 1
+        text = "".join(chunk.text for chunk in self._waiting[:count])
+        return Chunk(first.message_id, text, first.thought), count
+
+
+T = TypeVar("T")
+
+
+async def with_previews(event: Event) -> Event:
+    """The event as it can be shown; the same one when nothing in it is too large."""
+    match event:
+        case TurnStarted(message=message):
+            parts = [await _shown(part) for part in message.parts] if _has_large(message.parts) else message.parts
+            return event if parts is message.parts else replace(event, message=replace(message, parts=tuple(parts)))
+        case ToolCallFinished(content=content) if _has_large(content):
+            return replace(event, content=tuple([await _shown(item) for item in content]))
+        case _:
+            return event
+
+
+def _has_large(items: Sequence[object]) -> bool:
+    return any(isinstance(item, ImagePart | ImageContent) and len(item.data) > IMAGE_BYTES for item in items)
+
+
+async def _shown(item: T) -> T:
+    if not isinstance(item, ImagePart | ImageContent) or len(item.data) <= IMAGE_BYTES:
+        return item
+    try:
+        preview = await preview_of(ImagePart(item.media_type, item.data))
+    except ImageError:
+        # It is named in words instead.
+        return item
+    return replace(item, media_type=preview.media_type, data=preview.data)
+
+
+class EditorView:
+    """One session in the editor. Everything goes out in the order in which it was shown."""
+
+    def __init__(
+        self, session_id: SessionId, dispatcher: Dispatcher, abilities: EditorAbilities, timer: FlushTimer, clock: Clock
+    ) -> None:
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._abilities = abilities
+        self._batch = ChunkBatch(self._send_chunk, timer, clock)
+        self._known_terminals: set[str] = set()
+        self._open_calls: set[ToolCallId] = set()
+        self._compactions = Compactions() if abilities.compactions else None
+
+    async def show(self, event: Event | Transient) -> None:
+        """See `SessionView.show`."""
+        if isinstance(event, ToolCallStarted):
+            self._open_calls.add(event.call.call_id)
+        elif isinstance(event, ToolCallFinished):
+            self._open_calls.discard(event.call_id)
+        match event:
+            case TextStreamed(message_id, text):
+                await self._batch.add(Chunk(message_id, text, thought=False))
+            case ThinkingStreamed(message_id, text):
+                await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
+            case ToolCallRunning(call_id):
+                await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS))
+            case ToolCallWaits(call_id):
+                await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.PENDING))
+            case ToolCallShows(call_id, content, title):
+                await self._send(
+                    tool_call_shows(call_id, content, self._abilities, title), self._terminal_meta(call_id, content)
+                )
+            case _:
+                for update in await _updates_of(event, self._abilities, self._compactions):
+                    await self._send(update)
+
+    async def replay_beginning(self, events: Sequence[Event]) -> int:
+        """See `SessionView.replay_beginning`."""
+        previewed = [await with_previews(event) for event in events]
+        updates = beginning_updates(previewed, compactions=self._abilities.compactions)
+        for update in updates:
+            await self._send(update)
+        return len(updates)
+
+    async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
+        """See `SessionView.replay`."""
+        previewed = [await with_previews(event) for event in events]
+        for update in replay_updates(previewed, compactions=self._abilities.compactions)[shown:]:
+            await self._send(update)
+
+    async def close_calls(self) -> None:
+        """See `SessionView.close_calls`."""
+        for call_id in tuple(self._open_calls):
+            compaction = self._compactions.given_up(call_id) if self._compactions is not None else None
+            failed = schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.FAILED)
+            await self._send(compaction or failed)
+            # Only now: what a cancel kept from being sent is sent by the next call.
+            self._open_calls.discard(call_id)
+
+    async def show_options(self, options: Sequence[Option]) -> None:
+        """See `SessionView.show_options`."""
+        await self.show_mode(options)
+        await self.show_config(options)
+
+    async def show_mode(self, options: Sequence[Option]) -> None:
+        """Tell the mode, for clients that read modes."""
+        mode = next(option.current for option in options if option.option_id == MODE_OPTION)
+        await self._send(schema.CurrentModeUpdate(current_mode_id=mode))
+
+    async def show_config(self, options: Sequence[Option]) -> None:
+        """Tell the complete options, for clients that read those."""
+        await self._send(schema.ConfigOptionUpdate(config_options=config_options(options)))
+
+    async def show_commands(self, more: Sequence[ServerCommand] = ()) -> None:
+        """Tell the slash commands, and with them the prompts of MCP servers."""
+        await self._send(schema.AvailableCommandsUpdate(available_commands=available_commands(more)))
+
+    async def show_jobs(self, running: int) -> None:
+        """See `SessionView.show_jobs`. ACP has no update for it; this one changes nothing where it is not known."""
+        await self._send(schema.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": running}}))
+
+    async def settle(self) -> None:
+        """See `SessionView.settle`."""
+        await self._batch.flush()
+
+    def _terminal_meta(self, call_id: ToolCallId, content: Sequence[object]) -> dict[str, object] | None:
+        """What tells the client of a terminal of ours before its first output."""
+        if not self._abilities.terminal_meta or call_id in self._known_terminals:
+            return None
+        for item in content:
+            if isinstance(item, TerminalContent) and not item.client_owned:
+                self._known_terminals.add(call_id)
+                return {"terminal_info": {"terminal_id": call_id, "cwd": item.cwd}}
+        return None
+
+    async def _send(self, update: schema.SessionUpdate, meta: dict[str, object] | None = None) -> None:
+        if meta is not None and isinstance(update, schema.ToolCallProgress):
+            update = schema.ToolCallProgress(
+                tool_call_id=update.tool_call_id,
+                status=update.status,
+                content=update.content,
+                title=update.title,
+                meta=meta,
+            )
+        await self._batch.then(lambda: self._notify(update))
+
+    async def _send_chunk(self, chunk: Chunk) -> None:
+        content = schema.TextContent(text=chunk.text)
+        if chunk.thought:
+            await self._notify(schema.AgentThoughtChunk(content=content, message_id=chunk.message_id))
+        else:
+            await self._notify(schema.AgentMessageChunk(content=content, message_id=chunk.message_id))
+
+    async def _notify(self, update: schema.SessionUpdate) -> None:
+        await self._dispatcher.notify(
+            "session/update", schema.SessionNotification(session_id=self._session_id, update=update)
+        )
+
+
+async def _updates_of(
+    event: Event | TerminalStreamed | TerminalEnded | ContextChanged,
+    abilities: EditorAbilities,
+    compactions: Compactions | None,
+) -> Sequence[schema.SessionUpdate]:
+    if isinstance(event, TerminalStreamed | TerminalEnded):
+        return terminal_updates(event, abilities)
+    if isinstance(event, ContextChanged):
+        return [usage_update(event)]
+    compaction = compactions.update_of(event) if compactions is not None else None
+    return [compaction] if compaction is not None else live_updates(await with_previews(event), abilities)
+
+
+def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.AvailableCommand, ...]:
+    """The slash commands for the wire."""
+    return tuple(
+        schema.AvailableCommand(
+            name=spec.name,
+            description=spec.description,
+            input=schema.CommandInput(hint=spec.hint) if spec.hint else None,
+        )
+        for spec in (*COMMANDS.values(), *more)
+    )
+
 
 CANCEL_SECONDS = 0.5
 """How long a withdrawn question waits for the cancel that clients send behind it: VS Code and Zed answer what is open
@@ -32,13 +332,15 @@ class EditorApprover:
     cancels the question, whether or not the client answers it (CodeCompanion, avante and Qt Creator do not).
     """
 
-    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, abilities: Abilities, view: EditorView) -> None:
+    def __init__(
+        self, session_id: SessionId, dispatcher: Dispatcher, abilities: EditorAbilities, view: EditorView
+    ) -> None:
         self._session_id = session_id
         self._dispatcher = dispatcher
         self._abilities = abilities
         self._view = view
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """See `Approver.ask`."""
         await self._view.settle()
         try:
@@ -50,11 +352,11 @@ class EditorApprover:
                 repair=schema.repair,
             )
         except (RemoteError, InvalidResultError):
-            return Answer.REJECT_ONCE
+            return PermissionAnswer.REJECT_ONCE
         except ConnectionClosedError:
-            return Answer.CANCELLED
+            return PermissionAnswer.CANCELLED
         answer = answer_of(response.outcome, request)
-        if answer is Answer.CANCELLED:
+        if answer is PermissionAnswer.CANCELLED:
             await anyio.sleep(CANCEL_SECONDS)
         return answer
 
@@ -82,20 +384,20 @@ class EditorApprover:
         )
 
 
-def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> Answer:
+def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> PermissionAnswer:
     """The answer; an option that was not offered is a refusal (opensumi#4707)."""
     if isinstance(outcome, schema.CancelledOutcome):
-        return Answer.CANCELLED
+        return PermissionAnswer.CANCELLED
     offered = {option.answer.value: option.answer for option in request.options}
-    return offered.get(outcome.option_id, Answer.REJECT_ONCE)
+    return offered.get(outcome.option_id, PermissionAnswer.REJECT_ONCE)
 
 
-def abilities_of(client: schema.ClientCapabilities) -> Abilities:
+def abilities_of(client: schema.ClientCapabilities) -> EditorAbilities:
     """What the client can show."""
     # With terminals of its own a client never sees ours, except as a fall-back, which text shows well enough.
     follows_ours = client.has_meta("terminal_output") and not client.terminal
     compactions = client.session.compaction is not None
-    return Abilities(terminal_meta=follows_ours, embeds_terminals=client.terminal, compactions=compactions)
+    return EditorAbilities(terminal_meta=follows_ours, embeds_terminals=client.terminal, compactions=compactions)
 
 
 def description_of(client: schema.ClientCapabilities, info: schema.Implementation | None) -> ClientDescription:

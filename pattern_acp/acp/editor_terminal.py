@@ -14,8 +14,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
-from pattern_acp.workspace.script_command import client_command, remove_script
-from pattern_acp.workspace.shell import UNATTENDED_VARIABLES, git_variables
+from pattern_acp.workspace.shell import UNATTENDED_VARIABLES, client_command, git_variables, remove_script
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import anyio
 import anyio.abc
 from msgspec import Struct
 
-from pattern_acp.acp import schema_memory as wire
-from pattern_acp.acp.schema_base import Wire
+from pattern_acp.acp import schema_extensions as wire
+from pattern_acp.acp.schema_session import Wire
 from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, ConnectionClosedError, RpcError

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pattern_acp.acp import schema_rewind as wire
+from pattern_acp.acp import schema_extensions as wire
 from pattern_acp.acp.updates import iso_time
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.jsonrpc.dispatcher import RequestContext

@@ -10,8 +10,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from pattern_acp.acp.introduction import PROTOCOL_VERSION
-from pattern_acp.acp.schema_base import Meta, MetaWire, Wire
+from pattern_acp.acp.initialize_response import PROTOCOL_VERSION
 from pattern_acp.acp.schema_client import (
     CancelledOutcome,
     CreateTerminalRequest,
@@ -28,27 +27,11 @@ from pattern_acp.acp.schema_client import (
     TerminalRequest,
     WriteTextFileRequest,
 )
-from pattern_acp.acp.schema_content import (
-    CONTENT_BLOCK_TYPES,
-    AudioContent,
-    Content,
-    ContentBlock,
-    Diff,
-    EmbeddedResource,
-    ImageContent,
-    PromptBlock,
-    ResourceContents,
-    ResourceLink,
-    Terminal,
-    TextContent,
-    ToolCallContent,
-    ToolCallLocation,
-    ToolCallUpdate,
-    UnsupportedBlock,
-)
 from pattern_acp.acp.schema_session import (
+    CONTENT_BLOCK_TYPES,
     AgentAuthCapabilities,
     AgentCapabilities,
+    AudioContent,
     AuthCapabilities,
     AuthenticateRequest,
     AuthMethod,
@@ -57,11 +40,16 @@ from pattern_acp.acp.schema_session import (
     ClientSessionCapabilities,
     ConfigOption,
     ConfigOptionCapabilities,
+    Content,
+    ContentBlock,
+    Diff,
+    EmbeddedResource,
     EmptyResponse,
     EnvVariable,
     FileSystemCapabilities,
     Flag,
     HttpHeader,
+    ImageContent,
     Implementation,
     InitializeRequest,
     InitializeResponse,
@@ -71,12 +59,17 @@ from pattern_acp.acp.schema_session import (
     LogoutRequest,
     McpCapabilities,
     McpServer,
+    Meta,
+    MetaWire,
     NewSessionRequest,
     NewSessionResponse,
     OpenedSessionResponse,
+    PromptBlock,
     PromptCapabilities,
     PromptRequest,
     PromptResponse,
+    ResourceContents,
+    ResourceLink,
     ResumeSessionRequest,
     SelectConfigOption,
     SelectGroup,
@@ -89,6 +82,13 @@ from pattern_acp.acp.schema_session import (
     SetConfigOptionRequest,
     SetConfigOptionResponse,
     SetModeRequest,
+    Terminal,
+    TextContent,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallUpdate,
+    UnsupportedBlock,
+    Wire,
 )
 from pattern_acp.acp.schema_updates import (
     AgentMessageChunk,

@@ -2,9 +2,7 @@
 
 from typing import TypeAlias
 
-from pattern_acp.acp.schema_base import MetaWire
-from pattern_acp.acp.schema_content import ToolCallUpdate
-from pattern_acp.acp.schema_session import EnvVariable
+from pattern_acp.acp.schema_session import EnvVariable, MetaWire, ToolCallUpdate
 
 
 class PermissionOption(MetaWire, frozen=True, kw_only=True):

@@ -5,9 +5,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from pattern_acp.acp.schema_base import MetaWire, Wire
-from pattern_acp.acp.schema_content import ContentBlock, ToolCallContent, ToolCallLocation, ToolCallUpdate
-from pattern_acp.acp.schema_session import ConfigOption
+from pattern_acp.acp.schema_session import (
+    ConfigOption,
+    ContentBlock,
+    MetaWire,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallUpdate,
+    Wire,
+)
 from pattern_acp.domain.plan import PlanPriority, PlanStatus
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pattern_acp.acp.schema_forks import (
+from pattern_acp.acp.schema_extensions import (
     ForkSessionRequest,
     ForkSessionResponse,
     OpenSessionRequest,

@@ -7,18 +7,39 @@ shows terminals as text, since clients drop updates that name a dead terminal (z
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.compactions import Compactions
 from pattern_acp.acp.content import blocks_of
-from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, pieces, shown_input
-from pattern_acp.acp.tool_content import content_items, locations_of
+from pattern_acp.acp.line_budget import (
+    CHUNK_CHARACTERS,
+    DIFF_BYTES,
+    IMAGE_BYTES,
+    clipped,
+    fits,
+    pieces,
+    shortened,
+    shown_input,
+    wire_size,
+)
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
+from pattern_acp.domain.tool_calls import (
+    COMPACT_CALL,
+    DiffContent,
+    ImageContent,
+    LinkContent,
+    Location,
+    TerminalContent,
+    TextContent,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+    ToolKind,
+)
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
@@ -30,12 +51,144 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
+from pattern_acp.tools.diff_regions import more_places, regions_within
 from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStreamed
+
+CONTENT_BYTES = 650_000
+"""Most bytes of the diffs and texts of one call together; with its arguments they stay below 1 MB."""
+
+PATHS_NAMED = 20
+"""Most paths that are named of changes that are not shown."""
+
+
+def content_items(content: Sequence[ToolContent], *, live: bool, meta: bool) -> tuple[schema.ToolCallContent, ...]:
+    """`content` for the wire. `live`: terminals of the client are shown by id; `meta`: so are ours.
+
+    What does not fit into one line any more is named instead, so that nobody takes what is shown for all of it.
+    """
+    items: list[schema.ToolCallContent] = []
+    left_out: list[str] = []
+    room = CONTENT_BYTES
+    for one in content:
+        shown = _items(one, live=live, meta=meta)
+        size = sum(wire_size(item) for item in shown) if len(content) > 1 else 0
+        if size > room and isinstance(one, DiffContent):
+            left_out.append(one.path)
+            continue
+        room -= size
+        items += shown
+    if left_out:
+        more = f" and {len(left_out) - PATHS_NAMED:,} more" if len(left_out) > PATHS_NAMED else ""
+        items.append(text_item(f"Too much to show here; also changed: {', '.join(left_out[:PATHS_NAMED])}{more}."))
+    return tuple(items)
+
+
+def locations_of(locations: Sequence[Location]) -> tuple[schema.ToolCallLocation, ...]:
+    """Locations for the wire."""
+    return tuple(schema.ToolCallLocation(path=one.path, line=one.line) for one in locations)
+
+
+def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolCallContent]:
+    match content:
+        case TextContent(text):
+            return [text_item(text)]
+        case ImageContent(media_type, data) if len(data) <= IMAGE_BYTES:
+            return [schema.Content(content=schema.ImageContent(data=data, mime_type=media_type))]
+        case ImageContent(media_type, data):
+            return [text_item(f"An image ({media_type}, {len(data) * 3 // 4:,} bytes), too large to be shown here.")]
+        case DiffContent():
+            return diff_items(content)
+        case LinkContent(uri, name, description):
+            return [schema.Content(content=schema.ResourceLink(uri=uri, name=name, description=description or None))]
+        case TerminalContent():
+            if (content.client_owned and live) or (not content.client_owned and meta):
+                return [schema.Terminal(terminal_id=content.terminal_id)]
+            return [text_item(terminal_text(content))]
+
+
+def text_item(text: str) -> schema.Content:
+    """Text, cut in the middle when it is long."""
+    return schema.Content(content=schema.TextContent(text=shortened(text)))
+
+
+def terminal_text(content: TerminalContent) -> str:
+    """A terminal as a fenced text, for clients and replays that cannot show it live."""
+    output = shortened(content.output.rstrip("\n"))
+    longest = max((len(run) for run in _backtick_runs(output)), default=0)
+    fence = "`" * max(3, longest + 1)
+    command = " ".join(content.command.split())
+    return f"{fence}console\n$ {command}\n{output}\n{fence}"
+
+
+def diff_items(content: DiffContent) -> list[schema.ToolCallContent]:
+    """A diff; of a large file one for each changed place with its surroundings, as many as fit."""
+    old, new = content.old_text, content.new_text
+    if old is None or (fits(old, DIFF_BYTES) and fits(new, DIFF_BYTES)):
+        shown = None if old is None else clipped(old)
+        return [schema.Diff(path=content.path, old_text=shown, new_text=clipped(new))]
+    regions, left_out = regions_within(old, new, DIFF_BYTES // 2)
+    items: list[schema.ToolCallContent] = [
+        schema.Diff(path=content.path, old_text=clipped(region.old), new_text=clipped(region.new)) for region in regions
+    ]
+    return [*items, text_item(more_places(left_out, content.path))] if left_out else items
+
+
+def _backtick_runs(text: str) -> list[str]:
+    runs: list[str] = []
+    run = ""
+    for character in text:
+        if character == "`":
+            run += character
+        elif run:
+            runs.append(run)
+            run = ""
+    return [*runs, run] if run else runs
+
+
+class Compactions:
+    """The compactions of one session that began and did not end yet."""
+
+    def __init__(self) -> None:
+        self._open: set[ToolCallId] = set()
+
+    def update_of(self, event: Event) -> schema.CompactionUpdate | None:
+        """What an event shows of a compaction; None for an event of anything else."""
+        if isinstance(event, ToolCallStarted) and event.call.name == COMPACT_CALL:
+            self._open.add(event.call.call_id)
+            return schema.CompactionUpdate(compaction_id=event.call.call_id, status=schema.CompactionStatus.IN_PROGRESS)
+        if isinstance(event, ToolCallFinished) and event.call_id in self._open:
+            self._open.discard(event.call_id)
+            return _end(event)
+        return None
+
+    @property
+    def unfinished(self) -> tuple[ToolCallId, ...]:
+        """Those that began and did not end."""
+        return tuple(self._open)
+
+    def given_up(self, call_id: ToolCallId) -> schema.CompactionUpdate | None:
+        """What shows that a compaction never recorded its end; None when the call is none, or ended."""
+        if call_id not in self._open:
+            return None
+        self._open.discard(call_id)
+        return schema.CompactionUpdate(compaction_id=call_id, status=schema.CompactionStatus.FAILED)
+
+
+def _end(event: ToolCallFinished) -> schema.CompactionUpdate:
+    text = "\n\n".join(item.text for item in event.content if isinstance(item, TextContent))
+    if event.status is ToolCallStatus.COMPLETED:
+        summary = tuple(blocks_of(TextPart(text), CHUNK_CHARACTERS))
+        return schema.CompactionUpdate(
+            compaction_id=event.call_id, status=schema.CompactionStatus.COMPLETED, summary=summary
+        )
+    status = schema.CompactionStatus.CANCELLED if event.interrupted else schema.CompactionStatus.FAILED
+    return schema.CompactionUpdate(compaction_id=event.call_id, status=status, error=text or msgspec.UNSET)
+
 
 MICRO = 1_000_000
 
 
-class Abilities(Struct, frozen=True):
+class EditorAbilities(Struct, frozen=True):
     """What the client can show."""
 
     terminal_meta: bool = False
@@ -46,7 +199,7 @@ class Abilities(Struct, frozen=True):
     """It has updates of compactions."""
 
 
-def live_updates(event: Event, abilities: Abilities) -> list[schema.SessionUpdate]:
+def live_updates(event: Event, abilities: EditorAbilities) -> list[schema.SessionUpdate]:
     """What a durable event shows while a turn runs."""
     match event:
         case ToolCallStarted(call=call):
@@ -63,7 +216,7 @@ def live_updates(event: Event, abilities: Abilities) -> list[schema.SessionUpdat
             return []
 
 
-def terminal_updates(event: TerminalStreamed | TerminalEnded, abilities: Abilities) -> list[schema.SessionUpdate]:
+def terminal_updates(event: TerminalStreamed | TerminalEnded, abilities: EditorAbilities) -> list[schema.SessionUpdate]:
     """What a terminal of ours shows while it runs, and at its end, to clients that follow it."""
     if not abilities.terminal_meta:
         return []
@@ -129,10 +282,10 @@ def _replay_one(replay: _Replay, event: Event) -> None:
         case MessageRecorded(message=message):
             replay.updates.extend(agent_chunks(message))
         case ToolCallStarted(call=call):
-            replay.updates.append(tool_call(call, Abilities()))
+            replay.updates.append(tool_call(call, EditorAbilities()))
             replay.open_calls[call.call_id] = call
         case ToolCallFinished():
-            replay.updates.append(tool_call_end(event, Abilities(), replay=True))
+            replay.updates.append(tool_call_end(event, EditorAbilities(), replay=True))
             replay.open_calls.pop(event.call_id, None)
         case PlanUpdated(plan=plan):
             replay.plan = plan
@@ -175,7 +328,7 @@ def thought_id(message_id: str) -> str:
     return f"{message_id}_thought"
 
 
-def tool_call(call: ToolCallView, abilities: Abilities) -> schema.ToolCallStart:
+def tool_call(call: ToolCallView, abilities: EditorAbilities) -> schema.ToolCallStart:
     """A call as it is announced."""
     return schema.ToolCallStart(
         tool_call_id=call.call_id,
@@ -190,7 +343,7 @@ def tool_call(call: ToolCallView, abilities: Abilities) -> schema.ToolCallStart:
     )
 
 
-def _terminal_to_come(call: ToolCallView, abilities: Abilities) -> dict[str, object] | None:
+def _terminal_to_come(call: ToolCallView, abilities: EditorAbilities) -> dict[str, object] | None:
     """Names the terminal that a command of ours will write to; Zed takes it from the announcement only."""
     if not abilities.terminal_meta or call.kind is not ToolKind.EXECUTE:
         return None
@@ -206,7 +359,7 @@ def named_by_call(content: Sequence[ToolContent], call_id: ToolCallId) -> tuple[
 
 
 def tool_call_shows(
-    call_id: ToolCallId, content: Sequence[ToolContent], abilities: Abilities, title: str = ""
+    call_id: ToolCallId, content: Sequence[ToolContent], abilities: EditorAbilities, title: str = ""
 ) -> schema.ToolCallProgress:
     """New content of a running call."""
     items = content_items(
@@ -217,9 +370,9 @@ def tool_call_shows(
     )
 
 
-def tool_call_end(event: ToolCallFinished, abilities: Abilities, *, replay: bool) -> schema.ToolCallProgress:
+def tool_call_end(event: ToolCallFinished, abilities: EditorAbilities, *, replay: bool) -> schema.ToolCallProgress:
     """A call's final state."""
-    shown = Abilities() if replay else abilities
+    shown = EditorAbilities() if replay else abilities
     content = content_items(
         named_by_call(event.content, event.call_id), live=shown.embeds_terminals, meta=shown.terminal_meta
     )

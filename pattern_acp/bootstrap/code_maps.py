@@ -22,10 +22,9 @@ from pattern_acp.turn.groups import single_error
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import Judgement, Progress
-    from pattern_acp.codemap.service import CodeMap
-    from pattern_acp.codemap.workspaces import CodeMaps
+    from pattern_acp.codemap.service import CodeMap, CodeMaps
     from pattern_acp.db.transaction import Transaction
-    from pattern_acp.workspace.git_changes import ChangedFile
+    from pattern_acp.workspace.git import ChangedFile
 
 logger = logging.getLogger(__name__)
 
@@ -101,13 +100,13 @@ class ServedCode:
 
     async def changed_files(self, root: str) -> "tuple[ChangedFile, ...]":
         """See `CodeAccess.changed_files`."""
-        from pattern_acp.workspace.git_changes import changed_files
+        from pattern_acp.workspace.git import changed_files
 
         return await changed_files(root, self._environment)
 
     async def _keep_open(self, opened: _Opened) -> None:
         from pattern_acp.bootstrap.source_files import list_source_files
-        from pattern_acp.codemap.workspaces import open_code_maps
+        from pattern_acp.codemap.service import open_code_maps
 
         try:
             async with open_code_maps(self._cache, list_source_files, self._clock) as maps:

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
-from pattern_acp.credentials.errors import SignInTransientError
 from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.keys import StoredKeys, with_held_key
-from pattern_acp.credentials.model import Answer
+from pattern_acp.credentials.model import SignInTransientError, TokenAnswer
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError, SignInError
@@ -121,12 +120,14 @@ def _names_its_own(settings: ProviderSettings) -> bool:
     return any(name.lower() == "authorization" for name in settings.headers)
 
 
-def exchange_once(method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /) -> Answer:
+def exchange_once(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /
+) -> TokenAnswer:
     """See `credentials.model.Exchange`."""
     from pattern_acp.providers.http import exchange
 
     try:
-        return Answer(*exchange(method, url, headers, body, seconds, "The cloud's sign-in"))
+        return TokenAnswer(*exchange(method, url, headers, body, seconds, "The cloud's sign-in"))
     except ProviderError as error:
         raise SignInTransientError(error.sentence) from error
 

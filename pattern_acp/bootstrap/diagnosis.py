@@ -23,8 +23,7 @@ from pattern_acp.bootstrap.constellation import PERSONAS
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.codemap.grammars import absent_grammars
-from pattern_acp.codemap.languages import LANGUAGES
+from pattern_acp.codemap.grammars import LANGUAGES, absent_grammars
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import known_secrets
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
@@ -36,10 +35,10 @@ from pattern_acp.domain.errors import DatabaseError, ProviderError, SignInError
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.room import RoomInside, room_inside, room_summary
 from pattern_acp.journal.streams import streams_by_use
-from pattern_acp.lsp.finding import configured_kind, find_program, kinds
+from pattern_acp.lsp.languages import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import problem_of
-from pattern_acp.mcp_servers.program import find_command
+from pattern_acp.mcp_servers.transports import find_command
 from pattern_acp.memory.hashing import HASHED_NGRAMS
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.secrets import find_secret

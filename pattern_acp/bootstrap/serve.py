@@ -12,9 +12,8 @@ from pattern_acp.acp.agent import Agent
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import LazyServices
 from pattern_acp.jsonrpc.errors import RpcError
-from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import Transport
+from pattern_acp.jsonrpc.transport import Oversize, Transport
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.acp.session_methods import SessionMethods
-from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.opening import OpenedFile
@@ -27,7 +27,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
-from pattern_acp.processes.child_program import Means
+from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
@@ -140,11 +140,11 @@ def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMea
     return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
 
 
-def server_means(means: LocalMeans) -> Means:
+def server_means(means: LocalMeans) -> ChildProgramPorts:
     """What MCP servers are started with: the whole environment but our keys, since they are the person's choice."""
     hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
-    return Means({**environment, INSIDE_VARIABLE: "1"})
+    return ChildProgramPorts({**environment, INSIDE_VARIABLE: "1"})
 
 
 def hook_runner(means: LocalMeans) -> HookRunner:
@@ -161,7 +161,7 @@ def language_servers(
     def make(settings: LspSettings, roots: tuple[str, ...], is_trusted: Callable[[], bool]) -> "LanguageServers":
         from pattern_acp.lsp.servers import LanguageServers
 
-        return LanguageServers(tasks, Means(environment), settings, roots, is_trusted)
+        return LanguageServers(tasks, ChildProgramPorts(environment), settings, roots, is_trusted)
 
     return make
 
@@ -207,9 +207,9 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
 
 def import_what_calls_need() -> None:
     """Import what the first tool call is decided with, before there is one; a start does without."""
-    from pattern_acp.policy import decide, reaching, reading_commands
+    from pattern_acp.policy import decide, external_effects, programs
 
-    del decide, reaching, reading_commands
+    del decide, external_effects, programs
 
 
 async def _keep_snapshots(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:

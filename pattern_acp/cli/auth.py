@@ -21,9 +21,8 @@ from pattern_acp.cli.output import OutputClosed, printable, write_failure, write
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.presets import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
-from pattern_acp.credentials.errors import SignInRefusedError
 from pattern_acp.credentials.google_tokens import ADVICE as GOOGLE_ADVICE
-from pattern_acp.credentials.model import Credential, KeySource
+from pattern_acp.credentials.model import Credential, KeySource, SignInRefusedError
 from pattern_acp.credentials.oauth import OFFLINE, DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.domain.canonical import Json

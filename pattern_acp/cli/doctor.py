@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.diagnosis import FROM_DEFAULT, Diagnosis, diagnose
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Doctor
-from pattern_acp.cli.chat.marks import Marks, marks_for
+from pattern_acp.cli.chat.glyphs import Marks, marks_for
 from pattern_acp.cli.output import OutputClosed, format_table, printable, write_line
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.recovery.checks import Finding, Health, Repair, repair

@@ -12,7 +12,7 @@ from datetime import datetime
 import anyio
 import msgspec
 
-from pattern_acp.acp import schema_rewind as wire
+from pattern_acp.acp import schema_extensions as wire
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.serve import serve_transport
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Sessions

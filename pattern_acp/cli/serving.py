@@ -10,7 +10,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from pattern_acp.acp.introduction import answer_plainly
+from pattern_acp.acp.initialize_response import answer_plainly
 from pattern_acp.jsonrpc.stdio import claim_standard_streams, read_first, write_first
 
 if TYPE_CHECKING:

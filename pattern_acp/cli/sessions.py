@@ -306,15 +306,15 @@ def print_transcript(row: store.SessionRow, events: Iterable[Event]) -> None:
     from rich.text import Text
 
     from pattern_acp.acp.updates import replay_updates
-    from pattern_acp.cli.chat.known import Known
-    from pattern_acp.cli.chat.stage import reading_stage
+    from pattern_acp.cli.chat.output import reading_stage
+    from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
 
     stage = reading_stage()
     heading = f"{printable(row.title) or 'Untitled'} {stage.marks.dot} {printable(row.cwd)}"
     stage.screen.print(Rule(Text(" ".join(heading.split()), style="bold")))
     transcript = Transcript(
-        stage.screen, stage.answer, stage.marks, Known(row.cwd), lambda _: "", SystemClock().monotonic
+        stage.screen, stage.answer, stage.marks, SessionInfo(row.cwd), lambda _: "", SystemClock().monotonic
     )
     for update in replay_updates(events):
         transcript.show(update)

@@ -15,8 +15,14 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.project_parts import digest_of_parts
 from pattern_acp.session.trust import decide_trust
-from pattern_acp.trust.records import Agreement, list_agreements, load_agreement
-from pattern_acp.trust.wording import count_parts, describe_changes, describe_parts
+from pattern_acp.trust.records import (
+    Agreement,
+    count_parts,
+    describe_changes,
+    describe_parts,
+    list_agreements,
+    load_agreement,
+)
 from pattern_acp.workspace.paths import resolve_path
 
 

@@ -11,9 +11,8 @@ from enum import IntEnum
 from msgspec import Struct
 
 from pattern_acp.codemap import lookups, store
+from pattern_acp.codemap.lookups import fold, is_path_like, qualified_parts, stem_of, words_of
 from pattern_acp.codemap.model import Symbol
-from pattern_acp.codemap.naming import fold, words_of
-from pattern_acp.codemap.paths import is_path_like, qualified_parts, stem_of
 from pattern_acp.db.transaction import Transaction
 
 CANDIDATES = 2_000

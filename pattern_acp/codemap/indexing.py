@@ -7,22 +7,31 @@ blocks. A grammar may end the process at any file: what was written before stays
 
 import codecs
 import hashlib
+import logging
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+import anyio
+import anyio.to_process
+from anyio import BrokenWorkerProcess
+from msgspec import Struct
+
 from pattern_acp.codemap.extract import read_source
-from pattern_acp.codemap.grammars import GrammarMissingError
-from pattern_acp.codemap.languages import header_language, language_of
-from pattern_acp.codemap.model import Stamp, stamp_of
-from pattern_acp.codemap.recording import ReadFile, record_files, resolve_again
+from pattern_acp.codemap.grammars import GrammarMissingError, header_language, language_of
+from pattern_acp.codemap.model import Freshness, ListedFile, Progress, Stamp, stamp_of
+from pattern_acp.codemap.recording import ParsedFile, record_files, resolve_again
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Database
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
 from pattern_acp.db.errors import DatabaseUnreachableError
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import WorkspaceError
 
 MOST_BYTES = 1_000_000
 """A larger file is data or generated, whatever its ending."""
@@ -61,7 +70,7 @@ def index_files(index: str, root: str, paths: Sequence[str], repeat: Sequence[st
     return len(read)
 
 
-def _write(driver: ApswConnection, root: str, read: Sequence[ReadFile], repeat: Sequence[str]) -> None:
+def _write(driver: ApswConnection, root: str, read: Sequence[ParsedFile], repeat: Sequence[str]) -> None:
     def work(tx: Transaction) -> None:
         if repeat:
             resolve_again(tx, root, repeat)
@@ -118,7 +127,7 @@ def _read(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def read_file(root: str, path: str) -> ReadFile | None:
+def read_file(root: str, path: str) -> ParsedFile | None:
     """Read and parse one file; None when it is gone, or is no regular file any more."""
     read_ns = time.time_ns()
     found = read_bytes(root, path)
@@ -127,19 +136,19 @@ def read_file(root: str, path: str) -> ReadFile | None:
     raw, stamp = found
     language = language_of(path)
     if not language:
-        return ReadFile(path, "", "listed", stamp, read_ns)
+        return ParsedFile(path, "", "listed", stamp, read_ns)
     source = _as_utf8(raw)
     if language == "c":
         language = header_language(path, source)
     digest, lines = content_hash(raw), source.count(b"\n") + (source[-1:] not in {b"", b"\n"})
     note = _why_skipped(stamp, source, lines)
     if note:
-        return ReadFile(path, language, "skipped", stamp, read_ns, digest, lines, note)
+        return ParsedFile(path, language, "skipped", stamp, read_ns, digest, lines, note)
     try:
         facts = read_source(language, source)
     except GrammarMissingError as error:
-        return ReadFile(path, language, "no_grammar", stamp, read_ns, digest, lines, str(error))
-    return ReadFile(path, language, "parsed", stamp, read_ns, digest, lines, facts=facts)
+        return ParsedFile(path, language, "no_grammar", stamp, read_ns, digest, lines, str(error))
+    return ParsedFile(path, language, "parsed", stamp, read_ns, digest, lines, facts=facts)
 
 
 def _as_utf8(source: bytes) -> bytes:
@@ -164,3 +173,283 @@ def _why_skipped(stamp: Stamp, source: bytes, lines: int) -> str:
 
 def _longest(source: bytes) -> int:
     return max(map(len, source.split(b"\n")))
+
+
+_LOGGER = logging.getLogger(__name__)
+
+PORTION_FILES = 48
+"""Files of one transaction: a third of a second, after which there is progress to show and the lock is free."""
+
+PORTION_SECONDS = 30.0
+"""Longest time for a portion; the process is ended then, and its files are read one by one."""
+
+FILE_SECONDS = 10.0
+"""Longest time for one file that is read alone."""
+
+PROCESSES = max(1, min(4, (os.cpu_count() or 2) // 2))
+"""How many read at the same time: half of the machine is left to the person."""
+
+LEASE_MS = 20_000
+"""How long an agent keeps the right to build after its last portion; another one goes on when it died."""
+
+_LEASE_PAUSE_SECONDS = 0.25
+
+Work = Callable[[str, str, Sequence[str], Sequence[str]], int]
+"""What runs in the other process, see `index_files`."""
+
+Report = Callable[[Progress], None]
+"""What is told of progress."""
+
+
+class BuildLease:
+    """The right to build an index, which one agent has at a time; it is kept in the index itself."""
+
+    def __init__(self, database: Database, owner: str, clock: Clock) -> None:
+        self._database = database
+        self._owner = owner
+        self._clock = clock
+
+    async def take(self) -> None:
+        """Wait until no other agent builds.
+
+        Raises:
+            DatabaseError: the index cannot be written.
+        """
+        while True:
+            if await self.renew():
+                return
+            await anyio.sleep(_LEASE_PAUSE_SECONDS)
+
+    async def renew(self) -> bool:
+        """Take the lease if it is free, or hold it for longer; False when another agent has it."""
+        now = self._clock.now_ms()
+
+        def work(tx: Transaction) -> bool:
+            row = tx.one("SELECT value FROM meta WHERE name = 'builder'")
+            owner, _, until = (text(row[0]) if row else "").partition(" ")
+            if owner not in {"", self._owner} and int(until or 0) > now:
+                return False
+            tx.execute(
+                "INSERT INTO meta (name, value) VALUES ('builder', ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                (f"{self._owner} {now + LEASE_MS}",),
+            )
+            return True
+
+        return await self._database.write(work)
+
+    async def give_up(self) -> None:
+        """Let the next agent build."""
+        await self._database.write(
+            lambda tx: tx.execute("DELETE FROM meta WHERE name = 'builder' AND value LIKE ? || ' %'", (self._owner,))
+        )
+
+
+async def read_in_process(
+    database: Database,
+    root: str,
+    paths: Sequence[str],
+    *,
+    repeat: Sequence[str] = (),
+    report: Report | None = None,
+    lease: BuildLease | None = None,
+    work: Work = index_files,
+    seconds: tuple[float, float] = (PORTION_SECONDS, FILE_SECONDS),
+) -> None:
+    """Read the files at `paths` below `root` into the index, portion by portion, in other processes.
+
+    A file that ends or hangs its process is recorded as unparsable. What was read stays when this is cancelled.
+    `repeat` are files that came or went, see `index_files`; `lease` is held for longer after each portion.
+    `work` and `seconds`, for a portion and for a file, are replaced by tests.
+
+    Raises:
+        DatabaseError: the index cannot be written; in an exception group when there is more than one portion.
+        WorkspaceError: no process can be started; in an exception group likewise.
+    """
+    if repeat:
+        await _run(database, root, (), repeat, work, seconds[0])
+    portions = iter([paths[start : start + PORTION_FILES] for start in range(0, len(paths), PORTION_FILES)])
+    done = 0
+
+    async def take_portions() -> None:
+        nonlocal done
+        for portion in portions:
+            await _read_portion(database, root, portion, work, seconds)
+            done += len(portion)
+            if report is not None:
+                report(Progress(done, len(paths)))
+            if lease is not None:
+                await lease.renew()
+
+    if len(paths) <= PORTION_FILES:
+        await take_portions()  # without a task group, so that its one error is raised as it is
+        return
+    async with anyio.create_task_group() as workers:
+        for _ in range(PROCESSES):
+            workers.start_soon(take_portions)
+
+
+async def _read_portion(
+    database: Database, root: str, portion: Sequence[str], work: Work, seconds: tuple[float, float]
+) -> None:
+    if await _run(database, root, portion, (), work, seconds[0]):
+        return
+    for path in portion:
+        if not await _run(database, root, (), (), work, PORTION_SECONDS):  # a start is not on a file's own time
+            raise WorkspaceError(
+                "The process that reads sources cannot be started, so the code map stays as it is.",
+                failure_code="codemap.unavailable",
+            )
+        if not await _run(database, root, [path], (), work, seconds[1]):
+            await database.write(lambda tx, path=path: _record_unparsable(tx, root, path))
+
+
+async def _run(
+    database: Database, root: str, paths: Sequence[str], repeat: Sequence[str], work: Work, seconds: float
+) -> bool:
+    """Whether the process lived through it."""
+    try:
+        with anyio.fail_after(seconds):
+            await anyio.to_process.run_sync(
+                work, str(database.path), root, tuple(paths), tuple(repeat), cancellable=True
+            )
+    except (BrokenWorkerProcess, TimeoutError) as error:
+        _LOGGER.warning("The process that reads sources ended at one of %d files: %s", len(paths), type(error).__name__)
+        return False
+    return True
+
+
+def _record_unparsable(tx: Transaction, root: str, path: str) -> None:
+    read_ns = time.time_ns()
+    found = read_bytes(root, path)
+    if found is not None:
+        # With its hash, so that it is not tried again before it changes.
+        digest, note = content_hash(found[0]), "its grammar failed on it"
+        record_files(
+            tx, root, [ParsedFile(path, language_of(path), "unparsable", found[1], read_ns, digest, note=note)]
+        )
+
+
+RACY_NS = 2_000_000_000
+"""How long before the reading the last change must lie for the stamp to be trusted: the coarsest times of a file
+system in use (FAT), which also covers clocks of servers that are a little off."""
+
+_MOST_COMPARED = 500
+"""Files whose content is compared at one time; the rest counts as changed, and is read anew."""
+
+
+class KnownFile(Struct, frozen=True):
+    """What the index knows of a file that matters here."""
+
+    stamp: Stamp
+    read_ns: int
+    content_hash: str
+    status: str
+    language: str
+
+
+class Difference(Struct, frozen=True):
+    """How the workspace differs from the index; paths in order."""
+
+    listed: int
+    sources: int
+    """Listed files of a language that can be read."""
+    added: tuple[str, ...]
+    """Listed, but not in the index at all."""
+    removed: tuple[str, ...]
+    """In the index, but not listed."""
+    unread: tuple[str, ...]
+    """In the index by name only."""
+    changed: tuple[str, ...]
+    """Differ from what was read."""
+    confirmed: tuple[tuple[str, Stamp], ...]
+    """Unchanged by their content, while their stamps did not prove it."""
+
+    @property
+    def to_read(self) -> tuple[str, ...]:
+        """Files that a build has to read: what is no source is only listed."""
+        return (*(path for path in self.added if language_of(path)), *self.unread, *self.changed)
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        """Every path of the difference, in order."""
+        return tuple(sorted((*self.added, *self.removed, *self.unread, *self.changed)))
+
+
+def known_files(tx: Transaction) -> dict[str, KnownFile]:
+    """Every file of the index."""
+    rows = tx.all("SELECT path, size, mtime_ns, ctime_ns, inode, read_ns, content_hash, status, language FROM files")
+    return {
+        text(row[0]): KnownFile(
+            Stamp(integer(row[1]), integer(row[2]), integer(row[3]), integer(row[4])),
+            integer(row[5]),
+            text(row[6]),
+            text(row[7]),
+            text(row[8]),
+        )
+        for row in rows
+    }
+
+
+def compare(
+    root: str, listing: Sequence[ListedFile], known: Mapping[str, KnownFile], absent: Mapping[str, str]
+) -> Difference:
+    """How `listing`, a listing of `root`, differs from what is `known`. Reads files whose stamps prove nothing.
+
+    `absent` has the languages whose grammar is not installed; files that waited for one that is now are to be read.
+    """
+    added: list[str] = []
+    unread: list[str] = []
+    suspects: list[tuple[ListedFile, KnownFile]] = []
+    sources = 0
+    for file in listing:
+        row = known.get(file.path)
+        if row is None:
+            added.append(file.path)
+            sources += bool(language_of(file.path))
+            continue
+        if row.status == "listed":
+            continue
+        sources += 1
+        if row.status == "pending" or (row.status == "no_grammar" and row.language not in absent):
+            unread.append(file.path)
+        elif row.stamp != file.stamp or max(row.stamp.mtime_ns, row.stamp.ctime_ns) > row.read_ns - RACY_NS:
+            suspects.append((file, row))
+    changed, confirmed = _compare_contents(root, suspects)
+    present = {file.path for file in listing}
+    return Difference(
+        listed=len(listing),
+        sources=sources,
+        added=tuple(sorted(added)),
+        removed=tuple(sorted(path for path in known if path not in present)),
+        unread=tuple(sorted(unread)),
+        changed=tuple(sorted(changed)),
+        confirmed=tuple(confirmed),
+    )
+
+
+def _compare_contents(
+    root: str, suspects: Sequence[tuple[ListedFile, KnownFile]]
+) -> tuple[list[str], list[tuple[str, Stamp]]]:
+    """Which of the files differ by their content, and which do not, with their stamps as they are now."""
+    changed: list[str] = []
+    confirmed: list[tuple[str, Stamp]] = []
+    for index, (file, row) in enumerate(suspects):
+        if file.stamp.size != row.stamp.size or index >= _MOST_COMPARED:
+            changed.append(file.path)
+            continue
+        found = read_bytes(root, file.path)
+        if found is not None and row.content_hash and content_hash(found[0]) == row.content_hash:
+            confirmed.append((file.path, found[1]))
+        else:
+            changed.append(file.path)
+    return changed, confirmed
+
+
+def word_for(difference: Difference, *, known: int, complete: bool) -> Freshness:
+    """The one word for an index with `known` files in it that was `complete` once, or never."""
+    if not difference.all_paths:
+        return "fresh"
+    if complete:
+        return "stale"
+    read = difference.sources - len(difference.unread) - sum(1 for path in difference.added if language_of(path))
+    return "partial" if known and read > 0 else "missing"

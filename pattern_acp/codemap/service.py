@@ -7,7 +7,8 @@ changed itself, and telling progress. Must not know: what is asked of the index,
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,12 +16,11 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from pattern_acp.codemap.building import BuildLease, Report, read_in_process
-from pattern_acp.codemap.freshness import Difference, compare, known_files, word_for
-from pattern_acp.codemap.grammars import absent_grammars
-from pattern_acp.codemap.languages import language_of
+from pattern_acp.codemap.grammars import absent_grammars, language_of
+from pattern_acp.codemap.indexing import BuildLease, Difference, Report, compare, known_files, read_in_process, word_for
 from pattern_acp.codemap.model import Judgement, ListFiles, Progress
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
+from pattern_acp.codemap.store import index_path, open_index
 from pattern_acp.db.connection import Database
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
@@ -235,3 +235,50 @@ class CodeMap:
 
 def _is_complete(tx: Transaction) -> bool:
     return tx.one("SELECT 1 FROM meta WHERE name = 'complete'") is not None
+
+
+class CodeMaps:
+    """A code map for each workspace. Use `open_code_maps`."""
+
+    def __init__(
+        self, cache: Path, list_files: ListFiles, clock: Clock, tasks: TaskGroup, indexes: AsyncExitStack
+    ) -> None:
+        self._cache = cache
+        self._list_files = list_files
+        self._clock = clock
+        self._tasks = tasks
+        self._indexes = indexes
+        self._open: dict[str, CodeMap] = {}
+        self._opening = anyio.Lock()
+
+    async def at(self, root: str) -> CodeMap:
+        """The code map of the workspace at the absolute path `root`; opening it builds nothing.
+
+        Ask for it anew each time: when its index was deleted meanwhile, this gives one with an empty index.
+
+        Raises:
+            DatabaseError: its index can be neither opened nor made.
+        """
+        async with self._opening:
+            path = index_path(self._cache, root)
+            # Its index may be deleted at any time; what is open then can no longer be written.
+            if root not in self._open or not await anyio.Path(path).exists():
+                database = await self._indexes.enter_async_context(open_index(path, clock=self._clock))
+                self._open[root] = CodeMap(root, database, self._list_files, self._clock, self._tasks)
+            return self._open[root]
+
+    def note_changed(self, paths: Iterable[str]) -> None:
+        """Tell every open code map that the agent changed files at these absolute paths; see `CodeMap.note_changed`."""
+        changed = list(paths)
+        for code_map in self._open.values():
+            code_map.note_changed(changed)
+
+
+@asynccontextmanager
+async def open_code_maps(cache: Path, list_files: ListFiles, clock: Clock) -> AsyncGenerator[CodeMaps, None]:
+    """Code maps whose indexes lie below the directory `cache`. Leaving ends what is being read; what it wrote stays."""
+    async with AsyncExitStack() as indexes, anyio.create_task_group() as tasks:
+        try:
+            yield CodeMaps(cache, list_files, clock, tasks, indexes)
+        finally:
+            tasks.cancel_scope.cancel()

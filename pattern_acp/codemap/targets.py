@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from pattern_acp.codemap import lookups, store
 from pattern_acp.codemap.find import FindQuery, Match, find
+from pattern_acp.codemap.lookups import is_path_like
 from pattern_acp.codemap.model import FileRecord, Symbol
-from pattern_acp.codemap.paths import is_path_like
 from pattern_acp.db.transaction import Transaction
 
 CANDIDATES = 200

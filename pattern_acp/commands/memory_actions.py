@@ -35,7 +35,7 @@ from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_search import without_repeats
 from pattern_acp.tools.memory_terms import GivenTerms
 from pattern_acp.tools.memory_warnings import entries_about, relative_names
-from pattern_acp.tools.narrowing import narrowing_of
+from pattern_acp.tools.search_filters import narrowing_of
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.globs import split_patterns
 from pattern_acp.workspace.paths import absolute_path, resolve_path

@@ -4,7 +4,10 @@ Owns: the table of keys. Must not know: files, precedence, or what a setting doe
 are described in config/providers.py, since their keys repeat for each name.
 """
 
-from pattern_acp.config.key import Key, ProjectRule
+from enum import Enum
+
+from msgspec import Struct
+
 from pattern_acp.config.settings import (
     ISOLATION_BY_REACH,
     LSP_BY_REACH,
@@ -28,9 +31,40 @@ from pattern_acp.config.values import (
     MODEL,
     MODELS,
     YES_OR_NO,
+    Rule,
+    Value,
     choice,
     number,
 )
+
+
+class ProjectRule(Enum):
+    """What a project's file may do with a key; a cloned repository must never widen what the agent may do."""
+
+    NEVER = "never"
+    LOWER = "lower"
+    """Only a number below the person's own."""
+    NARROWER = "narrower"
+    """Only a choice that may do less than the person's own, or as much (`Key.reach`)."""
+    CONFIGURED = "configured"
+    """Only a model of a provider that the person has set up."""
+
+
+class Key(Struct, frozen=True):
+    """One setting outside tables whose names people give."""
+
+    name: str
+    """Dotted, as in the file."""
+    summary: str
+    rule: Rule
+    default: Value
+    variable: str = ""
+    flag: str = ""
+    project: ProjectRule = ProjectRule.NEVER
+    when_empty: str = "automatic"
+    """What an empty value means, for doctor."""
+    reach: tuple[Value, ...] = ()
+    """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""
 
 
 def _budget(field: str, summary: str) -> Key:

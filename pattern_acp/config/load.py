@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from pattern_acp.config.checks import read_checks
 from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
-from pattern_acp.config.key import Key, ProjectRule
-from pattern_acp.config.keys import KEYS
+from pattern_acp.config.keys import KEYS, Key, ProjectRule
 from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models

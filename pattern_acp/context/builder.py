@@ -6,9 +6,9 @@ from msgspec import Struct, field
 
 from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts
 from pattern_acp.context.window import output_limit, text_limit
-from pattern_acp.domain.data_frames import STATE, Section, framed, framed_line
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
+from pattern_acp.domain.untrusted_blocks import STATE, Section, framed_line, untrusted_block
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 
 
@@ -82,7 +82,7 @@ def volatile_segment(memory: Sequence[MemoryView | Section], notes: Sequence[str
     if not sections and not notes:
         return ""
     about = "This is the present state of things, refreshed with every request; it is not a message."
-    return str(framed(STATE, about, *sections, *map(note_section, notes)))
+    return str(untrusted_block(STATE, about, *sections, *map(note_section, notes)))
 
 
 def block_section(view: MemoryView) -> Section:
@@ -93,7 +93,7 @@ def block_section(view: MemoryView) -> Section:
     text = [view.text or "(empty)"] if view.is_shown else []
     size = {"used": len(view.text), "limit": view.limit}
     notes = map(note_section, view.notes)
-    return framed("memory_block", about, *text, *notes, label=view.label, **size, **permission, **shown)
+    return untrusted_block("memory_block", about, *text, *notes, label=view.label, **size, **permission, **shown)
 
 
 def note_section(note: str) -> Section:

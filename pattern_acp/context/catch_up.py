@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from pattern_acp.context.recall_budget import count_tokens
-from pattern_acp.domain.data_frames import NOTHING, Section, framed, harmless
+from pattern_acp.domain.untrusted_blocks import NOTHING, Section, harmless, untrusted_block
 
 CATCH_UP_CALL = "memory_catch_up"
 """Name of the call that shows it; the cursor moves with its event (`session/projections.py`)."""
@@ -85,7 +85,7 @@ def catch_up(absence: Absence) -> Section:
     told = {one.title for one in absence.handoffs}
     lines += [f"- {one.label}, by {one.author}: {_short(one.reason)}" for one in absence.decisions]
     lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads if one.title not in told]
-    return framed("catch_up", *_within(lines, CATCH_UP_TOKENS - _MARK_TOKENS), since=since)
+    return untrusted_block("catch_up", *_within(lines, CATCH_UP_TOKENS - _MARK_TOKENS), since=since)
 
 
 def title_of(absence: Absence) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.plan import Plan, PlanStatus
+from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextCompacted
 
 SUMMARY, GAP = "conversation_summary", "conversation_gap"
@@ -148,7 +148,7 @@ def summary_text(summary: str, gone: LeftOut, steps: str) -> str:
         summary,
         *([steps] if steps else []),
     ]
-    return str(framed(SUMMARY, *lines, messages=gone.count))
+    return str(untrusted_block(SUMMARY, *lines, messages=gone.count))
 
 
 def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST) -> str:
@@ -158,7 +158,7 @@ def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST) -> str:
         *([f"Files that its tool calls named: {', '.join(gone.files)}."] if gone.files else []),
         *([steps] if steps else []),
     ]
-    return str(framed(GAP, *lines, messages=gone.count))
+    return str(untrusted_block(GAP, *lines, messages=gone.count))
 
 
 def note_id(seed: str) -> MessageId:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import (
     ImagePart,
@@ -21,6 +20,7 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
 
 SECTIONS = ("Done", "Decided", "Open", "About the person", "Files in hand")
@@ -78,7 +78,7 @@ def summary_request(task: SummaryTask) -> ProviderRequest:
     wish = _WISH.format(wish=" ".join(task.wish.split())) if task.wish.strip() else ""
     ask = _ASK.format(nothing=NOTHING, headings=headings, words=task.output_tokens // 2, wish=wish)
     text = transcript(task.messages, task.room_characters)
-    content = f"{ask}\n\n{framed('transcript', text)}"
+    content = f"{ask}\n\n{untrusted_block('transcript', text)}"
     message = Message(MessageId("msg_summary"), Role.USER, (TextPart(content),))
     return ProviderRequest(task.model.name, task.system, (), (message,), max_output_tokens=task.output_tokens)
 

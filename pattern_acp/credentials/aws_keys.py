@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.config.settings import Secret
-from pattern_acp.credentials.errors import CloudCredentialsError, SignInTransientError
+from pattern_acp.credentials.model import CloudCredentialsError, SignInTransientError
 
 SERVICE = "bedrock"
 SOURCE = "the AWS credential chain"

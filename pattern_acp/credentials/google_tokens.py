@@ -13,9 +13,8 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.config.settings import Secret
-from pattern_acp.credentials.errors import CloudCredentialsError, SignInTransientError
 from pattern_acp.credentials.keys import REFRESH_BEFORE_MS
-from pattern_acp.credentials.model import Answer, Exchange
+from pattern_acp.credentials.model import CloudCredentialsError, Exchange, SignInTransientError, TokenAnswer
 from pattern_acp.domain.clock import Clock
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -152,7 +151,7 @@ class _Transport:
 class _Response:
     """An answer as google-auth reads one (`google.auth.transport.Response`)."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: TokenAnswer) -> None:
         self.status = answer.status
         self.headers = answer.headers
         self.data = answer.body

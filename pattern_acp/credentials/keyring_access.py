@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
-from pattern_acp.credentials.errors import KeyringUnavailableError
+from pattern_acp.credentials.model import KeyringUnavailableError
 
 SERVICE = "pattern-acp"
 KEYRING_SECONDS = 10.0

@@ -13,8 +13,17 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import Host, ProviderSettings, Secret
-from pattern_acp.credentials.errors import CredentialFileError, SignInRevokedError, SignInTransientError
-from pattern_acp.credentials.model import Credential, Entry, KeySource, Post, Tier, last_four
+from pattern_acp.credentials.model import (
+    Credential,
+    CredentialFileError,
+    Entry,
+    KeySource,
+    Post,
+    SignInRevokedError,
+    SignInTransientError,
+    Tier,
+    last_four,
+)
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import Clock
 

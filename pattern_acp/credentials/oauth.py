@@ -22,7 +22,8 @@ from authlib.oauth2.rfc7636 import (
 from msgspec import Struct
 
 from pattern_acp.config.settings import OAuthSettings, repr_without
-from pattern_acp.credentials.errors import (
+from pattern_acp.credentials.model import (
+    Credential,
     SignInDeniedError,
     SignInExpiredError,
     SignInRefusedError,
@@ -30,7 +31,6 @@ from pattern_acp.credentials.errors import (
     SignInTransientError,
     StateMismatchError,
 )
-from pattern_acp.credentials.model import Credential
 from pattern_acp.domain.errors import SignInError
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"

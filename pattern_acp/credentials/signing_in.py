@@ -12,8 +12,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
 from pattern_acp.config.settings import OAuthSettings
-from pattern_acp.credentials.errors import SignInExpiredError, SignInRefusedError, SignInTransientError
-from pattern_acp.credentials.model import Credential, Post
+from pattern_acp.credentials.model import Credential, Post, SignInExpiredError, SignInRefusedError, SignInTransientError
 from pattern_acp.credentials.oauth import (
     DEVICE_INTERVAL_SECONDS,
     AuthorizationRequest,

@@ -16,9 +16,16 @@ from pathlib import Path
 import msgspec
 
 from pattern_acp.config.paths import make_private_directory
-from pattern_acp.credentials.errors import CredentialFileError, KeyringUnavailableError
 from pattern_acp.credentials.keyring_access import Keyring
-from pattern_acp.credentials.model import Credential, Entry, Kind, Place, last_four
+from pattern_acp.credentials.model import (
+    Credential,
+    CredentialFileError,
+    Entry,
+    KeyringUnavailableError,
+    Kind,
+    Place,
+    last_four,
+)
 
 FILE_NAME = "credentials.json"
 LOCK_NAME = "credentials.lock"

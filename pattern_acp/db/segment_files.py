@@ -9,17 +9,147 @@ was cut off stays where it is: whoever writes next notes its place and hash, so 
 A generation is written anew as a whole where the rows of the one before no longer are those of the constellation.
 """
 
+import base64
 import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Generator, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
+import msgspec
 from msgspec import Struct, field
 
-from pattern_acp.db.segment_lines import SegmentDamageError, decode_line, encode_line
+from pattern_acp.db.raw import SqlValue
 from pattern_acp.domain.canonical import Json, JsonObject
+
+INLINE_BYTES = 64 * 1024
+"""Largest value that stands in a line."""
+
+LINE_BYTES = 256 * 1024
+"""Largest line; more than this is an error."""
+
+_SMALL_BYTES = 1024
+"""What of a line that would be too long goes into files of its own."""
+
+_OPENING = b'{"c":"'
+_CLOSING = b'",'
+_BODY = len(_OPENING) + 8 + len(_CLOSING)
+
+# Programs that split at every kind of line end would otherwise see two lines.
+_LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+
+Keep = Callable[[str, bytes], None]
+"""Keeps a large value under its SHA-256, durably, before the line that names it is written."""
+
+Fetch = Callable[[str], bytes]
+"""Gives the value back.
+
+Raises:
+    SegmentDamageError: it is not there, or is not what it was.
+"""
+
+
+class SegmentDamageError(ValueError):
+    """A line, or a file that it names, is not what was written."""
+
+
+class LineTooLongError(ValueError):
+    """A line would be longer than `LINE_BYTES`, whatever was kept elsewhere."""
+
+
+def encode_line(line: JsonObject) -> bytes:
+    """The bytes of a line, with the newline before and behind it."""
+    body = msgspec.json.encode(line)
+    for raw, escaped in _LINE_ENDS:
+        body = body.replace(raw, escaped)
+    return b"\n%b%08x%b%b\n" % (_OPENING, zlib.crc32(body), _CLOSING, body[1:])
+
+
+def decode_line(raw: bytes) -> JsonObject:
+    """The line of these bytes, which hold no newline.
+
+    Raises:
+        SegmentDamageError: they are not a line, or not as it was written.
+    """
+    body = b"{" + raw[_BODY:]
+    if raw[:_BODY] != b"%b%08x%b" % (_OPENING, zlib.crc32(body), _CLOSING):
+        raise SegmentDamageError("a line is not what was written")
+    try:
+        return cast("JsonObject", msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SegmentDamageError("a line is not what was written") from error
+
+
+def encode_rows(line: Callable[[list[Json]], JsonObject], rows: list[tuple[SqlValue, ...]], keep: Keep) -> bytes:
+    """The bytes of a line that holds rows; `line` puts them into it.
+
+    Raises:
+        LineTooLongError: it would be too long.
+    """
+    for most in (INLINE_BYTES, _SMALL_BYTES):
+        encoded: list[Json] = [_encode_row(row, keep, most) for row in rows]
+        found = encode_line(line(encoded))
+        if len(found) <= LINE_BYTES:
+            return found
+    raise LineTooLongError(f"a line of {len(found):,} bytes, where {LINE_BYTES:,} are allowed")
+
+
+def decode_row(row: Json, fetch: Fetch) -> tuple[SqlValue, ...]:
+    """The row that `encode_rows` was given.
+
+    Raises:
+        SegmentDamageError: a value is not one, or its file is gone or damaged.
+    """
+    if not isinstance(row, list):
+        raise SegmentDamageError("a row is not a list")
+    return tuple(_decode_value(value, fetch) for value in row)
+
+
+def _encode_row(row: tuple[SqlValue, ...], keep: Keep, most: int) -> list[Json]:
+    # Most values are numbers and short texts, which stand as they are; a character has four bytes at most.
+    short = most // 4
+    return [
+        value
+        if value is None or type(value) is int or (type(value) is str and len(value) <= short)
+        else _encode_value(value, keep, most)
+        for value in row
+    ]
+
+
+def _encode_value(value: SqlValue, keep: Keep, most: int) -> Json:
+    if isinstance(value, str | bytes):
+        content = value.encode("utf-8") if isinstance(value, str) else value
+        if len(content) > most:
+            name = hashlib.sha256(content).hexdigest()
+            keep(name, content)
+            return {"f": name, "k": "t" if isinstance(value, str) else "b"}
+    if isinstance(value, bytes):
+        return {"b": base64.b64encode(value).decode("ascii")}
+    return cast("Json", value)
+
+
+def _decode_value(value: Json, fetch: Fetch) -> SqlValue:
+    match value:
+        case None | str() | int() | float():
+            return value
+        case {"b": str(encoded)}:
+            try:
+                return base64.b64decode(encoded, validate=True)
+            except ValueError as error:
+                raise SegmentDamageError("a value is not Base64") from error
+        case {"f": str(name), "k": "t"}:
+            try:
+                return fetch(name).decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise SegmentDamageError("a value is not text") from error
+        case {"f": str(name), "k": "b"}:
+            return fetch(name)
+        case _:
+            raise SegmentDamageError("a value has no form that is known")
+
 
 FOLDER = "segments"
 """Where segments are, beside the constellation."""
@@ -44,7 +174,7 @@ class Torn(Struct, frozen=True):
     sha256: str
 
 
-class Reading(Struct):
+class SegmentReading(Struct):
     """What was found besides lines while segments were read."""
 
     torn: int = 0
@@ -53,7 +183,7 @@ class Reading(Struct):
     """The places of lines that are not what was written, such as `seg-000000000001.jsonl, byte 4711`."""
 
 
-class Place(Struct, frozen=True):
+class SegmentPosition(Struct, frozen=True):
     """The end of a segment: its file and size. While both are the same, nobody wrote there."""
 
     segment: Path
@@ -171,9 +301,9 @@ class SegmentWriter:
         self._append(b"".join(lines))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SegmentPosition:
         """Where the next line comes to stand."""
-        return Place(self._path, self._size)
+        return SegmentPosition(self._path, self._size)
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep a large value in a file of its own, durably, unless it is there already.
@@ -246,7 +376,7 @@ def read_value(generation: Path, name: str) -> bytes:
     return content
 
 
-def read_lines(segment: Path, reading: Reading, *, last_bytes: int | None = None) -> Iterator[JsonObject]:
+def read_lines(segment: Path, reading: SegmentReading, *, last_bytes: int | None = None) -> Iterator[JsonObject]:
     """The lines of a segment in order, or those in its last bytes; what is no line is counted in `reading`.
 
     Raises:
@@ -296,7 +426,7 @@ def read_header(generation: Path) -> JsonObject:
         OSError: it cannot be read.
     """
     for segment in reversed(segments(generation)):
-        line = next(read_lines(segment, Reading()), None)
+        line = next(read_lines(segment, SegmentReading()), None)
         if line is not None and "segment" in line:
             return line
     return {}
@@ -311,7 +441,7 @@ def read_tail(generation: Path) -> Tail:
     for segment in reversed(segments(generation)):
         for last_bytes in (_TAIL_BYTES, None):
             found = Tail()
-            for line in read_lines(segment, Reading(), last_bytes=last_bytes):
+            for line in read_lines(segment, SegmentReading(), last_bytes=last_bytes):
                 match line:
                     case {"e": [int(seq), *rest]}:
                         found = Tail(seq, (seq, *rest))

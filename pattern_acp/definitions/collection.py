@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from pattern_acp.definitions.commands import CommandDefinition, find_commands, inline_commands
-from pattern_acp.definitions.files import Reading
+from pattern_acp.definitions.files import DefinitionFiles
 from pattern_acp.definitions.skills import SkillDefinition, find_skills
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
@@ -49,7 +49,7 @@ NO_DEFINITIONS = Definitions()
 
 def find_definitions(project: str, own: Path) -> Definitions:
     """All for a session in the folder `project`; `own` is the folder of the person's config.toml. Reads files."""
-    reading = Reading()
+    reading = DefinitionFiles()
     root = Path(project)
     commands: list[CommandDefinition] = []
     skills: list[SkillDefinition] = []

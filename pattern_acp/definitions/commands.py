@@ -11,8 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.definitions.files import Reading, files_below, read_text
-from pattern_acp.definitions.frontmatter import read_document
+from pattern_acp.definitions.files import DefinitionFiles, files_below, read_document, read_text
 from pattern_acp.domain.late_pattern import late_pattern
 
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
@@ -34,7 +33,7 @@ class CommandDefinition(Struct, frozen=True):
 
 
 def find_commands(
-    folder: Path, boundary: Path, reading: Reading, *, of_project: bool = False, narrows: bool = True
+    folder: Path, boundary: Path, reading: DefinitionFiles, *, of_project: bool = False, narrows: bool = True
 ) -> Iterator[CommandDefinition]:
     """The commands below `folder`; what cannot be used is reported.
 

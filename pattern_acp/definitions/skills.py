@@ -8,8 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.definitions.files import FILE_BYTES, Reading, files_below, read_text
-from pattern_acp.definitions.frontmatter import read_document
+from pattern_acp.definitions.files import FILE_BYTES, DefinitionFiles, files_below, read_document, read_text
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
 
@@ -31,7 +30,7 @@ class SkillDefinition(Struct, frozen=True):
 
 
 def find_skills(
-    folder: Path, boundary: Path, reading: Reading, *, of_project: bool = False
+    folder: Path, boundary: Path, reading: DefinitionFiles, *, of_project: bool = False
 ) -> Iterator[SkillDefinition]:
     """The skills in the folders of `folder`; what cannot be used is reported."""
     by_skill: dict[str, list[Path]] = {}
@@ -64,7 +63,7 @@ def find_skills(
 
 def read_skill_file(skill: SkillDefinition, name: str) -> str | None:
     """The text of a file beside a SKILL.md; None when the skill has no such file, or it is no text."""
-    return read_text(Path(skill.folder, name), Reading()) if name in skill.files else None
+    return read_text(Path(skill.folder, name), DefinitionFiles()) if name in skill.files else None
 
 
 def _digest(paths: list[Path]) -> str:

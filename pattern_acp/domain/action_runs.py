@@ -9,14 +9,314 @@ Text that can be no part of such a run is given out at once; a line that may beg
 tools, wires, or what becomes of an action. Actions that cannot be read, or stand where none can, give a sentence.
 """
 
+import json
 import re
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 from msgspec import Struct, field
 
-from pattern_acp.domain.action_arguments import ActionError, OpenAction, ToolVerb
 from pattern_acp.domain.action_lines import Verbs, split_action
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.argument_repair import meant_name
+from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_NAMED = late_pattern(rf"({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
+_NEXT_NAMED = late_pattern(rf"\s+({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
+_FRAME = late_pattern(r"<<(-?)(['\"]?)([^\W\d]\w*)\2(?=\s|$)")
+_SINGLE = late_pattern(r"'([^']*)'(?=\s|$)")
+_PLAIN = late_pattern(r"[A-Za-z_./][A-Za-z0-9_./@:+-]*")
+_WORDS_OF_JSON = frozenset({"true", "false", "null", "NaN", "Infinity"})
+_SHOWN = 40
+"""Most characters of the model's words in a sentence."""
+
+
+class ActionError(PatternError):
+    """An action that cannot be read; the sentence says what is wrong with it."""
+
+    failure_code = "model.action-unreadable"
+
+
+class ToolVerb(Struct, frozen=True):
+    """A tool as a verb: its name, and the JSON Schema of its arguments."""
+
+    name: str
+    schema: JsonObject = field(default_factory=dict[str, Json])
+
+    @property
+    def arguments(self) -> Mapping[str, Json]:
+        """The schemas of its arguments by name."""
+        found = self.schema.get("properties")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def only(self) -> str:
+        """The argument that a line without names gives: the one that must be there; the first when none must."""
+        required = self.schema.get("required")
+        names = [str(name) for name in required] if _is_list(required) else []
+        names = names or list(self.arguments)[:1]
+        return names[0] if len(names) == 1 else ""
+
+    def is_text(self, path: Sequence[str]) -> bool:
+        """Whether the value at a path is text by the schema, so that a bare 5 is the text 5."""
+        node: Json = self.schema
+        for step in path:
+            inside = node.get("items" if step.isdigit() else "properties") if isinstance(node, Mapping) else None
+            node = inside if step.isdigit() else inside.get(step) if isinstance(inside, Mapping) else None
+        return isinstance(node, Mapping) and node.get("type") == "string"
+
+
+class OpenAction(Struct):
+    """An action whose lines are being read; `take` each of them, without its line break, while `wants_more`."""
+
+    verb: ToolVerb
+    _values: list[tuple[tuple[str, ...], Json]] = field(default_factory=list[tuple[tuple[str, ...], Json]])
+    _frames: list[tuple[int, str, bool]] = field(default_factory=list[tuple[int, str, bool]])
+    """Frames that are not closed: which value, the marker, and whether the last line break counts."""
+    _lines: list[str] = field(default_factory=list[str])
+    _json: list[str] | None = None
+    _whole: JsonObject | None = None
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a frame or a JSON object is not closed."""
+        return bool(self._frames) or self._json is not None
+
+    def begin(self, rest: str) -> None:
+        """Read what stands behind the verb.
+
+        Raises:
+            ActionError: it is not in the grammar.
+        """
+        if rest.startswith("{"):
+            self._json = []
+            self.take(rest)
+            return
+        at = 0
+        if rest and not self._starts_with_name(rest):
+            self._add_only(rest)
+            return
+        while at < len(rest):
+            at = self._take_named(rest, at)
+
+    def take(self, line: str) -> None:
+        """Read one more line.
+
+        Raises:
+            ActionError: it is not in the grammar.
+        """
+        if self._json is not None:
+            self._take_json(line)
+            return
+        place, marker, ends_line = self._frames[0]
+        if line.rstrip() != marker:
+            self._lines.append(line)
+            return
+        text = "\n".join(self._lines) + ("\n" if ends_line and self._lines else "")
+        self._values[place] = (self._values[place][0], text)
+        self._lines.clear()
+        del self._frames[0]
+
+    def end(self) -> JsonObject:
+        """The arguments.
+
+        Raises:
+            ActionError: something is not closed, given twice, or in a list out of turn.
+        """
+        if self._frames:
+            marker = self._frames[0][1]
+            raise ActionError(f"The text for <<{marker} is not closed; put a line that is {marker} alone behind it.")
+        if self._json is not None:
+            raise ActionError("The JSON object is not closed or not valid; write valid JSON, or NAME=VALUE.")
+        if self._whole is not None:
+            return self._whole
+        arguments: dict[str, Json] = {}
+        for path, value in self._values:
+            _put(arguments, path, value)
+        return arguments
+
+    def _starts_with_name(self, rest: str) -> bool:
+        found = _NAMED.match(rest)
+        return found is not None and self._known(found[1])
+
+    def _known(self, path: str) -> bool:
+        name, known = path.partition(".")[0], self.verb.arguments
+        return not known or name in known or bool(meant_name(name, known))
+
+    def _add_only(self, rest: str) -> None:
+        if not self.verb.only:
+            raise ActionError(f"What stands behind /{self.verb.name} must be NAME=VALUE, not {_shown(rest)}.")
+        self._take_value((self.verb.only,), rest, 0, to_end=True)
+
+    def _take_named(self, rest: str, at: int) -> int:
+        found = _NAMED.match(rest, at)
+        if found is None or not self._known(found[1]):
+            names = ", ".join(self.verb.arguments) or "any"
+            raise ActionError(
+                f"NAME=VALUE is expected where {_shown(rest[at:])} stands; names are {names}. "
+                "Put text with blanks into double quotes."
+            )
+        end = self._take_value(tuple(found[1].split(".")), rest, found.end())
+        return end + len(rest[end:]) - len(rest[end:].lstrip())
+
+    def _take_value(self, path: tuple[str, ...], rest: str, at: int, *, to_end: bool = False) -> int:
+        """Read the value at `at`; where it ends. `to_end`: whatever is there to the end of the line is one value."""
+        frame = _FRAME.match(rest, at)
+        if frame is not None and not (to_end and rest[frame.end() :].strip()):
+            self._frames.append((len(self._values), frame[3], not frame[1]))
+            self._values.append((path, ""))
+            return frame.end()
+        quoted = self._quoted(path, rest, at, to_end=to_end)
+        if quoted is not None:
+            self._values.append((path, quoted[0]))
+            return quoted[1]
+        end = len(rest) if to_end else self._end_of_bare(rest, at)
+        self._values.append((path, self._bare(path, rest[at:end].strip())))
+        return end
+
+    def _quoted(self, path: tuple[str, ...], rest: str, at: int, *, to_end: bool) -> tuple[Json, int] | None:
+        single = _SINGLE.match(rest, at)
+        if single is not None and not (to_end and rest[single.end() :].strip()):
+            return single[1], single.end()
+        first = rest[at : at + 1]
+        if first not in {'"', "{", "["} or (to_end and first != '"') or (first != '"' and self.verb.is_text(path)):
+            return None
+        try:
+            value, end = json.JSONDecoder().raw_decode(rest, at)
+        except (ValueError, RecursionError) as error:
+            if to_end:
+                return None
+            raise ActionError(
+                f"The value of {'.'.join(path)} is not closed on its line, or no valid JSON; text of several lines "
+                f"is written as {'.'.join(path)}=<<END, then the lines, then a line that is END alone."
+            ) from error
+        if rest[end : end + 1].strip():
+            if to_end:
+                return None
+            raise ActionError(f"A blank must stand behind the value of {'.'.join(path)}.")
+        return None if to_end and rest[end:].strip() else (value, end)
+
+    def _end_of_bare(self, rest: str, at: int) -> int:
+        while (found := _NEXT_NAMED.search(rest, at)) is not None:
+            if self._known(found[1]):
+                return found.start()
+            at = found.end()
+        return len(rest)
+
+    def _bare(self, path: tuple[str, ...], text: str) -> Json:
+        if self.verb.is_text(path):
+            return text
+        try:
+            value: Json = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return value
+
+    def _take_json(self, line: str) -> None:
+        lines = self._json if self._json is not None else []
+        lines.append(line)
+        if not line.rstrip().endswith("}"):
+            return
+        try:
+            value: Json = json.loads("\n".join(lines))
+        except (ValueError, RecursionError):
+            return
+        if isinstance(value, dict):
+            self._whole, self._json = value, None
+
+
+def write_action(verb: ToolVerb, arguments: JsonObject) -> str:
+    """A call as text that reads as the same call; the last line ends without a line break."""
+    values = list(_flat(arguments))
+    if not all(_can_be_named(verb, path, value) for path, value in values):
+        return f"/{verb.name} {json.dumps(arguments, ensure_ascii=False)}"
+    framed = [value for _, value in values if isinstance(value, str) and "\n" in value]
+    marker, number = "END", 1
+    taken = {line.rstrip() for text in framed for line in text.split("\n")}
+    while marker in taken:
+        number += 1
+        marker = f"END{number}"
+    words = [f"/{verb.name}"]
+    for path, value in values:
+        words.append(f"{'.'.join(path)}={_written(value, marker)}")
+    lines = [" ".join(words)]
+    for text in framed:
+        lines += [*text.removesuffix("\n").split("\n"), marker]
+    return "\n".join(lines)
+
+
+def _flat(arguments: JsonObject) -> list[tuple[tuple[str, ...], Json]]:
+    """The values by path; a list of objects with text of several lines in it is taken apart."""
+    found: list[tuple[tuple[str, ...], Json]] = []
+    for name, value in arguments.items():
+        if _is_list(value) and value and all(isinstance(item, Mapping) and item for item in value):
+            inside = [
+                ((name, str(number), key), each)
+                for number, item in enumerate(value, 1)
+                if isinstance(item, Mapping)
+                for key, each in item.items()
+            ]
+            if any(isinstance(each, str) and "\n" in each for _, each in inside) and all(
+                re.fullmatch(_NAME, path[-1]) for path, _ in inside
+            ):
+                found += inside
+                continue
+        found.append(((name,), value))
+    return found
+
+
+def _can_be_named(verb: ToolVerb, path: tuple[str, ...], value: Json) -> bool:
+    known = verb.arguments
+    is_name = re.fullmatch(_NAME, path[0]) is not None and (not known or path[0] in known)
+    # Without quotes a value is text where the schema says so.
+    return is_name and (isinstance(value, str) or not verb.is_text(path))
+
+
+def _written(value: Json, marker: str) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if "\n" in value:
+        return f"<<{marker}" if value.endswith("\n") else f"<<-{marker}"
+    is_plain = _PLAIN.fullmatch(value) is not None and value not in _WORDS_OF_JSON
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+def _put(arguments: dict[str, Json], path: tuple[str, ...], value: Json) -> None:
+    name = ".".join(path)
+    node: Json = arguments
+    for at, step in enumerate(path):
+        is_last = at == len(path) - 1
+        inner: Json = value if is_last else [] if path[at + 1].isdigit() else {}
+        if _is_entries(node):
+            if not step.isdigit() or not 1 <= int(step) <= len(node) + 1:
+                raise ActionError(f"{name} is out of turn: entries of a list are counted from 1, none left out.")
+            if int(step) == len(node) + 1:
+                node.append(inner)
+            elif is_last:
+                raise ActionError(f"{name} is given twice.")
+            node = node[int(step) - 1]
+        elif isinstance(node, dict):
+            if is_last and step in node:
+                raise ActionError(f"{name} is given twice.")
+            node = node.setdefault(step, inner)
+        else:
+            raise ActionError(f"{name} is inside a value that is given whole.")
+
+
+def _is_list(value: Json) -> TypeGuard[Sequence[Json]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_entries(value: Json) -> TypeGuard[list[Json]]:
+    return isinstance(value, list)
+
+
+def _shown(text: str) -> str:
+    flat = " ".join(text.split())
+    return repr(flat if len(flat) <= _SHOWN else f"{flat[:_SHOWN]}…")
+
 
 _FENCE = late_pattern(r" {0,3}(`{3,}|~{3,})(.*)")
 _MAYBE_VERB = late_pattern(r"/[^\s/]{0,80}")

@@ -1,5 +1,6 @@
 """Messages between the person, the model and the tools, independent of any wire."""
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from operator import is_
@@ -7,7 +8,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.late_pattern import late_pattern
 
 
 class Role(StrEnum):
@@ -118,15 +121,11 @@ class Message(Struct, frozen=True):
     @property
     def words(self) -> str:
         """What the user typed: the text without what a client put around it, and all of it when nothing is left."""
-        from pattern_acp.domain.typed_words import typed_words
-
         return typed_words(self.parts)
 
     @property
     def typed_line(self) -> str:
         """The text of the prompt that may be a slash command."""
-        from pattern_acp.domain.typed_words import typed_line
-
         return typed_line(self.parts)
 
     @property
@@ -146,3 +145,135 @@ def begins_with(messages: Sequence[Message], before: Sequence[Message]) -> bool:
     Messages never change and histories grow at their end, so what was worked out of `before` holds then.
     """
     return len(messages) >= len(before) and all(map(is_, before, messages))
+
+
+_FRAME = late_pattern(r"\s*<([a-z][a-z0-9]*(?:_[a-z0-9]+)+|attachment|context|system-reminder)(?:\s[^<>]*)?>")
+"""How a block that a client put into tags begins. An element of HTML has no underscore in its name."""
+
+_PREVIOUS = "previous_user_message"
+"""avante sends the current prompt, and the ones before it, in these tags and nowhere else."""
+
+_OLDEST_FIRST = late_pattern(r"\s*<system_context>Continuing from previous ACP session\b")
+"""With this block avante lists the conversation in its order; otherwise the newest prompt is the first."""
+
+_NOTE = late_pattern(
+    r"\s*(?:IMPORTANT: Focus and respect the line numbers"  # agentic.nvim, in front of selected code
+    r"|The user has (?:selected lines \d+-\d+ in|opened the note) )"  # Obsidian
+)
+"""How a block begins that is wholly a client's note."""
+
+_SYSTEM_NOTE = late_pattern(r"\s*System note: ")
+"""How the paragraph begins that Jupyter AI puts in front of a session's first prompt."""
+
+_BLANK_LINE = late_pattern(r"\n[ \t\r]*\n")
+
+_AFTER_HISTORY = "</conversation_history>\n\nCurrent user message:\n"
+"""What stands between an earlier conversation and the prompt when Jupyter AI begins a session anew."""
+
+_OPEN_NOTE = late_pattern(r"@\[\[[^\n]+?\]\](?::\d+-\d+)?\n(?=[^\n]|\n)")
+"""The line with which Obsidian names the note that is open."""
+
+_OUR_NAME = late_pattern(r"\s*@pattern(?:[-_]?acp)?[,:]?\s+(?=\S)", re.IGNORECASE)
+_ANY_NAME = late_pattern(r"\s*@[\w-]+[,:]?\s+(?=\S)")
+_NAME_AND_COMMAND = late_pattern(r"\s*@[\w-]+[,:]?\s+(?=/[^\s/]+(?:\s|\Z))")
+
+
+def typed_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts with only what the user typed of their text; a text without any of it is left out.
+
+    Of texts that follow one another directly, the last one with words is the user's: clients put notes, and prompts
+    of before, in front of it. A text that goes on behind a mentioned file is the user's like the one before it.
+    """
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    previous = _previous_prompt(texts)
+    if previous is not None:
+        others = tuple(part for part in parts if not isinstance(part, TextPart))
+        return (*others, TextPart(previous))
+    return _last_of_runs([_without_frames(part) for part in parts]) or _last_of_runs(parts)
+
+
+def typed_words(parts: Sequence[Part]) -> str:
+    """What the user typed, as one text."""
+    return "".join(part.text for part in typed_parts(parts) if isinstance(part, TextPart))
+
+
+def typed_line(parts: Sequence[Part]) -> str:
+    """The text that may be a slash command: the last one if it looks like one, else all that the user typed."""
+    texts = [part.text for part in typed_parts(parts) if isinstance(part, TextPart)]
+    if texts and split_action(texts[-1].strip()) is not None:
+        return texts[-1]
+    return "".join(texts)
+
+
+def _previous_prompt(texts: Sequence[str]) -> str | None:
+    """The current prompt where every text is in tags, and it is one of those that are called previous."""
+    begun, ended = f"<{_PREVIOUS}>", f"</{_PREVIOUS}>"
+    bare = [text.strip() for text in texts]
+    if not all(_is_frame(text) for text in bare):
+        return None
+    found = [text[len(begun) : -len(ended)] for text in bare if text.startswith(begun)]
+    if not found:
+        return None
+    return found[-1] if any(_OLDEST_FIRST.match(text) for text in bare) else found[0]
+
+
+def _is_frame(text: str) -> bool:
+    frame = _FRAME.match(text)
+    return frame is not None and text.endswith(f"</{frame[1]}>")
+
+
+def _last_of_runs(parts: Sequence[Part | None]) -> tuple[Part, ...]:
+    """The parts without each text that has another one of the same run behind it; None was a text without words."""
+    kept: list[Part] = []
+    in_run = False
+    for part in parts:
+        if isinstance(part, TextPart):
+            if in_run:
+                kept.pop()
+            kept.append(part)
+            in_run = True
+        elif part is not None:
+            kept.append(part)
+            in_run = False
+    return tuple(kept) if any(isinstance(part, TextPart) for part in kept) else ()
+
+
+def _without_frames(part: Part) -> Part | None:
+    if not isinstance(part, TextPart):
+        return part
+    text = _typed(part.text)
+    if text == part.text:
+        return part
+    return TextPart(text) if text.strip() else None
+
+
+def _typed(text: str) -> str:
+    if _NOTE.match(text):
+        return ""
+    if _AFTER_HISTORY in text:
+        text = text.rpartition(_AFTER_HISTORY)[2]
+    start = _end_of_frames(text)
+    noted = _SYSTEM_NOTE.match(text, start) is not None
+    if noted:
+        ended = _BLANK_LINE.search(text, start)
+        start = ended.end() if ended is not None else len(text)
+    if start:
+        text = text[start:].lstrip()
+    names = (_ANY_NAME,) if noted else (_OUR_NAME, _NAME_AND_COMMAND)
+    for pattern in (_OPEN_NOTE, *names):
+        found = pattern.match(text)
+        if found is not None:
+            text = text[found.end() :]
+    return text
+
+
+def _end_of_frames(text: str) -> int:
+    """Where the tags end that a text begins with."""
+    end = 0
+    while (frame := _FRAME.match(text, end)) is not None:
+        closing = f"</{frame[1]}>"
+        closed = text.find(closing, frame.end())
+        if closed < 0:
+            break
+        end = closed + len(closing)
+    return end

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal, TypeAlias, get_args
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.naming_keys import Role, walk
+from pattern_acp.domain.structural_keys import Role, walk
 
 Redaction: TypeAlias = Literal["none", "secrets", "content"]
 """How much a bundle leaves out: nothing, what looks like a secret, or everything that was said, read and written."""

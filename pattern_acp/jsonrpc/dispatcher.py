@@ -22,7 +22,6 @@ from pattern_acp.jsonrpc.errors import (
     ConnectionClosedError,
     RpcError,
 )
-from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.messages import (
     Invalid,
     Notification,
@@ -35,7 +34,7 @@ from pattern_acp.jsonrpc.messages import (
     parse,
 )
 from pattern_acp.jsonrpc.outgoing import CANCEL_REQUEST, Outgoing
-from pattern_acp.jsonrpc.transport import Transport
+from pattern_acp.jsonrpc.transport import Oversize, Transport
 
 
 class RequestContext:

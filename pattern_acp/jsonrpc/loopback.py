@@ -6,7 +6,7 @@ from types import TracebackType
 import anyio
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.framing import Oversize
+from pattern_acp.jsonrpc.transport import Oversize
 
 LOOPBACK_LINES = 256
 """Lines that may wait to be received in one direction; beyond it `send` waits, as it would on a pipe."""

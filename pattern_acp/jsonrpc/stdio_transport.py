@@ -16,8 +16,8 @@ from types import TracebackType
 import anyio
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.framing import LineDecoder, Oversize
 from pattern_acp.jsonrpc.stdio_platform import wait_until_readable, write_all
+from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
 READ_SIZE = 256 * 1024
 """Bytes asked for at once; a pipe gives 64 kB at most, a file as much as is asked."""

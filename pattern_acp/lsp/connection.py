@@ -15,13 +15,13 @@ from lsprotocol import types
 from msgspec import Struct
 
 from pattern_acp.lsp.channel import Channel
-from pattern_acp.lsp.model import Diagnostic, FileEdits, LanguageServerError, Place, Span, TextEdit
+from pattern_acp.lsp.model import CodeLocation, Diagnostic, FileEdits, LanguageServerError, Span, TextEdit
 from pattern_acp.processes.child_program import ChildProgram
 
 logger = logging.getLogger(__name__)
 
 
-class Abilities(Struct, frozen=True):
+class ServerAbilities(Struct, frozen=True):
     """What a server can do, as far as we use it."""
 
     gives_diagnostics: bool = False
@@ -52,7 +52,7 @@ class Connection:
         }
         self.channel = Channel(name, program, answers)
 
-    async def initialize(self, roots: Sequence[str], options: Mapping[str, object] | None = None) -> Abilities:
+    async def initialize(self, roots: Sequence[str], options: Mapping[str, object] | None = None) -> ServerAbilities:
         """Begin the conversation; `options` are the server's own.
 
         Raises:
@@ -71,7 +71,7 @@ class Connection:
         answer = await self.channel.request(types.INITIALIZE, params)
         self.channel.notify(types.INITIALIZED, types.InitializedParams())
         can = cast("types.InitializeResult", answer).capabilities
-        return Abilities(can.diagnostic_provider is not None, bool(can.rename_provider))
+        return ServerAbilities(can.diagnostic_provider is not None, bool(can.rename_provider))
 
     def open(self, path: str, language: str, version: int, text: str) -> None:
         """Tell the text of a file, which from now on is what the server goes by."""
@@ -102,7 +102,7 @@ class Connection:
         items = getattr(report, "items", None)
         return tuple(_diagnostic(item) for item in items) if items is not None else None
 
-    async def definition(self, path: str, line: int, unit: int) -> tuple[Place, ...]:
+    async def definition(self, path: str, line: int, unit: int) -> tuple[CodeLocation, ...]:
         """Where what stands at a position is defined.
 
         Raises:
@@ -112,7 +112,7 @@ class Connection:
         answer = await self.channel.request(types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams(document, position))
         return _places(answer)
 
-    async def references(self, path: str, line: int, unit: int) -> tuple[Place, ...]:
+    async def references(self, path: str, line: int, unit: int) -> tuple[CodeLocation, ...]:
         """Where what stands at a position is used, its definition included.
 
         Raises:
@@ -184,14 +184,14 @@ def _diagnostic(given: types.Diagnostic) -> Diagnostic:
     return Diagnostic(_span(given.range), str(given.message), is_error, code, given.source or "")
 
 
-def _places(answer: object) -> tuple[Place, ...]:
+def _places(answer: object) -> tuple[CodeLocation, ...]:
     """The places of an answer, which may be one, several, or links, each once."""
-    found: list[Place] = []
+    found: list[CodeLocation] = []
     for each in cast("Sequence[object]", answer) if isinstance(answer, (list, tuple)) else [answer]:
         if isinstance(each, types.LocationLink):
-            found.append(Place(path_of(each.target_uri), _span(each.target_selection_range)))
+            found.append(CodeLocation(path_of(each.target_uri), _span(each.target_selection_range)))
         elif isinstance(each, types.Location):
-            found.append(Place(path_of(each.uri), _span(each.range)))
+            found.append(CodeLocation(path_of(each.uri), _span(each.range)))
     return tuple(dict.fromkeys(found))
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.lsp.files import OpenFile, OpenFiles
 from pattern_acp.lsp.model import Diagnostic, LanguageServerError
+from pattern_acp.lsp.server import OpenFile, OpenFiles
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.connection import Connection

@@ -3,11 +3,14 @@
 Owns: the value types, and what two definitions of a tool have in common. Must not know: the `mcp` package.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import ImagePart
 
 Report = Callable[[str], Awaitable[None]]
@@ -91,3 +94,136 @@ class Reply(Struct, frozen=True):
     text: str
     is_error: bool = False
     images: tuple[ImagePart, ...] = ()
+
+
+class Pin(Struct, frozen=True):
+    """A tool as it was agreed to."""
+
+    tool: str
+    digest: str
+    definition: str
+
+
+class News(Struct, frozen=True):
+    """What the person has not agreed to: a sentence, and the definition that they knew before, if any."""
+
+    sentence: str = ""
+    before: str = ""
+
+
+def pin_of(tool: RemoteTool) -> Pin:
+    """The pin of a tool as it is now."""
+    return Pin(tool.name, tool.digest, tool.definition)
+
+
+def news_of(server: str, tool: RemoteTool, pins: Mapping[str, Pin]) -> News:
+    """What is new about a tool for the person; an empty sentence when nothing is."""
+    if not pins:
+        return News(f"It is the first use of the MCP server `{server}` as it is set up now.")
+    pin = pins.get(tool.name)
+    if pin is None:
+        return News(f"The MCP server `{server}` has added this tool since you agreed to its tools.")
+    if pin.digest != tool.digest:
+        return News(f"The MCP server `{server}` has changed this tool since you agreed to it.", pin.definition)
+    return News()
+
+
+def load_pins(tx: Transaction, server: str, identity: str) -> dict[str, Pin]:
+    """The tools of a server that were agreed to, by name.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    rows = tx.all(load_queries("pattern_acp.mcp_servers")["load_pins"], {"server": server, "identity": identity})
+    return {str(tool): Pin(str(tool), str(digest), str(definition)) for tool, digest, definition in rows}
+
+
+def store_pin(tx: Transaction, server: str, identity: str, pin: Pin, *, seq: int, at_ms: int) -> None:
+    """Keep a tool as it was agreed to.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    values = {
+        "server": server,
+        "identity": identity,
+        "tool": pin.tool,
+        "digest": pin.digest,
+        "definition": pin.definition,
+        "pinned_ms": at_ms,
+        "last_seq": seq,
+    }
+    tx.execute(load_queries("pattern_acp.mcp_servers")["store_pin"], values)
+
+
+SEPARATOR = "__"
+NAME_LIMIT = 64
+"""Longest name of a tool that Anthropic and OpenAI take."""
+
+SERVER_LIMIT = 24
+"""Characters that the server's part may have, so that the tool's part stays readable."""
+
+PROMPT_LIMIT = 40
+"""Characters that a prompt's part may have in the slash command for it."""
+
+_HASH_DIGITS = 6
+_FORBIDDEN = late_pattern(r"[^a-zA-Z0-9_-]+")
+
+
+def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) -> tuple[str, ...]:
+    """A name for each (server, tool), in their order, different from each other and from `taken`.
+
+    A name depends on its own pair alone unless two collide, so that it stays when other tools come and go.
+    """
+    used = set(taken)
+    names: list[str] = []
+    for server, tool in tools:
+        name = first = _joined(server, tool)
+        number = 2
+        while name in used:
+            name = _numbered(first, number)
+            number += 1
+        used.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def typed_names(prompts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """What a person types for each (server, prompt): without marks, unless it is cut or two would be the same."""
+    plain = [(_plain(server), _plain(prompt)) for server, prompt in prompts]
+    kept = [
+        short == pair or (plain.count(short) == 1 and all(short)) for pair, short in zip(prompts, plain, strict=True)
+    ]
+    return tuple(
+        f"{clean(server, SERVER_LIMIT)}:{clean(prompt, PROMPT_LIMIT)}"
+        for server, prompt in (
+            short if is_kept else pair for pair, short, is_kept in zip(prompts, plain, kept, strict=True)
+        )
+    )
+
+
+def _plain(text: str) -> str:
+    return _FORBIDDEN.sub("_", text).strip("_")
+
+
+def clean(text: str, limit: int) -> str:
+    """`text` in allowed characters; what is cut or lost leaves a mark of the whole, so that two stay two."""
+    plain = _FORBIDDEN.sub("_", text)
+    if plain == text and 0 < len(text) <= limit:
+        return text
+    return _marked(plain[:limit], text, limit)
+
+
+def _joined(server: str, tool: str) -> str:
+    prefix = clean(server, SERVER_LIMIT) + SEPARATOR
+    return prefix + clean(tool, NAME_LIMIT - len(prefix))
+
+
+def _marked(name: str, source: str, limit: int = NAME_LIMIT) -> str:
+    mark = sha256_hex(source.encode("utf-8", "surrogatepass"))[:_HASH_DIGITS]
+    return f"{name[: limit - len(mark) - 1]}_{mark}"
+
+
+def _numbered(name: str, number: int) -> str:
+    end = f"_{number}"
+    return name[: NAME_LIMIT - len(end)] + end

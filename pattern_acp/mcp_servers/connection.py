@@ -20,8 +20,8 @@ from msgspec import Struct
 from pattern_acp import __version__
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.mcp_servers.catalogue import (
     Catalogue,
     PromptArgument,
@@ -33,7 +33,7 @@ from pattern_acp.mcp_servers.catalogue import (
 )
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
 from pattern_acp.mcp_servers.refusals import Refusal, refusal_of
-from pattern_acp.mcp_servers.server import CannotStartError, Place
+from pattern_acp.mcp_servers.server import CannotStartError, ServerPlace
 from pattern_acp.mcp_servers.transports import Link, link_to
 
 SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -108,7 +108,7 @@ def prompt_text(result: types.GetPromptResult) -> str:
 
 def _contents(item: types.TextResourceContents | types.BlobResourceContents) -> tuple[str, ImagePart | None]:
     if isinstance(item, types.TextResourceContents):
-        return str(framed("resource", item.text, uri=item.uri)), None
+        return str(untrusted_block("resource", item.text, uri=item.uri)), None
     if item.mime_type in SHOWN_IMAGES:
         return "", ImagePart(item.mime_type, item.blob)
     return f"(resource {item.uri} of type {item.mime_type or 'unknown'}, which cannot be shown)", None
@@ -355,7 +355,7 @@ class McpConnection:
 
 @asynccontextmanager
 async def connect(
-    settings: McpServerSettings, place: Place, on_change: Callable[[], None]
+    settings: McpServerSettings, place: ServerPlace, on_change: Callable[[], None]
 ) -> AsyncGenerator[McpConnection, None]:
     """`server.Connect` of the `mcp` package.
 

@@ -12,8 +12,8 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.server import Connect, Place, Server, ServerState, load_connect
-from pattern_acp.processes.child_program import Means
+from pattern_acp.mcp_servers.server import Connect, Server, ServerPlace, ServerState, load_connect
+from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class ServerHost:
     def __init__(
         self,
         tasks: TaskGroup,
-        means: Means,
+        means: ChildProgramPorts,
         configured: Mapping[str, McpServerSettings],
         load: Callable[[], Connect] = load_connect,
     ) -> None:
@@ -128,7 +128,7 @@ class ServerHost:
         return self._start(settings, cwd)
 
     def _start(self, chosen: Sequence[McpServerSettings], cwd: str) -> SessionServers:
-        place = Place(cwd, self._means)
+        place = ServerPlace(cwd, self._means)
         servers = SessionServers([Server(settings, place) for settings in chosen], self._load)
         if servers.servers:
             self._tasks.start_soon(servers.run, name="MCP servers")

@@ -17,7 +17,7 @@ from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
-from pattern_acp.processes.child_program import Means
+from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +50,11 @@ class ServerState(StrEnum):
     """It is not used in this session any more; `Server.problem` says why."""
 
 
-class Place(Struct, frozen=True):
+class ServerPlace(Struct, frozen=True):
     """Where one server is started."""
 
     cwd: str
-    means: Means
+    means: ChildProgramPorts
 
 
 class LiveConnection(Protocol):
@@ -88,7 +88,7 @@ class LiveConnection(Protocol):
 
 
 Connect = Callable[
-    [McpServerSettings, Place, Callable[[], None]],
+    [McpServerSettings, ServerPlace, Callable[[], None]],
     AbstractAsyncContextManager[LiveConnection],
 ]
 """Starts or reaches a server. The callback is called whenever the server says that what it offers has changed."""
@@ -103,7 +103,7 @@ class CannotStartError(ServerError):
 class Server:
     """One server. `run` owns it; everything else may be called from any task."""
 
-    def __init__(self, settings: McpServerSettings, place: Place) -> None:
+    def __init__(self, settings: McpServerSettings, place: ServerPlace) -> None:
         self.settings = settings
         self.state = ServerState.STARTING
         self.problem = ""

@@ -22,7 +22,7 @@ from typing import cast
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.naming_keys import Role, walk
+from pattern_acp.domain.structural_keys import Role, walk
 
 MARK = "[forgotten]"
 """What stands where the words were."""

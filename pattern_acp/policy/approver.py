@@ -8,7 +8,7 @@ from msgspec import Struct
 from pattern_acp.domain.tool_calls import ToolCallView
 
 
-class Answer(StrEnum):
+class PermissionAnswer(StrEnum):
     """The four answers of an ACP permission request, and what stands for no answer. Values equal ACP's option kinds.
 
     Option ids equal their kinds: avante takes any other id for a refusal (reference: interop rule 1).
@@ -24,13 +24,13 @@ class Answer(StrEnum):
     @property
     def allows(self) -> bool:
         """Whether the call may run."""
-        return self in {Answer.ALLOW_ONCE, Answer.ALLOW_ALWAYS}
+        return self in {PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS}
 
 
 class ApprovalOption(Struct, frozen=True):
     """One button: an answer and its label, which says how far an always reaches."""
 
-    answer: Answer
+    answer: PermissionAnswer
     name: str
 
 
@@ -45,6 +45,6 @@ class ApprovalRequest(Struct, frozen=True):
 class Approver(Protocol):
     """Asks the person."""
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """The person's answer. An error or an unknown option of the client is `REJECT_ONCE`."""
         ...

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, field
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
+from pattern_acp.policy.commands import CommandLine, Feature, SimpleCommand, expand_braces
 from pattern_acp.policy.paths import (
     Protection,
     Resolver,
@@ -23,7 +23,6 @@ from pattern_acp.policy.paths import (
 )
 from pattern_acp.policy.program_tables import INTERPRETERS
 from pattern_acp.policy.programs import effective_commands, program_name
-from pattern_acp.policy.shell_text import expand_braces
 
 _HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/zero", "/dev/urandom", "NUL"})
 _HOME = re.compile(r"~[\w.+-]*(?:/|\\|$)")
@@ -44,7 +43,7 @@ _MOST_QUESTIONS = 2_000
 _TOO_MANY = "(more paths than are checked)"
 
 
-class Target(Struct, frozen=True):
+class CommandTarget(Struct, frozen=True):
     """A word that may be a path: as written, and what it leads to; `resolved` is None when that cannot be told."""
 
     word: str
@@ -84,7 +83,7 @@ def protected_words(
     return tuple(found.items())
 
 
-def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None) -> tuple[Target, ...]:
+def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None) -> tuple[CommandTarget, ...]:
     """Every word of a line that may be a path, those of nested commands included.
 
     A change of folder may or may not happen, so each later word is looked up from every folder the line may be in.
@@ -94,12 +93,12 @@ def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None
     words = list(_words(line, windows=windows))
     repeats = not line.features.isdisjoint({Feature.CONTROL_FLOW, Feature.FUNCTION})
     unknown = [word for word in words if word.moves and (word.changing or (repeats and ".." in word.text))]
-    found = [Target(word.text, None) for word in unknown]
+    found = [CommandTarget(word.text, None) for word in unknown]
     # Where the line may be comes first: a loop, a redirection or a function may use a folder before it is named.
     for word in [word for word in words if word.moves] + words:
         found += _look_up(word, search)
         if search.questions > _MOST_QUESTIONS or len(search.folders) > _MOST_FOLDERS:
-            return (*found, Target(_TOO_MANY, None))
+            return (*found, CommandTarget(_TOO_MANY, None))
     return tuple(dict.fromkeys(found))
 
 
@@ -145,12 +144,12 @@ def _pattern_index(name: str, words: tuple[str, ...]) -> int | None:
     return next((index for index, word in enumerate(words) if index and not word.startswith("-")), None)
 
 
-def _look_up(word: _Word, search: _Search) -> Iterator[Target]:
+def _look_up(word: _Word, search: _Search) -> Iterator[CommandTarget]:
     if word.changing and (".." in word.text or _has_foreign_variable(word.text, search.line.text)):
-        yield Target(word.text, None)
+        yield CommandTarget(word.text, None)
     texts = expand_braces(word.text)
     if texts is None:
-        yield Target(word.text, None)
+        yield CommandTarget(word.text, None)
         texts = (word.text,)
     for piece in dict.fromkeys(piece for text in texts for piece in _pieces(text, windows=search.windows)):
         question = (piece, len(search.folders))
@@ -158,13 +157,13 @@ def _look_up(word: _Word, search: _Search) -> Iterator[Target]:
             continue
         search.seen.add(question)
         if _HOME.match(piece):
-            yield Target(piece, None)
+            yield CommandTarget(piece, None)
             continue
         search.questions += len(search.folders)
         if search.questions > _MOST_QUESTIONS:
             return
         places = [_resolved(piece, folder, search) for folder in search.folders]
-        yield from (Target(piece, place) for place in places)
+        yield from (CommandTarget(piece, place) for place in places)
         if word.moves:
             search.folders += [place for place in dict.fromkeys(places) if place and place not in search.folders]
 
@@ -214,3 +213,71 @@ def _pieces(text: str, *, windows: bool) -> Iterator[str]:
         for piece in re.split(colon, part):
             if piece.strip() and piece != text and not piece.startswith("-"):
                 yield piece
+
+
+_ALWAYS = frozenset(
+    ("tee", "sponge", "truncate", "rm", "shred", "unlink", "mv", "patch", "dos2unix", "unix2dos", "del", "move")
+)
+"""Programs that change every file they name."""
+
+_UNLESS = {name: re.compile(r"--check(?:-only)?|--diff|-[cl]") for name in ("black", "isort", "rustfmt", "yapf")}
+"""Programs that change every file they name, unless one of their words is this."""
+
+_WITH = {
+    "sed": re.compile(r"-[nErsz]*i.*|--in-place.*", re.DOTALL),
+    "perl": re.compile(r"-[plnw0]*i.*", re.DOTALL),
+    "yq": re.compile(r"-\w*i\w*|--inplace"),
+    "prettier": re.compile(r"-w|--write"),
+    "gofmt": re.compile(r"-w"),
+    "goimports": re.compile(r"-w"),
+    "shfmt": re.compile(r"-\w*w|--write"),
+    "clang-format": re.compile(r"-i"),
+    "autopep8": re.compile(r"-i|--in-place"),
+    "eslint": re.compile(r"--fix"),
+    "ruff": re.compile(r"--fix(?:-only)?"),
+}
+"""Programs that change the files they name when one of their words is this."""
+
+_COMMANDS = {"git": frozenset(("mv", "rm", "checkout", "restore")), "ruff": frozenset(("format",))}
+"""Programs that change the files they name behind one of these, which is their first word but for options."""
+
+_LAST = frozenset(("cp", "install", "ln", "copy"))
+"""Programs that change the file that they name last."""
+
+
+def changed_files(line: CommandLine, cwd: str) -> tuple[str, ...]:
+    """The absolute paths of what a line changes, each once; `cwd` is absolute. Links are not followed."""
+    windows = is_windows_path(cwd)
+    named = {redirection.target for redirection in line.redirections if redirection.writes}
+    for command in effective_commands(line, windows=windows):
+        named.update(_changed_words(command))
+    if not named:
+        return ()
+    # Which folder a word is meant in, and which word is a pattern, is known there.
+    targets = command_targets(line, cwd)
+    return tuple(dict.fromkeys(one.resolved for one in targets if one.resolved is not None and one.word in named))
+
+
+def _changed_words(command: SimpleCommand) -> Iterator[str]:
+    if not command.words:
+        return
+    name, rest = program_name(command.words[0]), command.words[1:]
+    files = [word for word in rest if not word.startswith("-")]
+    if name in _LAST:
+        yield from files[-1:]
+    elif name == "dd":
+        yield from (word.removeprefix("of=") for word in files if word.startswith("of="))
+    elif name in _COMMANDS and _command_at(rest) in _COMMANDS[name]:
+        yield from files[files.index(_command_at(rest)) + 1 :]
+    elif name in _ALWAYS or _has(rest, _WITH.get(name)) or (name in _UNLESS and not _has(rest, _UNLESS[name])):
+        yield from files
+
+
+def _command_at(words: tuple[str, ...]) -> str:
+    """The command of a program that has several; `-C` and `-c` of git have a value."""
+    pairs = zip(("", *words), words, strict=False)
+    return next((word for before, word in pairs if not word.startswith("-") and before not in {"-C", "-c"}), "")
+
+
+def _has(words: tuple[str, ...], option: re.Pattern[str] | None) -> bool:
+    return option is not None and any(option.fullmatch(word) for word in words)

@@ -9,20 +9,187 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from collections.abc import Callable
+from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
-from pattern_acp.policy.command_line import CommandLine, Feature, Redirection, SimpleCommand
-from pattern_acp.policy.shell_text import (
-    has_control_characters,
-    has_invisible_characters,
-    unquote_ansi,
-    unquote_double,
-    unquote_word,
+
+class Feature(StrEnum):
+    """What a line holds besides plain simple commands. The value is how it is named in a reason."""
+
+    SUBSTITUTION = "a command substitution"
+    PROCESS_SUBSTITUTION = "a process substitution"
+    HERE_DOCUMENT = "a here-document"
+    FILE_REDIRECTION = "a redirection to or from a file"
+    BACKGROUND = "a background command"
+    SUBSHELL = "a subshell or group"
+    FUNCTION = "a function or alias definition"
+    CONTROL_FLOW = "a loop, condition or test"
+    EXPANSION = "a variable or arithmetic expansion"
+    BRACES = "a brace expansion"
+    GLOB = "a file pattern, which may turn into an option or a link"
+    ASSIGNMENT = "an environment assignment"
+    ENCODED_TEXT = "encoded text"
+    COMMENT = "a comment"
+    SEVERAL_LINES = "more than one line"
+    BROKEN_WORD = "a word that goes on in the next line"
+    CHANGING_COMMAND = "a command name that is only known when it runs"
+    FOREIGN_COMMAND = "a command name with letters that are not ASCII"
+    CONTROL_CHARACTER = "a control character"
+    INVISIBLE_CHARACTER = "an invisible or misleading character"
+    OTHER_SHELL = "text that the Windows shell reads in another way"
+    AMBIGUOUS = "text that two readers split differently"
+    OTHER_SYNTAX = "syntax that is not understood"
+    TOO_LONG = "more text than is read"
+    UNREADABLE = "text that is not a complete shell line"
+    NO_GRAMMAR = "no grammar to read it with"
+
+
+HIDING = frozenset(
+    {
+        Feature.FUNCTION, Feature.BROKEN_WORD, Feature.CHANGING_COMMAND, Feature.FOREIGN_COMMAND,
+        Feature.CONTROL_CHARACTER, Feature.INVISIBLE_CHARACTER, Feature.OTHER_SHELL, Feature.OTHER_SYNTAX,
+        Feature.TOO_LONG, Feature.UNREADABLE, Feature.NO_GRAMMAR,
+    }
+)  # fmt: skip
+"""Features that keep a reader from knowing which commands a line runs: such a line asks even in `auto`."""
+
+
+class Redirection(Struct, frozen=True):
+    """One redirection: operator and target as the shell would see it. Harmless ones are left out of a line."""
+
+    operator: str
+    target: str
+
+    @property
+    def writes(self) -> bool:
+        """Whether it can change the target."""
+        return ">" in self.operator
+
+
+class SimpleCommand(Struct, frozen=True):
+    """One simple command. Words have their quotes taken off; expansions stay as they are written.
+
+    `changing` are the indexes of words that hold an expansion or substitution. `piped` says that it reads what
+    another command of the line writes, or a here-document.
+    """
+
+    words: tuple[str, ...]
+    assignments: tuple[str, ...] = ()
+    changing: frozenset[int] = frozenset()
+    piped: bool = False
+
+
+class CommandLine(Struct, frozen=True):
+    """A line as read: every simple command at any depth, in source order, and what else it holds."""
+
+    text: str
+    commands: tuple[SimpleCommand, ...]
+    redirections: tuple[Redirection, ...] = ()
+    features: frozenset[Feature] = frozenset()
+    parse_ok: bool = True
+
+    @property
+    def is_hiding(self) -> bool:
+        """Whether it cannot be told which commands run."""
+        return not self.parse_ok or not self.features.isdisjoint(HIDING)
+
+
+_SIMPLE_ESCAPES = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+_ANSI_ESCAPE = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_SEQUENCE = re.compile(r"(?:-?\d+\.\.-?\d+|[A-Za-z]\.\.[A-Za-z])(?:\.\.-?\d+)?")
+_OPEN, _CLOSE = "\x00", "\x01"  # stand for braces that expand to nothing while the others are expanded
+_BRACE_LIMIT = 64
+"""Most words one brace expression is expanded to; a line that makes more is not read but asked about."""
+
+
+def unquote_word(text: str) -> str:
+    """What an unquoted word stands for: a backslash keeps the next character, before a line's end it vanishes."""
+    return re.sub(r"\\(.)", lambda match: "" if match[1] == "\n" else match[1], text, flags=re.DOTALL)
+
+
+def unquote_double(text: str) -> str:
+    """What the inside of double quotes stands for; expansions stay as they are written."""
+    return re.sub(r'\\([$`"\\\n])', lambda match: "" if match[1] == "\n" else match[1], text)
+
+
+def unquote_ansi(text: str) -> str:
+    r"""What the inside of `$'…'` stands for, such as `rm` for `\x72\155`."""
+    return _ANSI_ESCAPE.sub(_ansi_character, text)
+
+
+def _ansi_character(match: re.Match[str]) -> str:
+    two, four, eight, octal, control, simple = match.groups()
+    if two or four or eight:
+        number = int(two or four or eight, 16)
+        return chr(number) if number < 0x110000 else "\ufffd"
+    if octal:
+        return chr(int(octal, 8) & 0xFF)
+    if control:
+        return chr(ord(control) & 0x1F)
+    return _SIMPLE_ESCAPES.get(simple, simple)
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether a character other than tab and newline could hide or change what is read."""
+    return any(unicodedata.category(char) in {"Cc", "Cs", "Co", "Cn"} and char not in "\t\n" for char in text)
+
+
+def has_invisible_characters(text: str) -> bool:
+    """Whether the line holds format characters (zero width, text direction) or spaces that only look like one."""
+    return any(unicodedata.category(char) in {"Cf", "Zl", "Zp"} or (char != " " and _is_space(char)) for char in text)
+
+
+def _is_space(char: str) -> bool:
+    # U+115F, U+1160, U+2800, U+3164 and U+FFA0 are drawn as nothing though they are letters or symbols.
+    return unicodedata.category(char) == "Zs" or char in "\u115f\u1160\u2800\u3164\uffa0"
+
+
+def expand_braces(word: str) -> tuple[str, ...] | None:
+    """The words that `word` stands for in a shell with brace expansion, itself included; None when it cannot be told.
+
+    Ranges of numbers or letters hold no path separator, so one stand-in is enough for them.
+    """
+    pending, done = [word], [word]
+    while pending:
+        current = pending.pop()
+        match = _BRACES.search(current)
+        if match is None:
+            done.append(current.replace(_OPEN, "{").replace(_CLOSE, "}"))
+            continue
+        choices = _brace_choices(match[1])
+        if choices is None or len(done) + len(pending) + len(choices) > _BRACE_LIMIT:
+            return None
+        pending += [current[: match.start()] + choice + current[match.end() :] for choice in choices]
+    return tuple(dict.fromkeys(done))
+
+
+def _brace_choices(inside: str) -> list[str] | None:
+    if "," in inside:
+        return inside.split(",")
+    if _SEQUENCE.fullmatch(inside):
+        return [re.split(r"\.\.", inside)[0]]
+    if ".." in inside:
+        return None
+    return [f"{_OPEN}{inside}{_CLOSE}"]
+
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

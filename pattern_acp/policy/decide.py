@@ -21,10 +21,14 @@ from pattern_acp.policy.access import (
     WriteMemory,
     WritePath,
 )
-from pattern_acp.policy.command_line import Feature
 from pattern_acp.policy.command_paths import outside_paths, protected_words
-from pattern_acp.policy.commands import read_command_line
-from pattern_acp.policy.covers import (
+from pattern_acp.policy.commands import Feature, read_command_line
+from pattern_acp.policy.decision import Decision, GrantScope, Mode, Verdict
+from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.grant_matching import (
+    Effect,
+    Grant,
+    GrantKind,
     any_covers,
     doing_commands,
     exact_pattern,
@@ -34,10 +38,6 @@ from pattern_acp.policy.covers import (
     prefix_pattern,
     server_pattern,
 )
-from pattern_acp.policy.decision import Decision, GrantScope, Mode, Verdict
-from pattern_acp.policy.destructive import destructive_reason
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.policy.hidden import hidden_features
 from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import (
     Resolver,
@@ -48,7 +48,7 @@ from pattern_acp.policy.paths import (
     protection,
     shown_path,
 )
-from pattern_acp.policy.programs import prefix_words
+from pattern_acp.policy.programs import hidden_features, prefix_words
 
 _LINE_LENGTH, _PREFIX_LENGTH, _FOLDER_LENGTH = 21, 29, 20
 """Characters shown of what is allowed, so that no label is longer than 60: editors cut wider buttons off."""
@@ -323,7 +323,7 @@ def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
 def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:
     """The rule and sentence by which a line asks even in `auto`; None when there is none."""
     # Its patterns take 10 ms to compile, which a start that decides on no command does not pay.
-    from pattern_acp.policy.reaching import reaching_reason
+    from pattern_acp.policy.external_effects import reaching_reason
 
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)

@@ -5,8 +5,7 @@ Owns: wrappers, prefixes and escape options of one command. Must not know: grant
 
 import re
 
-from pattern_acp.policy.command_line import CommandLine, Feature, SimpleCommand
-from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.commands import HIDING, CommandLine, Feature, SimpleCommand, read_command_line
 from pattern_acp.policy.program_tables import (
     EVALUATORS,
     NO_PREFIX,
@@ -14,6 +13,7 @@ from pattern_acp.policy.program_tables import (
     RUNNERS,
     SCRIPT_RUNNERS,
     SHELLS,
+    STARTERS,
     SUBCOMMANDS,
     WRAPPERS,
 )
@@ -262,3 +262,73 @@ def has_escape_option(words: tuple[str, ...]) -> bool:
     programs = tuple(dict.fromkeys(program_name(word) for word in words[:3]))
     # Many programs read more arguments from a file named after an `@`.
     return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])
+
+
+_TEXT_RUNNERS = EVALUATORS - SHELLS - {"env", "xargs", "script", "hyperfine"}
+_NOT_A_COMMAND = re.compile(r"-|[A-Za-z_]\w*\+?=|[\d.]+[smhd]?$")
+
+
+def hidden_features(line: CommandLine, *, windows: bool = False) -> frozenset[Feature]:
+    """The features, of the line and of every shell line inside it, that hide what runs; empty when all is seen."""
+    commands = [command for command in effective_commands(line, windows=windows) if command.words]
+    inner = (read_command_line(text, windows=windows) for text in inner_lines(commands))
+    found = line.features.union(*(each.features for each in inner)) & HIDING
+    if not line.parse_ok:
+        found |= {Feature.UNREADABLE}
+    if any(_runs_unknown_text(command) for command in commands):
+        found |= {Feature.CHANGING_COMMAND}
+    return found
+
+
+def _runs_unknown_text(command: SimpleCommand) -> bool:
+    """Whether what the command is told to run is only known at run time, as in `eval $X` or `env $X`."""
+    if not command.changing:
+        return False
+    name, words = program_name(command.words[0]), command.words
+    if name in _TEXT_RUNNERS:
+        return True
+    first = next((i for i, word in enumerate(words) if i and not _NOT_A_COMMAND.match(word)), None)
+    if name in SHELLS:
+        return takes_line(words[1:]) or first in command.changing
+    return name in STARTERS and first in command.changing
+
+
+_LOOKING = frozenset(
+    {
+        "basename", "cat", "cd", "cksum", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "env",
+        "false", "fgrep", "file", "grep", "head", "hostname", "id", "ls", "md5sum", "nl", "od", "printenv", "printf",
+        "ps", "pwd", "readlink", "realpath", "sha256sum", "sleep", "stat", "strings", "tail", "test", "tr", "true",
+        "type", "uname", "uptime", "wc", "which", "whoami",
+    }
+)  # fmt: skip
+_GIT = frozenset(
+    {"blame", "cat-file", "describe", "grep", "log", "ls-files", "rev-parse", "shortlog", "show", "status"}
+)
+_GIT_WRITES = ("--output", "-o", "-c", "--ext-diff", "--textconv", "--open-files-in-pager", "-O")
+_FIND_WRITES = frozenset({"-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"})
+
+
+def only_reads(line: str, *, windows: bool = False) -> bool:
+    """Whether a shell line surely changes no file."""
+    read = read_command_line(line, windows=windows)
+    if not read.parse_ok or not read.commands or read.is_hiding:
+        return False
+    if any(redirection.writes for redirection in read.redirections):
+        return False
+    return all(_looks(command) for command in read.commands)
+
+
+def _looks(command: SimpleCommand) -> bool:
+    if not command.words or command.changing or command.assignments:
+        return False
+    name, arguments = program_name(command.words[0]), command.words[1:]
+    if name == "env":
+        return not arguments
+    if name == "find":
+        return not _FIND_WRITES.intersection(arguments)
+    if name == "rg":
+        return not any(argument.startswith("--pre") for argument in arguments)
+    if name == "git":
+        writes = any(argument.startswith(_GIT_WRITES) for argument in arguments)
+        return bool(arguments) and arguments[0] in _GIT and not writes
+    return name in _LOOKING

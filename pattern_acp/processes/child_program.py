@@ -28,7 +28,7 @@ _LAST_WORDS = 2000
 _WATCH_SECONDS = 0.01
 
 
-class Means(Struct, frozen=True):
+class ChildProgramPorts(Struct, frozen=True):
     """What programs are started with: an environment without our keys."""
 
     environment: Mapping[str, str]
@@ -60,7 +60,7 @@ class ChildProgram(Struct):
 
 @asynccontextmanager
 async def running_program(
-    command: Sequence[str], cwd: str, means: Means, refused: Callable[[str], PatternError]
+    command: Sequence[str], cwd: str, means: ChildProgramPorts, refused: Callable[[str], PatternError]
 ) -> AsyncGenerator[ChildProgram, None]:
     """Start a program; it and all that it started are ended when the context ends.
 

@@ -12,7 +12,6 @@ from operator import is_
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json, sha256_hex
-from pattern_acp.domain.data_frames import framed, harmless_result
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import (
@@ -26,6 +25,7 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from pattern_acp.domain.untrusted_blocks import harmless_result, untrusted_block
 from pattern_acp.providers.base import ModelInfo
 
 NO_RESULT = "No result was recorded for this call."
@@ -133,7 +133,7 @@ def resource_text(part: ResourcePart) -> str:
     lines = {"lines": part.lines} if part.lines else {}
     note = f"\n[{part.note}]" if part.note else ""
     name, uri = (" ".join(value.split()) for value in (part.name, part.uri))
-    return framed("attachment", part.text, name=name, uri=uri, **lines) + note
+    return untrusted_block("attachment", part.text, name=name, uri=uri, **lines) + note
 
 
 def unseen_image(part: ImagePart) -> str:

@@ -7,10 +7,13 @@ and what a body means.
 import email.utils
 import ipaddress
 import ssl
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from functools import lru_cache
+from types import ModuleType, TracebackType
+from typing import cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,7 +22,6 @@ from msgspec import Struct
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.left_out import LeftOut
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import (
     ProviderConnectionError,
@@ -29,7 +31,29 @@ from pattern_acp.providers.errors import (
     ProviderTooSlowError,
 )
 
-with LeftOut("httpx._main"):
+
+class SkippedImport:
+    """A context in which the import of one module fails as if it were not installed.
+
+    Only for a module that its library does without when it is missing. It can be imported again afterwards; a thread
+    that imports it at the same moment gets what this one gets.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __enter__(self) -> None:
+        # Python's own sign for a module that must not be found. What is there already stays.
+        sys.modules.setdefault(self._module, cast("ModuleType", None))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if sys.modules.get(self._module) is None:
+            sys.modules.pop(self._module, None)
+
+
+with SkippedImport("httpx._main"):
     # Its command line, and with it click, pygments and rich, which come with mcp and with ours: they take longer to
     # import than all the rest of httpx.
     import httpx

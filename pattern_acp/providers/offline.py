@@ -446,7 +446,7 @@ def _words_of(prompt: Message) -> str:
 
     A file that was attached, with no blank between it and the words in front of it, is no part of a command.
     """
-    from pattern_acp.domain.typed_words import typed_parts
+    from pattern_acp.domain.messages import typed_parts
 
     words = ""
     for part in typed_parts(prompt.parts):

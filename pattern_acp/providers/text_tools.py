@@ -12,9 +12,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 
 from msgspec.structs import replace
 
-from pattern_acp.domain.action_arguments import ToolVerb, write_action
 from pattern_acp.domain.action_lines import Verbs
-from pattern_acp.domain.action_runs import ActionReader, RunEnd
+from pattern_acp.domain.action_runs import ActionReader, RunEnd, ToolVerb, write_action
 from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart

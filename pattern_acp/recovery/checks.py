@@ -19,8 +19,16 @@ from msgspec import Struct
 from pattern_acp.db.backup import FOLDER, PART, RESTORING, back_up
 from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.integrity import full_check
-from pattern_acp.db.segment_files import Reading, generations, read_lines, read_value, segments, size_of
-from pattern_acp.db.segment_lines import SegmentDamageError, decode_row
+from pattern_acp.db.segment_files import (
+    SegmentDamageError,
+    SegmentReading,
+    decode_row,
+    generations,
+    read_lines,
+    read_value,
+    segments,
+    size_of,
+)
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
@@ -236,7 +244,7 @@ def check_segments(generation: Path) -> CheckedSegments:
     Raises:
         OSError: it cannot be read.
     """
-    reading, count, upto = Reading(), 0, 0
+    reading, count, upto = SegmentReading(), 0, 0
     for segment in segments(generation):
         for number, line in enumerate(read_lines(segment, reading)):
             try:

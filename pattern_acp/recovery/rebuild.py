@@ -16,8 +16,17 @@ from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Row, Transaction, make_file, read_file
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.queries import load_queries
-from pattern_acp.db.segment_files import Reading, generations, read_header, read_lines, read_tail, read_value, segments
-from pattern_acp.db.segment_lines import SegmentDamageError, decode_row
+from pattern_acp.db.segment_files import (
+    SegmentDamageError,
+    SegmentReading,
+    decode_row,
+    generations,
+    read_header,
+    read_lines,
+    read_tail,
+    read_value,
+    segments,
+)
 from pattern_acp.db.table_rows import clear_table, columns_of, count_rows, mend_references, put_rows
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import DatabaseError
@@ -134,7 +143,7 @@ def rebuild(
         OSError: a segment cannot be read.
     """
     schema = newest_schema(generation)
-    reading = Reading()
+    reading = SegmentReading()
 
     def fill(tx: Transaction) -> Rebuilt:
         tx.execute("PRAGMA defer_foreign_keys = ON")
@@ -151,7 +160,11 @@ def rebuild(
 
 
 def _load(
-    tx: Transaction, generation: Path, tables: StateTables, reading: Reading, progress: Callable[[int, int], object]
+    tx: Transaction,
+    generation: Path,
+    tables: StateTables,
+    reading: SegmentReading,
+    progress: Callable[[int, int], object],
 ) -> None:
     allowed = {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *tables.by_row, *tables.whole)}
     # A segment that lost its first line is read as the others are; one that stands alone, as it would be written now.

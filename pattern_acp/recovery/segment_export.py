@@ -28,9 +28,11 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.segment_files import (
     SEGMENT_BYTES,
-    Place,
+    LineTooLongError,
+    SegmentPosition,
     SegmentWriter,
     Tail,
+    encode_rows,
     generations,
     has_lines,
     next_generation,
@@ -39,7 +41,6 @@ from pattern_acp.db.segment_files import (
     read_tail,
     segments,
 )
-from pattern_acp.db.segment_lines import LineTooLongError, encode_rows
 from pattern_acp.db.table_rows import all_rows, columns_of, rows_between
 from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
 from pattern_acp.domain.errors import DatabaseError
@@ -94,7 +95,7 @@ class _Page(Struct, frozen=True):
 class _Left(Struct, frozen=True):
     """The position where the last export ended, valid while no other process writes."""
 
-    place: Place
+    place: SegmentPosition
     header: JsonObject
     tail: Tail
 

@@ -25,7 +25,7 @@ from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.journal.tool_call_events import ToolCallFinished
 from pattern_acp.policy.access import Access, CallServer
-from pattern_acp.policy.approver import Answer, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
@@ -177,14 +177,14 @@ class RecordedApprover:
     def __init__(self, position: Position) -> None:
         self._position = position
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """See `Approver.ask`."""
         answered = self._position.call(request.call.call_id).answered
         if answered is None:
             if self._position.turn.was_cut:
                 await self._position.cut()
-            return Answer.CANCELLED
-        return Answer(answered.answer)
+            return PermissionAnswer.CANCELLED
+        return PermissionAnswer(answered.answer)
 
 
 class RecordedWarnings:

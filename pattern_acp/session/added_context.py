@@ -7,11 +7,11 @@ from.
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.history import add_context
-from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextAdded, ToolCallFinished, ToolCallStarted
 from pattern_acp.session.state import Addition, InjectionQueue
 from pattern_acp.turn.sink import Fact, TurnSink
@@ -49,7 +49,7 @@ async def add_waiting(
 
 
 def _text_of(addition: Addition) -> TextPart:
-    return TextPart(f"{framed('context', addition.text, source=addition.source)}\n")
+    return TextPart(f"{untrusted_block('context', addition.text, source=addition.source)}\n")
 
 
 def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[Fact, Fact]:

@@ -35,7 +35,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far, usual_output
-from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.options import MODEL_OPTION
@@ -394,14 +394,14 @@ class BudgetQuestion(Struct, frozen=True):
         # What the button says is what is granted, whatever is spent or set while the question waits.
         longer = self._longer()
         answer = await self._answer(info, other, longer)
-        if answer is Answer.ALLOW_ALWAYS and other is not None:
+        if answer is PermissionAnswer.ALLOW_ALWAYS and other is not None:
             options = await session.set_option(MODEL_OPTION, other.qualified, by="agent")
             await session.view.show_options(options)
             session.state.budgets.switched = True
         if not answer.allows:
             stopped.add(limit)
             return end
-        if other is None or answer is Answer.ALLOW_ONCE or not other.is_free:
+        if other is None or answer is PermissionAnswer.ALLOW_ONCE or not other.is_free:
             await self._extend(longer)
         return TurnEnd(StopReason.END_TURN) if session.state.budgets.switched else None
 
@@ -420,13 +420,13 @@ class BudgetQuestion(Struct, frozen=True):
         await self.session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
         self.session.state.budgets.extended[reached.scope, reached.key] = longer
 
-    async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> Answer:
+    async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> PermissionAnswer:
         session, reached = self.session, self.reached
         more = f"{longer.beyond(reached.limit)} more ({longer} in all)"
-        options = [ApprovalOption(Answer.ALLOW_ONCE, f"Go on, with {more}")]
+        options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Go on, with {more}")]
         if other is not None:
-            options.append(ApprovalOption(Answer.ALLOW_ALWAYS, _switch_words(info, other, more)))
-        options.append(ApprovalOption(Answer.REJECT_ONCE, "Stop here"))
+            options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, _switch_words(info, other, more)))
+        options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Stop here"))
         call_id = ToolCallId(session.constellation.ids.new("call"))
         title = (
             f"A budget is used up: go on? {NAMES[reached.scope].capitalize()} {has_used(reached.limit, reached.spent)}"
@@ -434,7 +434,7 @@ class BudgetQuestion(Struct, frozen=True):
         call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
         asked = PermissionAsked(self.turn_id, call_id, reached.sentence, tuple(each.answer.value for each in options))
         await session.sink.record(Fact(ToolCallStarted(self.turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
-        answer = Answer.CANCELLED
+        answer = PermissionAnswer.CANCELLED
         try:
             with self.waits.waiting() if self.waits is not None else nullcontext():
                 answer = await session.approver.ask(ApprovalRequest(call, reached.sentence, tuple(options)))

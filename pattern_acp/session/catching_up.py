@@ -19,11 +19,11 @@ from pattern_acp.context.catch_up import (
     title_of,
 )
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.data_frames import NOTHING, Section
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal.threads import Thread, threads_since
 from pattern_acp.memory.cursors import Change, changes_since, read_cursor
 from pattern_acp.session.recalling import show_search

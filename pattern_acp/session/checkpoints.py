@@ -366,7 +366,7 @@ class Checkpoints:
 
 
 def _may_change_files(access: Access) -> bool:
-    from pattern_acp.policy.reading_commands import only_reads
+    from pattern_acp.policy.programs import only_reads
 
     match access:
         case RunCommand(line=line, cwd=cwd):

@@ -96,7 +96,7 @@ def _changed(access: Access) -> tuple[str, ...]:
     if not isinstance(access, RunCommand):
         return ()
     # Late: most first turns run no command.
-    from pattern_acp.policy.changed_files import changed_files
+    from pattern_acp.policy.command_paths import changed_files
     from pattern_acp.policy.commands import read_command_line
 
     line = read_command_line(access.line, windows=is_windows_path(access.cwd))

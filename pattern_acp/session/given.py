@@ -25,8 +25,8 @@ from pattern_acp.tools.text_limits import cut_line
 from pattern_acp.turn.gate import resolved
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import inspect_path
-from pattern_acp.workspace.listing import list_directory
 from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
+from pattern_acp.workspace.walk import list_directory
 
 MENTIONS = 20
 """Most mentions of one prompt that are looked at; a pasted text may hold thousands of `@`."""

@@ -20,7 +20,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.leases import Lease
-from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
@@ -35,15 +35,15 @@ ONLY_READ = "Nothing was sent: the other window goes on with this session. The n
 class Choice(Enum):
     """Where the person wants to go on."""
 
-    FORK = Answer.ALLOW_ONCE
-    TAKE_OVER = Answer.ALLOW_ALWAYS
-    READ = Answer.REJECT_ONCE
+    FORK = PermissionAnswer.ALLOW_ONCE
+    TAKE_OVER = PermissionAnswer.ALLOW_ALWAYS
+    READ = PermissionAnswer.REJECT_ONCE
 
 
 OPTIONS = (
-    ApprovalOption(Answer.ALLOW_ONCE, "Go on here in a fork; the other window keeps its session"),
-    ApprovalOption(Answer.ALLOW_ALWAYS, "Take the session over; the other window can only read"),
-    ApprovalOption(Answer.REJECT_ONCE, "Only read; send nothing"),
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Go on here in a fork; the other window keeps its session"),
+    ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Take the session over; the other window can only read"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Only read; send nothing"),
 )
 """A client that allows everything by itself picks the first, which disturbs nobody."""
 

@@ -15,8 +15,16 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
-from pattern_acp.hooks.answers import HookAnswer, Opinion, Verdict, together
-from pattern_acp.hooks.names import input_for_hook, input_from_hook, matches, theirs
+from pattern_acp.hooks.answers import (
+    HookAnswer,
+    Opinion,
+    Verdict,
+    input_for_hook,
+    input_from_hook,
+    matches,
+    theirs,
+    together,
+)
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.policy.decision import Mode
 from pattern_acp.session.instructions import note_files_in_hand

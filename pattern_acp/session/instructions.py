@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from pattern_acp.context.instruction_files import ProjectInstruction, nested_instructions
-from pattern_acp.domain.data_frames import attribute
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.domain.tool_calls import Location, ToolKind
+from pattern_acp.domain.untrusted_blocks import attribute
 from pattern_acp.session.state import Addition
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.paths import display_path, resolve_path

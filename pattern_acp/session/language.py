@@ -21,7 +21,7 @@ from pattern_acp.workspace.paths import display_path
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import LspSettings
-    from pattern_acp.lsp.model import FileEdits, Introduced, NewError, Place, Span
+    from pattern_acp.lsp.model import CodeLocation, FileEdits, Introduced, NewError, Span
     from pattern_acp.lsp.servers import LanguageServers
     from pattern_acp.session.session import Session
 
@@ -53,11 +53,11 @@ class ServersWhenAsked:
         if self._session.languages is not None:
             self._session.languages.note_gone(path)
 
-    async def definition(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
+    async def definition(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
         """See `LanguageAccess.definition`."""
         return await self._servers().definition(path, text, at)
 
-    async def references(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
+    async def references(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
         """See `LanguageAccess.references`."""
         return await self._servers().references(path, text, at)
 

@@ -19,11 +19,11 @@ from msgspec import Struct
 from pattern_acp.db.columns import text
 from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
 from pattern_acp.db.segment_files import FOLDER as SEGMENTS
-from pattern_acp.db.segment_files import Reading, read_lines
+from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import BlockError, DatabaseError
-from pattern_acp.domain.naming_keys import Role, walk
+from pattern_acp.domain.structural_keys import Role, walk
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.errors import JournalError
 from pattern_acp.journal.events import MessagePartial
@@ -35,7 +35,7 @@ from pattern_acp.memory.forget import every_block, is_in_word_index, labels_of_b
 from pattern_acp.memory.forgotten import MARKS, Forgotten, forget_passage
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.session.redacting import joined_partials
-from pattern_acp.tools.kept_names import with_names
+from pattern_acp.tools.redaction_exclusions import with_names
 
 _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
 _MEMORY = frozenset({"blocks", "block_updates", "block_archives", "block_shares"})
@@ -376,7 +376,7 @@ def _segment_values(file: Path) -> Iterator[SqlValue]:
     if file.suffix != ".jsonl":
         yield file.read_bytes()
         return
-    reading = Reading()
+    reading = SegmentReading()
     for line in read_lines(file, reading):
         yield from _values(line)
     if reading.damaged or reading.torn:

@@ -22,7 +22,7 @@ from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, Tool
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.share import MemorySetup
-from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.recorded import reload_history
@@ -129,13 +129,13 @@ async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
         {"label": taken.label},
     )
     options = (
-        ApprovalOption(Answer.ALLOW_ONCE, "Forget for good"),
-        ApprovalOption(Answer.REJECT_ONCE, "Leave everything as it is"),
+        ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Forget for good"),
+        ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
     )
     offered = tuple(option.answer.value for option in options)
     asked = PermissionAsked(turn_id, call.call_id, question, offered)
     await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
-    answer = Answer.CANCELLED
+    answer = PermissionAnswer.CANCELLED
     try:
         answer = await session.approver.ask(ApprovalRequest(call, question, options))
     finally:

@@ -18,9 +18,9 @@ from pattern_acp.context.memory_notices import (
     state_message,
 )
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.data_frames import Section
 from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.journal.events import MemoryShown
 from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission

@@ -13,12 +13,12 @@ import anyio
 from pattern_acp.context import recall_budget
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.recall_budget import Recallable
-from pattern_acp.domain.data_frames import NOTHING, Section, framed
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_block
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.words import query_terms
 from pattern_acp.tools.base import MemoryNarrowing
@@ -78,7 +78,7 @@ async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[
     """
     title = "Found memories that say nearly the same"
     await show_search(session, turn_id, "memory_repeats", title, "", "\n".join(sentences))
-    return framed("memory_repeats", *sentences)
+    return untrusted_block("memory_repeats", *sentences)
 
 
 async def show_search(session: "Session", turn_id: TurnId, name: str, title: str, query: str, found: str) -> None:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.naming_keys import Role
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.structural_keys import Role
 from pattern_acp.journal.bundle_masks import mask_texts
 from pattern_acp.journal.errors import RedactionError
 from pattern_acp.journal.events import (
@@ -43,7 +43,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.forget import clean_indexes, forget_message, mask_reasons
 from pattern_acp.memory.forgotten import REDACTED, Forgotten, forget_passage
 from pattern_acp.memory.recall import mask_entries
-from pattern_acp.tools.kept_names import with_names
+from pattern_acp.tools.redaction_exclusions import with_names
 
 SHORTEST = 4
 """Characters of a text to look for: a shorter one is part of too many words."""

@@ -29,7 +29,7 @@ from pattern_acp.journal.subagents import with_threads
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.grants import Grant, load_grants
+from pattern_acp.policy.grant_matching import Grant, load_grants
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation

@@ -28,7 +28,7 @@ from pattern_acp.journal.events import (
     TurnStarted,
 )
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind import Rewound, carry_out
 from pattern_acp.session.rewind_forks import NothingInFrontError, fork_for, parts_here
@@ -164,15 +164,15 @@ async def _choose(session: "Session", plan: RewindPlan, asked: Asked, view: Tool
     """What the person wants of it; no parts: nothing."""
     kept = f"; {len(plan.conflicts)} changed by others stay" if plan.conflicts and not asked.overwrite else ""
     first = f"Put back {', '.join(asked.parts[:-1])}{' and ' if asked.parts[1:] else ''}{asked.parts[-1]}{kept}"
-    options = [ApprovalOption(Answer.ALLOW_ONCE, first)]
+    options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, first)]
     second = asked
     if not explicit and "conversation" in asked.parts and len(asked.parts) > 1:
         second = replace(asked, parts=("conversation",))
-        options.append(ApprovalOption(Answer.ALLOW_ALWAYS, "The conversation only"))
+        options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "The conversation only"))
     elif explicit and kept and "files" in asked.parts:
         second = replace(asked, overwrite=True)
-        options.append(ApprovalOption(Answer.ALLOW_ALWAYS, "The same, also over what others changed"))
-    options.append(ApprovalOption(Answer.REJECT_ONCE, "Leave everything as it is"))
+        options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "The same, also over what others changed"))
+    options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"))
     reason = "Going back changes files and memory; it can be undone with /rewind undo."
     turn_id = session.memory.turn_id or TurnId("")
     offered = tuple(option.answer.value for option in options)
@@ -182,7 +182,7 @@ async def _choose(session: "Session", plan: RewindPlan, asked: Asked, view: Tool
     await session.sink.record(Fact(answered, Actor.HUMAN, Origin.PERSON))
     if not answer.allows:
         return replace(asked, parts=())
-    return second if answer is Answer.ALLOW_ALWAYS else asked
+    return second if answer is PermissionAnswer.ALLOW_ALWAYS else asked
 
 
 async def _finish(

@@ -153,7 +153,7 @@ class FolderTrust(Struct):
         if not self.offer.parts:
             return ""
         # Late, as below: most folders bring nothing.
-        from pattern_acp.trust.wording import count_parts
+        from pattern_acp.trust.records import count_parts
 
         return f"{count_parts(self.offer.parts)}, {'trusted' if self.granted else 'not trusted'}"
 

@@ -26,7 +26,7 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.projections import follow_trust
 from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, load_agreement
@@ -41,11 +41,11 @@ TRUST_CALL = "folder_trust"
 """Name of the call that shows the question."""
 
 OPTIONS = (
-    ApprovalOption(Answer.ALLOW_ALWAYS, "Trust this folder until one of these changes"),
-    ApprovalOption(Answer.ALLOW_ONCE, "Trust it for this session"),
-    ApprovalOption(Answer.REJECT_ONCE, "Do not use them"),
+    ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Trust this folder until one of these changes"),
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Trust it for this session"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Do not use them"),
 )
-_DECISIONS = {Answer.ALLOW_ALWAYS: "trusted", Answer.ALLOW_ONCE: "session"}
+_DECISIONS = {PermissionAnswer.ALLOW_ALWAYS: "trusted", PermissionAnswer.ALLOW_ONCE: "session"}
 
 HOW_TO_TRUST = "`/trust` asks again; `pattern-acp trust` in a terminal does the same."
 
@@ -119,7 +119,7 @@ async def _agreement(database: Database, root: str) -> Agreement | None:
 
 
 async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None) -> bool:
-    from pattern_acp.trust.wording import count_parts, describe_changes, describe_parts
+    from pattern_acp.trust.records import count_parts, describe_changes, describe_parts
 
     trust = session.trust
     parts, digest = trust.offer.parts, trust.digest
@@ -139,7 +139,7 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
     )
     asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
     await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
-    answer = Answer.CANCELLED
+    answer = PermissionAnswer.CANCELLED
     try:
         answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
     finally:
@@ -149,7 +149,7 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
     return answer.allows
 
 
-async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answer: Answer) -> None:
+async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answer: PermissionAnswer) -> None:
     trust = session.trust
     decision = _DECISIONS.get(answer, "refused")
     told = {

@@ -9,8 +9,7 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.session.trust import HOW_TO_TRUST, decide_trust, ensure_trust
-from pattern_acp.trust.records import Agreement, list_agreements
-from pattern_acp.trust.wording import count_parts, describe_parts
+from pattern_acp.trust.records import Agreement, count_parts, describe_parts, list_agreements
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

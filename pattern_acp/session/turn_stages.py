@@ -23,13 +23,13 @@ from pattern_acp.context.builder import MemoryView, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.data_frames import NOTHING, Section
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.interrupted import InterruptedEnd, close_interrupted

@@ -15,10 +15,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.data_frames import as_stored
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NothingChangedError,
@@ -28,13 +28,13 @@ from pattern_acp.tools.base import (
     ToolFailedError,
     WrongTargetError,
 )
-from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
+from pattern_acp.tools.edit_file import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
 from pattern_acp.tools.file_changes import FileChange, prepared_changes, read_if_there, require_current
 from pattern_acp.tools.line_match import indent_map, indented
 from pattern_acp.tools.patch_format import AddFile, DeleteFile, Hunk, Section, UpdateFile, parse_patch
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_line, one_line, plural
 from pattern_acp.workspace.files import TextFile
 
@@ -288,7 +288,7 @@ async def prepare_patch(patch: str, context: ToolContext) -> PreparedCall:
     return prepared_changes(title, changes, context)
 
 
-async def _targets_of(section: Section, context: ToolContext) -> tuple[Target, Target | None]:
+async def _targets_of(section: Section, context: ToolContext) -> tuple[CodeTarget, CodeTarget | None]:
     target = await find_target(section.path, context)
     move_to = section.move_to if isinstance(section, UpdateFile) else ""
     if not move_to:
@@ -297,7 +297,7 @@ async def _targets_of(section: Section, context: ToolContext) -> tuple[Target, T
     return target, None if to.path == target.path else to
 
 
-def _title(section: Section, target: Target, to: Target | None) -> str:
+def _title(section: Section, target: CodeTarget, to: CodeTarget | None) -> str:
     match section:
         case AddFile():
             return f"Create {target.shown}"
@@ -307,7 +307,7 @@ def _title(section: Section, target: Target, to: Target | None) -> str:
             return f"Edit {target.shown}" if to is None else f"Move {target.shown} to {to.shown}"
 
 
-def _require_distinct(targets: list[Target]) -> None:
+def _require_distinct(targets: list[CodeTarget]) -> None:
     seen: set[str] = set()
     for target in targets:
         if target.resolved in seen:
@@ -318,7 +318,7 @@ def _require_distinct(targets: list[Target]) -> None:
         seen.add(target.resolved)
 
 
-async def _plan(section: Section, target: Target, to: Target | None, context: ToolContext) -> FileChange:
+async def _plan(section: Section, target: CodeTarget, to: CodeTarget | None, context: ToolContext) -> FileChange:
     before = await read_if_there(target, context)
     if isinstance(section, AddFile):
         return _addition(section, target, before)
@@ -337,7 +337,7 @@ async def _plan(section: Section, target: Target, to: Target | None, context: To
     return FileChange(target, before, patched.text, summary, line, is_known, to)
 
 
-def _addition(section: AddFile, target: Target, before: TextFile | None) -> FileChange:
+def _addition(section: AddFile, target: CodeTarget, before: TextFile | None) -> FileChange:
     if before is not None:
         raise WrongTargetError(
             f"{target.shown} exists already; change it with `*** Update File: {target.shown}`. Nothing was changed."
@@ -346,7 +346,7 @@ def _addition(section: AddFile, target: Target, before: TextFile | None) -> File
     return FileChange(target, None, section.text, f"Created {target.shown} ({lines}).", knows_text=True)
 
 
-async def _patched(section: UpdateFile, target: Target, before: TextFile) -> PatchedText:
+async def _patched(section: UpdateFile, target: CodeTarget, before: TextFile) -> PatchedText:
     if not section.hunks:
         return PatchedText(before.text, ())
     try:
@@ -355,18 +355,18 @@ async def _patched(section: UpdateFile, target: Target, before: TextFile) -> Pat
         raise ToolFailedError(f"{target.shown}: {error.sentence}", failure_code=error.failure_code) from error
 
 
-async def _require_no_link(target: Target) -> None:
+async def _require_no_link(target: CodeTarget) -> None:
     if await anyio.to_thread.run_sync(Path(target.path).is_symlink):
         raise WrongTargetError(
             f"{target.shown} is a symbolic link; name the file that it leads to, or use a command. Nothing was changed."
         )
 
 
-async def _exists(target: Target) -> bool:
+async def _exists(target: CodeTarget) -> bool:
     return await anyio.to_thread.run_sync(Path(target.path).exists)
 
 
-def _summary(target: Target, to: Target | None, patched: PatchedText) -> str:
+def _summary(target: CodeTarget, to: CodeTarget | None, patched: PatchedText) -> str:
     sentences: list[str] = []
     if to is not None:
         sentences.append(f"Moved {target.shown} to {to.shown}.")

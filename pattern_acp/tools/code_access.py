@@ -12,7 +12,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import Judgement, Progress
     from pattern_acp.db.transaction import Transaction
-    from pattern_acp.workspace.git_changes import ChangedFile
+    from pattern_acp.workspace.git import ChangedFile
 
 FoundT = TypeVar("FoundT")
 

@@ -16,8 +16,7 @@ from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import Location, ToolKind
-from pattern_acp.lsp.model import FileEdits, Place, Span
-from pattern_acp.lsp.positions import apply_edits, column_of, split_lines, units
+from pattern_acp.lsp.model import CodeLocation, FileEdits, Span, apply_edits, column_of, split_lines, units
 from pattern_acp.policy.access import Access, ReadPath
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -29,8 +28,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
-from pattern_acp.tools.code_roots import CodeRoot
-from pattern_acp.tools.code_texts import Line
+from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import FileChange, prepared_changes
 from pattern_acp.tools.language_access import LanguageAccess
 from pattern_acp.tools.targets import find_target, missing_sentence
@@ -211,7 +209,7 @@ async def _change(edits: FileEdits, context: ToolContext) -> FileChange:
     return FileChange(target, before, after, summary, line, is_known)
 
 
-async def _place_lines(places: Sequence[Place], context: ToolContext) -> list[Line]:
+async def _place_lines(places: Sequence[CodeLocation], context: ToolContext) -> list[Line]:
     texts: dict[str, list[str]] = {}
     lines: list[Line] = []
     for place in places:

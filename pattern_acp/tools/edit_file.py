@@ -1,5 +1,9 @@
 """The tool edit_file."""
 
+import difflib
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -8,14 +12,339 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, TargetMissingError, ToolContext
-from pattern_acp.tools.edit_text import EditResult, Replacement, apply_replacements
+from pattern_acp.tools.base import NothingChangedError, PreparedCall, TargetMissingError, ToolContext, ToolFailedError
 from pattern_acp.tools.file_changes import FileChange, prepared_change, read_if_there, require_current
+from pattern_acp.tools.line_match import MatchedLines, find_lines, replaced_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, find_target, missing_sentence
-from pattern_acp.tools.text_limits import plural
+from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
+from pattern_acp.tools.text_limits import cut_line, numbered, plural
+
+BYTE_ORDER_MARK = "\ufeff"
+
+CANDIDATES_SHOWN = 10
+"""Line numbers that an error lists for a passage that is not unique."""
+
+CLOSEST_LINES = 12
+"""Lines that an error shows near where the passage was probably meant."""
+
+COMPARED_LINES = 40
+"""Most different lines that are compared for likeness, those that share most pieces; comparing is slow and only feeds a
+hint."""
+
+COMPARED_PIECES = 24
+"""Pieces of three characters of the line that is looked for, by which the lines to compare are chosen."""
+
+COMPARED_CHARS = 400
+"""Characters of a line up to which it is compared; longer ones are data."""
+
+TELLING_CHARACTERS = 80
+"""Characters from which a single line hardly stands in a file by chance."""
+
+CLOSEST_LIKENESS = 0.5
+"""From which likeness a line is shown as the closest one."""
+
+REMOVED_LIKENESS = 0.6
+"""From which likeness a line may be the one that an edit takes away."""
+
+_COPIED_NUMBER = late_pattern(r"^\s*\d+\t")
+
+
+class Replacement(Struct, frozen=True):
+    """One replacement: `old_text` by `new_text`, once or everywhere."""
+
+    old_text: str
+    new_text: str
+    replace_all: bool = False
+
+
+class EditResult(Struct, frozen=True):
+    """The text after all replacements, how many were made, the 1-based lines they start at, and what to know."""
+
+    text: str
+    count: int
+    lines: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+
+class PassageError(ToolFailedError):
+    """A passage is missing or not unique: the text may differ from what the model believes."""
+
+    failure_code = "tool.passage-not-unique"
+
+
+def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditResult:
+    """Apply the replacements in order, each on the result of the one before.
+
+    Raises:
+        PassageError: a passage is not there or not unique; shows the closest lines or the candidates.
+        ToolFailedError: a replacement is empty or changes nothing.
+    """
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    newline = newline_of(text)
+    body = _Body(with_newline(text.removeprefix(mark), "\n") if newline else text.removeprefix(mark))
+    for index, replacement in enumerate(replacements):
+        _apply_one(body, _in_newlines(replacement, newline, mark), f"edits[{index}]")
+    after = mark + (with_newline(body.text, newline) if newline else body.text)
+    if after == text:
+        raise NothingChangedError("The edits together leave the file as it is; nothing was changed.")
+    return EditResult(after, len(body.lines), tuple(body.lines), tuple(body.notes))
+
+
+class _Body:
+    """A text that is replaced in place: a large one is not copied for every edit.
+
+    It is kept as UTF-8, in which a passage begins and ends only where characters do; offsets count bytes.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.lines: list[int] = []
+        self.notes: list[str] = []
+        self._bytes = bytearray(_encoded(text))
+        self._counted = (0, 1)
+        """An offset and the line that it is on, as counted last; what stands before it has not changed since."""
+
+    @property
+    def text(self) -> str:
+        """The text as it is now."""
+        return self._bytes.decode("utf-8", "surrogatepass")
+
+    def __bool__(self) -> bool:
+        return bool(self._bytes)
+
+    def offsets_of(self, passage: str) -> list[int]:
+        """Where the passage stands. Overlapping places count too: which of them is meant cannot be told."""
+        wanted = _encoded(passage)
+        offsets: list[int] = []
+        at = self._bytes.find(wanted)
+        while at >= 0:
+            offsets.append(at)
+            at = self._bytes.find(wanted, at + 1)
+        return offsets
+
+    def line_at(self, offset: int) -> int:
+        """The 1-based line of an offset; quick when offsets come in their order."""
+        counted, line = self._counted if offset >= self._counted[0] else (0, 1)
+        line += self._bytes.count(b"\n", counted, offset)
+        self._counted = (offset, line)
+        return line
+
+    def replace(self, offset: int, end: int, new: str) -> int:
+        """Put `new` in place of the bytes from `offset` to `end`, and give where it ends."""
+        self.lines.append(self.line_at(offset))
+        encoded = _encoded(new)
+        self._bytes[offset:end] = encoded
+        return offset + len(encoded)
+
+    def replace_all(self, offsets: Sequence[int], old: str, new: str) -> None:
+        """Put `new` in place of `old` at the ascending offsets, those that overlap the one before left out."""
+        length, encoded = len(_encoded(old)), _encoded(new)
+        pieces: list[bytes | bytearray] = []
+        starts: list[int] = []
+        made = end = 0
+        for offset in offsets:
+            if offset < end:
+                continue
+            pieces += [self._bytes[end:offset], encoded]
+            starts.append(made + offset - end)
+            made = starts[-1] + len(encoded)
+            end = offset + length
+        pieces.append(self._bytes[end:])
+        self._bytes = bytearray().join(pieces)
+        self._counted = (0, 1)
+        self.lines.extend(self.line_at(start) for start in starts)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def newline_of(text: str) -> str:
+    r"""The line ending that all lines of `text` share: `\n` or `\r\n`; "" when mixed or when there is none."""
+    if "\n" not in text:
+        return ""
+    # Most texts have no carriage return at all, and that one is nowhere is seen much faster than pairs are counted.
+    windows = text.count("\r\n") if "\r" in text else 0
+    if windows == 0:
+        return "\n"
+    return "\r\n" if windows == text.count("\n") else ""
+
+
+def with_newline(text: str, newline: str) -> str:
+    """`text` with every line ended by `newline`."""
+    unix = text.replace("\r\n", "\n") if "\r" in text else text
+    return unix if newline == "\n" else unix.replace("\n", newline)
+
+
+def _in_newlines(replacement: Replacement, newline: str, mark: str) -> Replacement:
+    old = replacement.old_text.removeprefix(mark)
+    new = replacement.new_text.removeprefix(mark)
+    if newline:
+        old, new = with_newline(old, "\n"), with_newline(new, "\n")
+    return Replacement(old, new, replacement.replace_all)
+
+
+def _apply_one(body: _Body, replacement: Replacement, name: str) -> None:
+    if not replacement.old_text:
+        _fill_empty(body, replacement, name)
+        return
+    if replacement.old_text == replacement.new_text:
+        sentence = f"`{name}` has the same old_text and new_text; leave it out or correct it."
+        raise ToolFailedError(sentence)
+    offsets = body.offsets_of(replacement.old_text)
+    if not offsets and "<\\" in replacement.old_text:
+        # Requests show our own marks in files with a backslash.
+        old, new = (as_stored(text, body.text) for text in (replacement.old_text, replacement.new_text))
+        replacement = Replacement(old, new, replacement.replace_all)
+        offsets = body.offsets_of(old)
+    if len(offsets) > 1 and not replacement.replace_all:
+        raise _not_unique(name, [body.line_at(offset) for offset in offsets])
+    if len(offsets) == 1:
+        body.replace(offsets[0], offsets[0] + len(_encoded(replacement.old_text)), replacement.new_text)
+        return
+    if offsets:
+        body.replace_all(offsets, replacement.old_text, replacement.new_text)
+        return
+    text = body.text
+    for tried, note in _tolerant_tries(replacement, name):
+        places = find_lines(text, tried.old_text)
+        if places:
+            _replace_lines(body, text, tried, places, name)
+            body.notes.append(note)
+            return
+    sentence = f"`{name}.old_text` is not in the file; nothing was changed. {_hint(text, replacement)}"
+    raise PassageError(sentence)
+
+
+def _fill_empty(body: _Body, replacement: Replacement, name: str) -> None:
+    if body:
+        sentence = f"`{name}.old_text` is empty; give the passage to replace, or write the whole file with write_file."
+        raise ToolFailedError(sentence)
+    body.replace(0, 0, replacement.new_text)
+
+
+def _tolerant_tries(replacement: Replacement, name: str) -> list[tuple[Replacement, str]]:
+    note = f"`{name}` matched only without regard to white space; the replacement was indented like the file."
+    tries = [(replacement, note)]
+    old = _without_numbers(replacement.old_text)
+    if old is not None:
+        new = _without_numbers(replacement.new_text)
+        plain = Replacement(old, replacement.new_text if new is None else new, replacement.replace_all)
+        tries.append((plain, f"`{name}` held line numbers copied from read_file; they were left out."))
+    return tries
+
+
+def _without_numbers(text: str) -> str | None:
+    lines = text.split("\n")
+    if not all(_COPIED_NUMBER.match(line) for line in lines if line.strip()) or not text.strip():
+        return None
+    return "\n".join(_COPIED_NUMBER.sub("", line) for line in lines)
+
+
+def _replace_lines(body: _Body, text: str, replacement: Replacement, places: list[MatchedLines], name: str) -> None:
+    if len(places) > 1 and not replacement.replace_all:
+        raise _not_unique(name, [place.line for place in places])
+    # From one end of a place to the next, in characters of the old text and bytes of the new one.
+    read = written = 0
+    for place in places:
+        if place.start < read:
+            continue
+        found = text[place.start : place.end]
+        start = written + len(_encoded(text[read : place.start]))
+        new = replaced_lines(found, replacement.old_text, replacement.new_text)
+        written = body.replace(start, start + len(_encoded(found)), new)
+        read = place.end
+
+
+def _not_unique(name: str, lines: list[int]) -> PassageError:
+    shown = ", ".join(str(line) for line in lines[:CANDIDATES_SHOWN])
+    more = f" and {len(lines) - CANDIDATES_SHOWN} more" if len(lines) > CANDIDATES_SHOWN else ""
+    return PassageError(
+        f"`{name}.old_text` is in the file {len(lines)} times, at lines {shown}{more}; nothing was changed. "
+        "Add neighbouring lines until it is unique, or set replace_all."
+    )
+
+
+def _hint(text: str, replacement: Replacement) -> str:
+    lines = text.replace("\r\n", "\n").split("\n")
+    closest = closest_lines(lines, replacement.old_text.splitlines())
+    made_at = _made_at(text, lines, replacement)
+    if made_at is None:
+        return closest
+    return f"The new_text is already at line {made_at}, so this edit may have been made before. {closest}"
+
+
+def _made_at(text: str, lines: list[str], replacement: Replacement) -> int | None:
+    """The line at which new_text stands as the edit would have left it; None where it may stand there by chance.
+
+    A short line stands in many places. And as long as the text has a line like one that the edit takes away, the edit
+    has not been made.
+    """
+    old, new = (
+        [line.strip() for line in passage.splitlines() if line.strip()]
+        for passage in (replacement.old_text, replacement.new_text)
+    )
+    offset = text.find(replacement.new_text)
+    if offset < 0 or (len(new) < 2 and len("".join(new)) < TELLING_CHARACTERS):
+        return None
+    removed = [line for line in old if line not in new]
+    if len(removed) == len(old) and text.find(replacement.new_text, offset + 1) >= 0:
+        # No neighbour says which of the places it would be.
+        return None
+    others = {line.strip() for line in lines}.difference(new)
+    if removed and _most_alike(max(removed, key=len), others, REMOVED_LIKENESS):
+        return None
+    return text.count("\n", 0, offset) + 1
+
+
+def closest_lines(lines: list[str], passage: list[str]) -> str:
+    """Sentences that show the numbered lines nearest to a passage that is not there, or say that none is like it."""
+    wanted = [line.strip() for line in passage]
+    at = _closest_line(lines, wanted)
+    if at is None:
+        return "No line is like it; read the file again."
+    height = min(max(len(wanted) + 2, 3), CLOSEST_LINES)
+    first = max(at - 1, 0)
+    shown = [cut_line(line, 300) for line in lines[first : first + height]]
+    return f"The closest lines are:\n{numbered(shown, first + 1)}"
+
+
+def _closest_line(lines: list[str], wanted: list[str]) -> int | None:
+    """Where the passage probably begins: by the longest of its lines that the text has, or has nearly."""
+    stripped = [line.strip() for line in lines]
+    counts = Counter(stripped)
+    longest = max(wanted, key=len, default="")
+    there = [line for line in sorted(wanted, key=len, reverse=True) if len(line) > 3 and line in counts]
+    # A line that stands in several places says less than one that is nearly there.
+    found = next((line for line in there if counts[line] == 1), "")
+    if found:
+        return max(stripped.index(found) - wanted.index(found), 0)
+    near = _most_alike(longest, counts, CLOSEST_LIKENESS)
+    if near:
+        return max(stripped.index(near) - wanted.index(longest), 0)
+    return max(stripped.index(there[0]) - wanted.index(there[0]), 0) if there else None
+
+
+def _most_alike(wanted: str, lines: Iterable[str], likeness: float) -> str:
+    """The line that is most like the wanted one; "" when none is like it."""
+    wanted = wanted[:COMPARED_CHARS]
+    candidates = [line for line in lines if 0 < len(line) <= COMPARED_CHARS]
+    near = difflib.get_close_matches(wanted, _sharing_most(candidates, wanted), n=1, cutoff=likeness)
+    return near[0] if near else ""
+
+
+def _sharing_most(candidates: list[str], wanted: str) -> list[str]:
+    """The lines that have most pieces of the wanted one, in time that grows with their number only."""
+    if len(candidates) <= COMPARED_LINES:
+        return candidates
+    pieces = list(dict.fromkeys(wanted[at : at + 3] for at in range(max(len(wanted) - 2, 1))))
+    step = -(-len(pieces) // COMPARED_PIECES)
+    looked_for = pieces[::step]
+    return heapq.nlargest(COMPARED_LINES, candidates, key=lambda line: sum(map(line.__contains__, looked_for)))
+
 
 LINES_NAMED = 10
 """Line numbers that a result lists."""
@@ -56,7 +385,7 @@ class EditFile:
         return prepared_change(f"Edit {target.shown}", await _plan(asked, target, context), context)
 
 
-async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) -> FileChange:
+async def _plan(asked: EditFileArguments, target: CodeTarget, context: ToolContext) -> FileChange:
     before = await read_if_there(target, context)
     if before is None:
         raise TargetMissingError(f"{await missing_sentence(target)} A new file is made with write_file.")
@@ -67,7 +396,7 @@ async def _plan(asked: EditFileArguments, target: Target, context: ToolContext) 
     return FileChange(target, before, result.text, summary, result.lines[0], is_known)
 
 
-def _summary(target: Target, result: EditResult) -> str:
+def _summary(target: CodeTarget, result: EditResult) -> str:
     lines = ", ".join(str(line) for line in result.lines[:LINES_NAMED])
     more = ", ..." if len(result.lines) > LINES_NAMED else ""
     where = f"{'line' if len(result.lines) == 1 else 'lines'} {lines}{more}"

@@ -19,7 +19,7 @@ from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.diff_regions import more_places, regions_within
 from pattern_acp.tools.read_file import text_lines
-from pattern_acp.tools.targets import Target, confirm_target
+from pattern_acp.tools.targets import CodeTarget, confirm_target
 from pattern_acp.tools.text_limits import cut_middle, numbered, short_diff
 from pattern_acp.workspace.errors import FileChangedError, FileMissingError
 from pattern_acp.workspace.files import TextFile
@@ -42,13 +42,13 @@ class FileChange(Struct, frozen=True):
     change is based on.
     """
 
-    target: Target
+    target: CodeTarget
     before: TextFile | None
     after: str | None
     summary: str
     line: int = 1
     knows_text: bool = False
-    moved_to: Target | None = None
+    moved_to: CodeTarget | None = None
 
     @property
     def old_text(self) -> str | None:
@@ -56,7 +56,7 @@ class FileChange(Struct, frozen=True):
         return None if self.before is None else self.before.text
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[CodeTarget, ...]:
         """Every name that the change touches."""
         return (self.target,) if self.moved_to is None else (self.target, self.moved_to)
 
@@ -85,7 +85,7 @@ def shown_change(path: str, old: str | None, after: str) -> tuple[ToolContent, .
     return (*places, TextContent(more_places(left_out, path))) if left_out else places
 
 
-async def read_if_there(target: Target, context: ToolContext) -> TextFile | None:
+async def read_if_there(target: CodeTarget, context: ToolContext) -> TextFile | None:
     """The file's text, or None when there is no such file.
 
     Raises:
@@ -114,12 +114,12 @@ def prepared_changes(title: str, changes: Sequence[FileChange], context: ToolCon
     )
 
 
-def write_accesses(targets: Sequence[Target]) -> tuple[WritePath, ...]:
+def write_accesses(targets: Sequence[CodeTarget]) -> tuple[WritePath, ...]:
     """What policy decides on, each path once."""
     return tuple(WritePath(path) for path in dict.fromkeys(target.resolved for target in targets))
 
 
-def changed_since(sentence: str, target: Target, file: TextFile, context: ToolContext) -> FileChangedError:
+def changed_since(sentence: str, target: CodeTarget, file: TextFile, context: ToolContext) -> FileChangedError:
     """The refusal of a change that was not made for the file's present text, which it shows to the model.
 
     From here on, the model counts as having read the file.
@@ -129,7 +129,7 @@ def changed_since(sentence: str, target: Target, file: TextFile, context: ToolCo
     return FileChangedError(f"{sentence} Nothing was written. The text now is:\n{shown or '(empty)'}")
 
 
-def require_current(target: Target, file: TextFile, context: ToolContext) -> bool:
+def require_current(target: CodeTarget, file: TextFile, context: ToolContext) -> bool:
     """Whether the model has read the file.
 
     Raises:

@@ -13,13 +13,13 @@ from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.paths import display_path
 
 if TYPE_CHECKING:
-    from pattern_acp.workspace.search import Found
+    from pattern_acp.workspace.search import SearchHits
 
 FILES_SHOWN = 200
 """Files of one result; the newest are the likeliest to matter."""
@@ -60,7 +60,7 @@ class FindFiles:
         )
 
 
-async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+async def _run(asked: FindFilesArguments, target: CodeTarget, context: ToolContext, _progress: Progress) -> ToolOutcome:
     # Late: a start needs nothing of how files are searched.
     from pattern_acp.workspace.search import find_files
 
@@ -80,7 +80,7 @@ async def _run(asked: FindFilesArguments, target: Target, context: ToolContext, 
     )
 
 
-def counted_files(found: "Found") -> str:
+def counted_files(found: "SearchHits") -> str:
     """How many files there are, in a line, and whether there may be more."""
     if not found.files:
         return f"No file matches, but {CUT_FOR_TIME}." if found.timed_out else "No file matches."

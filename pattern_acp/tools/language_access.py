@@ -6,7 +6,7 @@ Owns: the port. Must not know: which servers there are, or how they are spoken t
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pattern_acp.lsp.model import FileEdits, Place, Span
+    from pattern_acp.lsp.model import CodeLocation, FileEdits, Span
 
 
 class LanguageAccess(Protocol):
@@ -20,7 +20,7 @@ class LanguageAccess(Protocol):
         """Note that a file was deleted or got another name. Never fails."""
         ...
 
-    async def definition(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
+    async def definition(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
         """Where what stands at the beginning of `at` is defined.
 
         Raises:
@@ -28,7 +28,7 @@ class LanguageAccess(Protocol):
         """
         ...
 
-    async def references(self, path: str, text: str, at: "Span") -> "tuple[Place, ...]":
+    async def references(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
         """Where what stands at the beginning of `at` is used, its definition included.
 
         Raises:

@@ -13,7 +13,7 @@ LOOKED_FOR_FIRST = 4
 """Lines of a passage, the longest, that are looked for in the text before it is split."""
 
 
-class Place(Struct, frozen=True):
+class MatchedLines(Struct, frozen=True):
     """A run of whole lines: character offsets (the end is after the last line's ending) and the 1-based first line."""
 
     start: int
@@ -21,7 +21,7 @@ class Place(Struct, frozen=True):
     line: int
 
 
-def find_lines(text: str, passage: str) -> list[Place]:
+def find_lines(text: str, passage: str) -> list[MatchedLines]:
     """Where the lines of `passage` stand in `text` when indentation, trailing space and line endings do not count.
 
     Blank lines at either end of the passage are left out; a passage of blank lines is nowhere.
@@ -39,7 +39,7 @@ def find_lines(text: str, passage: str) -> list[Place]:
     offsets = _offsets(lines)
     height = len(wanted)
     return [
-        Place(offsets[at], offsets[at + height], at + 1)
+        MatchedLines(offsets[at], offsets[at + height], at + 1)
         for at in range(len(lines) - height + 1)
         if stripped[at] == wanted[0] and stripped[at : at + height] == wanted
     ]

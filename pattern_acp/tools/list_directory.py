@@ -12,10 +12,10 @@ from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, plural
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.listing import Entry, list_directory
+from pattern_acp.workspace.walk import Entry, list_directory
 
 ENTRIES_SHOWN = 500
 """Entries of one result; a folder with more is data, and find_files is the way into it."""
@@ -51,7 +51,9 @@ class ListDirectory:
         )
 
 
-async def _run(asked: ListDirectoryArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+async def _run(
+    asked: ListDirectoryArguments, target: CodeTarget, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
     await confirm_target(target)
     try:
         listing = await list_directory(target.path, limit=ENTRIES_SHOWN, depth=asked.depth)

@@ -76,8 +76,8 @@ from pattern_acp.memory.recalls import Name, names_without
 from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of
 from pattern_acp.memory.service.recall_counts import plan_uncounting
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block
-from pattern_acp.tools.kept_names import places_with, with_names
 from pattern_acp.tools.memory_edits import ARCHIVE
+from pattern_acp.tools.redaction_exclusions import places_with, with_names
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, confirmed, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_line, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
@@ -47,7 +47,7 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
     pages: Annotated[str, Meta(description='Of a PDF: "3" or "2-5".')] = ""
 
 
-class ReadFile:
+class ReadFileTool:
     """Reads a window of a text file or pages of a PDF, or shows an image."""
 
     spec = ToolSpec(
@@ -70,7 +70,7 @@ class ReadFile:
         )
 
 
-def _title(target: Target, asked: ReadFileArguments) -> str:
+def _title(target: CodeTarget, asked: ReadFileArguments) -> str:
     if asked.pages:
         return f"Read {target.shown} (pages {one_line(asked.pages, 20)})"
     if asked.start_line == 1 and asked.line_count == WINDOW_LINES:
@@ -78,7 +78,7 @@ def _title(target: Target, asked: ReadFileArguments) -> str:
     return f"Read {target.shown} (lines {asked.start_line}-{asked.start_line + asked.line_count - 1})"
 
 
-async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+async def _run(asked: ReadFileArguments, target: CodeTarget, context: ToolContext, _progress: Progress) -> ToolOutcome:
     facts = await confirmed(target, inspect_path)
     if facts.kind == "directory":
         raise WrongTargetError(f"{target.shown} is a folder; use list_directory.")
@@ -93,7 +93,7 @@ async def _run(asked: ReadFileArguments, target: Target, context: ToolContext, _
     return await _text(asked, target, context)
 
 
-async def _image(target: Target, facts: PathFacts) -> ToolOutcome:
+async def _image(target: CodeTarget, facts: PathFacts) -> ToolOutcome:
     if facts.size > GIVEN_BYTES:
         raise WrongTargetError(
             f"{target.shown} is an image of {facts.size:,} bytes; at most {GIVEN_BYTES:,} can be looked at."
@@ -107,12 +107,12 @@ async def _image(target: Target, facts: PathFacts) -> ToolOutcome:
     )
 
 
-def _binary(target: Target, facts: PathFacts) -> ToolOutcome:
+def _binary(target: CodeTarget, facts: PathFacts) -> ToolOutcome:
     sentence = f"{target.shown} is not text ({facts.media_type}, {facts.size:,} bytes); its content is not shown."
     return ToolOutcome(sentence, content=(TextContent(sentence),))
 
 
-async def _text(asked: ReadFileArguments, target: Target, context: ToolContext) -> ToolOutcome:
+async def _text(asked: ReadFileArguments, target: CodeTarget, context: ToolContext) -> ToolOutcome:
     try:
         file = await context.files.read_text_file(target.path)
     except FileMissingError as error:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pattern_acp.domain.tool_calls import TextContent
 from pattern_acp.tools.base import BeyondEndError, ToolContext, ToolInputError, ToolOutcome
-from pattern_acp.tools.targets import Target
+from pattern_acp.tools.targets import CodeTarget
 from pattern_acp.tools.text_limits import cut_middle, plural
 from pattern_acp.workspace.pdfs import PdfPages, read_pdf
 
@@ -37,7 +37,7 @@ def pages_asked(pages: str) -> tuple[int, int]:
     return first, min(last, first + WINDOW_PAGES - 1)
 
 
-async def pdf_outcome(target: Target, pages: str, context: ToolContext) -> ToolOutcome:
+async def pdf_outcome(target: CodeTarget, pages: str, context: ToolContext) -> ToolOutcome:
     """The text of the pages.
 
     Raises:

@@ -19,8 +19,8 @@ from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
 from pattern_acp.tools.memory_write import MemoryWrite
 from pattern_acp.tools.read_attachment import ReadAttachment
-from pattern_acp.tools.read_file import ReadFile
-from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.tools.read_file import ReadFileTool
+from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.tools.search_text import SearchText
 from pattern_acp.tools.session_search import SearchSessions
 from pattern_acp.tools.update_plan import UpdatePlan
@@ -34,7 +34,7 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
     `private_addresses`: whether pages of this machine and its networks may be fetched.
     """
     return (
-        ReadFile(),
+        ReadFileTool(),
         WriteFile(),
         EditFile(),
         ApplyPatch(),
@@ -42,7 +42,7 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
         FindFiles(),
         SearchText(),
         CodeMap(),
-        RunCommand(),
+        RunCommandTool(),
         JobTool(),
         UpdatePlan(),
         MemoryRead(),

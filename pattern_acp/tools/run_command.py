@@ -25,7 +25,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
-from pattern_acp.policy.access import RunCommand as RunCommandAccess
+from pattern_acp.policy.access import RunCommand
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     COMMAND_SECONDS,
@@ -37,12 +37,11 @@ from pattern_acp.tools.base import (
     ToolOutcome,
     WrongTargetError,
 )
-from pattern_acp.tools.job import has_settled
-from pattern_acp.tools.job_results import job_outcome
+from pattern_acp.tools.job import has_settled, job_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, confirm_target, find_target
+from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target
 from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, plain_output
-from pattern_acp.workspace.job_output import OUTPUT_BYTES, ends_with_prompt
+from pattern_acp.workspace.jobs import OUTPUT_BYTES, ends_with_prompt
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
@@ -92,7 +91,7 @@ class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
     description: Annotated[str, Meta(description="What it does, in a few words for the person.")] = ""
 
 
-class RunCommand:
+class RunCommandTool:
     """Runs one shell line and waits for its end."""
 
     spec = ToolSpec(
@@ -126,13 +125,13 @@ class RunCommand:
         return PreparedCall(
             # In front, since a long command is cut behind.
             title=one_line(f"In the background: {asked.command}" if goes_on else asked.command),
-            accesses=(RunCommandAccess(asked.command, folder.resolved),),
+            accesses=(RunCommand(asked.command, folder.resolved),),
             run=partial(run, asked, folder, context),
             preview=_preview(asked, folder, context),
         )
 
     async def _run(
-        self, asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress
+        self, asked: RunCommandArguments, folder: CodeTarget, context: ToolContext, progress: Progress
     ) -> ToolOutcome:
         await _check_folder(folder)
         request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT)
@@ -160,7 +159,7 @@ class RunCommand:
 
 
 async def start_job(
-    asked: RunCommandArguments, folder: Target, context: ToolContext, progress: Progress, *, look_seconds: float
+    asked: RunCommandArguments, folder: CodeTarget, context: ToolContext, progress: Progress, *, look_seconds: float
 ) -> ToolOutcome:
     """Start a command in the background, and look at it for `look_seconds` at most.
 
@@ -210,7 +209,7 @@ async def _move_to_background(
     return job_outcome(job, limit=context.result_limit, first=why, is_error=run.asks)
 
 
-async def _check_folder(folder: Target) -> None:
+async def _check_folder(folder: CodeTarget) -> None:
     await confirm_target(folder)
     facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
     if facts.kind != "directory":
@@ -243,13 +242,13 @@ class _Run(Struct):
     """Whether it ended in a question that nobody answered."""
 
 
-def _preview(asked: RunCommandArguments, folder: Target, context: ToolContext) -> tuple[ToolContent, ...]:
+def _preview(asked: RunCommandArguments, folder: CodeTarget, context: ToolContext) -> tuple[ToolContent, ...]:
     where = "" if folder.path == context.cwd else f"In {folder.shown}:"
     lines = [text for text in (one_line(asked.description), where, fenced(asked.command, "sh")) if text]
     return (TextContent("\n".join(lines)),)
 
 
-def _terminal_content(command: RunningCommand, asked: RunCommandArguments, folder: Target) -> TerminalContent:
+def _terminal_content(command: RunningCommand, asked: RunCommandArguments, folder: CodeTarget) -> TerminalContent:
     return TerminalContent(command.terminal_id, asked.command, folder.path, client_owned=command.client_owned)
 
 

@@ -22,11 +22,11 @@ from pattern_acp.tools.base import (
     looks_readable,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
 from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.matches import MatchedLine, Matches
 from pattern_acp.workspace.paths import display_path
+from pattern_acp.workspace.search import MatchedLine, Matches
 
 MATCHES_SHOWN = 200
 """Matching lines of one result."""
@@ -72,7 +72,9 @@ class SearchText:
         )
 
 
-async def _run(asked: SearchTextArguments, target: Target, context: ToolContext, _progress: Progress) -> ToolOutcome:
+async def _run(
+    asked: SearchTextArguments, target: CodeTarget, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
     # Late: a start needs nothing of how files are searched.
     from pattern_acp.workspace.search import any_file, search_text
 

@@ -22,7 +22,7 @@ NAMES_COMPARED = 5_000
 """Most names of a folder that are compared with a misspelt one."""
 
 
-class Target(Struct, frozen=True):
+class CodeTarget(Struct, frozen=True):
     """A path as the model named it.
 
     `path` is absolute and what the editor knows, `resolved` goes through symbolic links and is what policy decides on,
@@ -34,7 +34,7 @@ class Target(Struct, frozen=True):
     shown: str
 
 
-async def find_target(raw: str, context: ToolContext) -> Target:
+async def find_target(raw: str, context: ToolContext) -> CodeTarget:
     """The target that `raw` names in this session.
 
     Raises:
@@ -43,10 +43,10 @@ async def find_target(raw: str, context: ToolContext) -> Target:
     path = absolute_path(raw, context.cwd)
     resolved = await anyio.to_thread.run_sync(resolve_path, path)
     context.note_path(path, resolved)
-    return Target(path, resolved, display_path(path, context.cwd))
+    return CodeTarget(path, resolved, display_path(path, context.cwd))
 
 
-async def confirm_target(target: Target) -> None:
+async def confirm_target(target: CodeTarget) -> None:
     """Check that the path still leads where policy thought (issue 2, section 9: again just before the effect).
 
     Raises:
@@ -55,7 +55,7 @@ async def confirm_target(target: Target) -> None:
     await confirmed(target, lambda _: None)
 
 
-async def confirmed(target: Target, look: Callable[[str], T]) -> T:
+async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
     """What `look` finds at the path, which is checked as by `confirm_target` on the same way to a worker thread.
 
     Raises:
@@ -72,12 +72,12 @@ async def confirmed(target: Target, look: Callable[[str], T]) -> T:
     return await anyio.to_thread.run_sync(look_there)
 
 
-async def missing_sentence(target: Target) -> str:
+async def missing_sentence(target: CodeTarget) -> str:
     """What to tell the model about a path that does not exist, with names that are like it."""
     return await anyio.to_thread.run_sync(_missing_sentence, target)
 
 
-def _missing_sentence(target: Target) -> str:
+def _missing_sentence(target: CodeTarget) -> str:
     parent = Path(target.path).parent
     if not os.path.isdir(parent):  # noqa: PTH112  a Path raises where it may not look
         return f"{target.shown} does not exist, nor does its folder; look for it with find_files."

@@ -9,11 +9,11 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext
-from pattern_acp.tools.edit_text import BYTE_ORDER_MARK, newline_of, with_newline
+from pattern_acp.tools.edit_file import BYTE_ORDER_MARK, newline_of, with_newline
 from pattern_acp.tools.file_changes import FileChange, changed_since, prepared_change, read_if_there
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import Target, find_target
+from pattern_acp.tools.targets import CodeTarget, find_target
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.files import TextFile
 
@@ -44,7 +44,7 @@ class WriteFile:
         return prepared_change(f"{'Create' if change.before is None else 'Write'} {target.shown}", change, context)
 
 
-async def _plan(asked: WriteFileArguments, target: Target, context: ToolContext) -> FileChange:
+async def _plan(asked: WriteFileArguments, target: CodeTarget, context: ToolContext) -> FileChange:
     before = await read_if_there(target, context)
     lines = plural(len(text_lines(asked.content)), "line")
     if before is None:
@@ -57,7 +57,7 @@ async def _plan(asked: WriteFileArguments, target: Target, context: ToolContext)
     return FileChange(target, before, after, summary, knows_text=True)
 
 
-def _require_read(before: TextFile, target: Target, context: ToolContext) -> None:
+def _require_read(before: TextFile, target: CodeTarget, context: ToolContext) -> None:
     known = context.read_fingerprints.get(target.resolved)
     if known == before.fingerprint or not before.text:
         return

@@ -26,16 +26,15 @@ from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
-from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.tools.text_limits import cut_middle, one_line, short_diff
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CLEANUP_SECONDS, CallProgress, shown_content
 from pattern_acp.workspace.files import fingerprint
-from pattern_acp.workspace.flavour import PLATFORM, Flavour
 from pattern_acp.workspace.globs import compile_glob
-from pattern_acp.workspace.paths import display_path, resolve_path
+from pattern_acp.workspace.paths import PLATFORM, Flavour, display_path, resolve_path
 
 CHECK_CALL = "check"
 """Name of the calls that show checks."""
@@ -86,7 +85,7 @@ class ConfiguredChecks:
         self._sink = sink
         self._clock = clock
         self._ids = ids
-        self._tool = RunCommand()
+        self._tool = RunCommandTool()
         self._since_stop: list[str] = []
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:

@@ -20,11 +20,10 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.access import Access, ReadPath, WritePath
-from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
+from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
-from pattern_acp.policy.grants import LIFETIME, Grant
-from pattern_acp.policy.narrowing import WHOLE, Narrowing
-from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.policy.grant_matching import LIFETIME, Grant, approval_options, grant_for
+from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.tools.text_limits import one_line
 from pattern_acp.turn.budget import Waits
@@ -76,7 +75,7 @@ class Gate:
         *,
         clock: Clock,
         waits: Waits | None = None,
-        narrowing: Narrowing = WHOLE,
+        narrowing: SubagentLimits = UNLIMITED,
     ) -> None:
         """`waits` counts what the person takes to answer; `narrowing` is what a subagent may do less."""
         self._state = state
@@ -132,7 +131,7 @@ class Gate:
 
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
-    ) -> Answer:
+    ) -> PermissionAnswer:
         options = approval_options(decision, accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._sink.record(Fact(asked, Actor.SYSTEM))
@@ -180,7 +179,7 @@ class LookedAt:
         if not unreadable:
             return None
         # Late: hardly a call comes here.
-        from pattern_acp.tools.failed_titles import WORDS
+        from pattern_acp.tools.fallback_titles import WORDS
 
         learned = {path: self._fingerprints[path] for path in unreadable if path in self._fingerprints}
         for path in unreadable:

@@ -8,13 +8,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.history import add_context
-from pattern_acp.domain.data_frames import framed_line
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.untrusted_blocks import framed_line
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure

@@ -371,7 +371,7 @@ class ToolRunner:
         self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str, failure: str
     ) -> ToolResultPart:
         # Late: most calls can be prepared.
-        from pattern_acp.tools.failed_titles import failed_title
+        from pattern_acp.tools.fallback_titles import failed_title
 
         kind = tool.kind if tool is not None else ToolKind.OTHER
         arguments = lenient_arguments(call.arguments)

@@ -74,7 +74,7 @@ class FolderLook(Struct):
     """Why nothing can be said of it; empty when something can."""
 
 
-class Found(Struct, frozen=True):
+class FoundChanges(Struct, frozen=True):
     """What changed: path, state before, state after; and paths of which it cannot be told, each with a clause.
 
     A path is as `place_of` named it when it was looked at. A link that was put in its way since does not change it.
@@ -101,7 +101,7 @@ class FolderChanges:
         """The folders as they are now; never raises."""
         return [await self._look_at(root, hold=True) for root in roots]
 
-    async def compare(self, looks: Sequence[FolderLook]) -> Found:
+    async def compare(self, looks: Sequence[FolderLook]) -> FoundChanges:
         """What is different from `looks` now; never raises."""
         files: dict[str, tuple[Captured, Captured]] = {}
         problems: list[tuple[str, str]] = []
@@ -123,7 +123,7 @@ class FolderChanges:
                 (looks[0].root, f"a command changed {len(files):,} files, of which {MOST_CHANGES} are kept")
             )
         kept = list(files.items())[:MOST_CHANGES]
-        return Found(tuple((path, *states) for path, states in kept), tuple(problems))
+        return FoundChanges(tuple((path, *states) for path, states in kept), tuple(problems))
 
     async def _look_at(self, root: str, *, hold: bool) -> FolderLook:
         repository = (await anyio.to_thread.run_sync(git_facts, root)).root if self._git else ""

@@ -6,11 +6,17 @@ since an editor may be started from a git hook of another repository.
 """
 
 import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+import anyio.to_thread
+from msgspec import Struct, field
 
+from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.workspace.errors import GitFailedError
+from pattern_acp.workspace.search_process import run_lines
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
@@ -77,3 +83,112 @@ def _small_text(path: str) -> str:
             return file.read(_SMALL_FILE_BYTES).decode("utf-8", "surrogateescape").strip()
     except OSError:
         return ""
+
+
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-optional-locks")
+"""A repository's own settings must not start programs, and names are wanted as they are."""
+
+_DIFF = (
+    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--relative", "--unified=0",
+    "--src-prefix=a/", "--dst-prefix=b/", "HEAD", "--",
+)  # fmt: skip
+_UNTRACKED = ("ls-files", "--others", "--exclude-standard", "--")
+_HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+
+
+class ChangedFile(Struct, frozen=True):
+    """One file that differs from the last commit. `path` has forward slashes and starts at the folder asked about."""
+
+    path: str
+    lines: tuple[tuple[int, int], ...] = ()
+    """First and last changed line of each place, in the text as it is now; lines that were only taken out count as the
+    line before them. Empty for a new or deleted file, which changed as a whole."""
+    is_new: bool = False
+    is_deleted: bool = False
+
+
+class _Diff(Struct):
+    """What was read of a diff so far."""
+
+    files: list[ChangedFile] = field(default_factory=list[ChangedFile])
+    path: str = ""
+    is_new: bool = False
+    is_deleted: bool = False
+    lines: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    def take(self, line: bytes) -> bool:
+        """Read one line; always True, since all are wanted. What a file holds starts with `+`, `-` or a backslash."""
+        if line.startswith(b"diff --git "):
+            self.end_file()
+            self.path = _path_of_header(line[11:])
+        elif line.startswith(b"new file mode"):
+            self.is_new = True
+        elif line.startswith(b"deleted file mode"):
+            self.is_deleted = True
+        elif (hunk := _HUNK.match(line)) is not None:
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            self.lines.append((max(first, 1), max(first + count - 1, first, 1)))
+        return True
+
+    def end_file(self) -> None:
+        """Keep what was read of one file."""
+        if self.path:
+            lines = () if self.is_new or self.is_deleted else tuple(self.lines)
+            self.files.append(ChangedFile(self.path, lines, self.is_new, self.is_deleted))
+        self.path, self.is_new, self.is_deleted, self.lines = "", False, False, []
+
+
+async def changed_files(folder: str, environment: Mapping[str, str]) -> tuple[ChangedFile, ...]:
+    """The files below `folder` that differ from the last commit, those that git does not know yet included.
+
+    `environment` is what git runs in; its `GIT_*` variables are left out, since an editor may be started from a git
+    hook of another repository.
+
+    Raises:
+        WorkspaceError: git is not there, `folder` is in no repository, or the repository has no commit yet.
+    """
+    clean = {name: value for name, value in environment.items() if not name.upper().startswith("GIT_")}
+    diff, unknown = _Diff(), list[ChangedFile]()
+
+    def take_unknown(line: bytes) -> bool:
+        unknown.append(ChangedFile(_unquoted(line), is_new=True))
+        return True
+
+    await _git(_DIFF, folder, clean, diff.take)
+    diff.end_file()
+    await _git(_UNTRACKED, folder, clean, take_unknown)
+    return (*diff.files, *unknown)
+
+
+async def _git(
+    arguments: Sequence[str], folder: str, environment: Mapping[str, str], take: Callable[[bytes], bool]
+) -> None:
+    try:
+        end = await run_lines(("git", *_SAFE, *arguments), folder, None, take, environment=environment)
+    except WorkspaceError as error:
+        raise GitFailedError("git could not be started, so it is not known what changed; name a path.") from error
+    if end.exit_code != 0:
+        if not (await anyio.to_thread.run_sync(git_facts, folder)).root:
+            raise GitFailedError("This folder is in no git repository, so name a path or symbol instead.")
+        first = next(iter(end.stderr.strip().splitlines()), "no reason given")
+        raise GitFailedError(f"git could not say what changed ({first}); name a path or symbol instead.")
+
+
+def _path_of_header(names: bytes) -> str:
+    """The path in `a/PATH b/PATH`; both are the same without renames, so a space in it is not the one between them."""
+    half = names[: (len(names) - 1) // 2]
+    return _unquoted(half).removeprefix("a/")
+
+
+def _unquoted(name: bytes) -> str:
+    """A name as git writes it: in quotes, with escapes, when it holds a quote, backslash or control character."""
+    if name.startswith(b'"') and name.endswith(b'"'):
+        name = _ESCAPE.sub(_unescaped, name[1:-1])
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    code = escape[1]
+    return bytes((int(code, 8) & 0xFF,)) if len(code) == 3 else _LETTERS.get(code, code)

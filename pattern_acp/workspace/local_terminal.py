@@ -6,23 +6,231 @@ left behind; a command that nobody waits for stands still once the pipe is full.
 
 import codecs
 import os
+import platform
 import secrets
 import signal
 import subprocess
+import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from msgspec import Struct
 
 from pattern_acp.processes.groups import end_group, start_group
-from pattern_acp.workspace.errors import CommandFailedToStartError
-from pattern_acp.workspace.output_pipe import DescriptorPipe, OutputPipe, StreamInput, StreamPipe, can_poll_pipes
-from pattern_acp.workspace.pseudo_terminal import TerminalInput, command_on_terminal, open_pseudo_terminal
+from pattern_acp.workspace.errors import CommandFailedToStartError, InputClosedError
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
 from pattern_acp.workspace.terminal import CommandInput, CommandOutput, CommandRequest, ExitStatus, RunningCommand
+
+ROWS, COLUMNS = 40, 120
+"""Size that programs see; without one some of them wrap their lines at nothing."""
+
+_MOST_PROCESSES = 200
+"""Processes of a command that are looked at; a build may have thousands, and none of those waits for a person."""
+
+_READ_CALLS = {"x86_64": "0", "aarch64": "63", "arm64": "63"}
+"""Number of the system call `read` on Linux (arch/*/syscall tables of the kernel)."""
+
+_TAKE_OVER = 'exec "$0" -c "$1" <>"$2" >&0 2>&1'
+"""A process that leads a session gets a terminal as its controlling one by opening it (POSIX, 11.1.3)."""
+
+
+class PseudoTerminal(Struct, frozen=True):
+    """Both ends: `ours` to read and write, `theirs` for the command, and the path of theirs."""
+
+    ours: int
+    theirs: int
+    path: str
+
+
+def open_pseudo_terminal() -> PseudoTerminal:
+    """A new terminal without echo, and without a carriage return before each line end.
+
+    Raises:
+        OSError: the system has none left.
+    """
+    if sys.platform == "win32":
+        raise OSError("Windows has no pseudo-terminals of this kind.")
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = os.openpty()
+    try:
+        modes = termios.tcgetattr(theirs)
+        modes[1] &= ~termios.ONLCR
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(theirs, termios.TCSANOW, modes)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        return PseudoTerminal(ours, theirs, os.ttyname(theirs))
+    except BaseException:
+        os.close(ours)
+        os.close(theirs)
+        raise
+
+
+def command_on_terminal(shell: str, line: str, path: str) -> list[str]:
+    """What to start, as the leader of a new session, so that `line` runs with the terminal at `path`."""
+    return ["/bin/sh", "-c", _TAKE_OVER, shell, line, path]
+
+
+class TerminalInput:
+    """`CommandInput` over our end of a terminal; `process` is the command's first process."""
+
+    def __init__(self, ours: int, path: str, process: int) -> None:
+        self._ours = ours
+        self._path = path
+        self._process = process
+
+    async def write(self, data: bytes) -> None:
+        """See `CommandInput.write`."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._ours, rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._ours)
+            except OSError as error:
+                raise InputClosedError("The command takes no more input.") from error
+
+    def is_awaited(self) -> bool:
+        """See `CommandInput.is_awaited`: on Linux, whether a process of ours is inside `read` on the terminal."""
+        number = _READ_CALLS.get(platform.machine())
+        if not sys.platform.startswith("linux") or number is None:
+            return False
+        return any(_reads_from(pid, number, self._path) for pid in _family(self._process))
+
+
+def _family(process: int) -> Iterator[int]:
+    waiting, seen = [process], 0
+    while waiting and seen < _MOST_PROCESSES:
+        pid = waiting.pop()
+        seen += 1
+        yield pid
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+        except OSError:
+            continue
+        waiting += [int(child) for child in children.split()]
+
+
+def _reads_from(pid: int, read_call: str, path: str) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/syscall").read_text(encoding="ascii").split()
+        if len(words) < 2 or words[0] != read_call:
+            return False
+        return str(Path(f"/proc/{pid}/fd/{int(words[1], 16)}").readlink()) in {path, "/dev/tty"}
+    except (OSError, ValueError):
+        return False
+
+
+_CHUNK = 65_536
+
+
+class OutputPipe(Protocol):
+    """The reading end."""
+
+    async def read(self) -> bytes:
+        """Wait for bytes; b"" once nobody can write any more. Nothing is lost when it is cancelled."""
+        ...
+
+    def read_ready(self) -> bytes | None:
+        """Bytes that are there already; None when there are none now, b"" once nobody can write any more."""
+        ...
+
+    def knows_when_empty(self) -> bool:
+        """Whether a None of `read_ready` means that there is nothing, rather than that it cannot be known."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading."""
+        ...
+
+
+class DescriptorPipe:
+    """`OutputPipe` over a descriptor that can be polled (POSIX)."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+
+    async def read(self) -> bytes:
+        """See `OutputPipe.read`."""
+        while (data := self.read_ready()) is None:
+            await anyio.wait_readable(self._descriptor)
+        return data
+
+    def read_ready(self) -> bytes | None:
+        """See `OutputPipe.read_ready`."""
+        try:
+            return os.read(self._descriptor, _CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def knows_when_empty(self) -> bool:
+        """See `OutputPipe.knows_when_empty`."""
+        return True
+
+    def close(self) -> None:
+        """See `OutputPipe.close`."""
+        os.close(self._descriptor)
+
+
+class StreamPipe:
+    """`OutputPipe` over a process's own stream (Windows, where pipes cannot be polled)."""
+
+    def __init__(self, stream: ByteReceiveStream | None) -> None:
+        self._stream = stream
+
+    async def read(self) -> bytes:
+        """See `OutputPipe.read`."""
+        if self._stream is None:
+            return b""
+        try:
+            return await self._stream.receive(_CHUNK)
+        except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return b""
+
+    def read_ready(self) -> bytes | None:
+        """See `OutputPipe.read_ready`."""
+        return None
+
+    def knows_when_empty(self) -> bool:
+        """See `OutputPipe.knows_when_empty`; the stream cannot say, so that the end must be waited for."""
+        return False
+
+    def close(self) -> None:
+        """See `OutputPipe.close`; the process closes its stream."""
+
+
+class StreamInput:
+    """`CommandInput` over a process's own stream (Windows)."""
+
+    def __init__(self, stream: ByteSendStream) -> None:
+        self._stream = stream
+
+    async def write(self, data: bytes) -> None:
+        """See `CommandInput.write`."""
+        try:
+            await self._stream.send(data)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            raise InputClosedError("The command takes no more input.") from error
+
+    def is_awaited(self) -> bool:
+        """See `CommandInput.is_awaited`; a pipe does not say."""
+        return False
+
+
+def can_poll_pipes() -> bool:
+    """Whether `DescriptorPipe` works here."""
+    return sys.platform != "win32"
 
 
 class OutputBuffer:

@@ -11,14 +11,40 @@ import ntpath
 import os
 import posixpath
 import re
+import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
+
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.workspace.errors import PathUnusableError
-from pattern_acp.workspace.flavour import PLATFORM, Flavour
+
+
+class Flavour(Struct, frozen=True):
+    """What differs between the path names of platforms."""
+
+    windows: bool
+    """Drive letters, UNC shares, both slashes as separators."""
+    case_sensitive: bool
+    """Whether names that differ only in case are different files."""
+
+
+POSIX = Flavour(windows=False, case_sensitive=True)
+MACOS = Flavour(windows=False, case_sensitive=False)
+"""macOS volumes ignore case unless formatted otherwise."""
+WINDOWS = Flavour(windows=True, case_sensitive=False)
+
+
+def _of_platform(platform: str) -> Flavour:
+    return {"win32": WINDOWS, "darwin": MACOS}.get(platform, POSIX)
+
+
+PLATFORM = _of_platform(sys.platform)
+"""The flavour of the machine that this runs on."""
+
 
 _DRIVE = late_pattern(r"[A-Za-z]:")
 _SHARE = late_pattern(r"\\\\[^\\.?][^\\]*\\[^\\]+")

@@ -9,13 +9,13 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from anyio import to_thread
 from msgspec import Struct
 
 from pattern_acp.workspace.errors import AccessDeniedError, FileMissingError, NotAFileError
-from pattern_acp.workspace.ignore import IgnoreRules, rules_for
+from pattern_acp.workspace.globs import IgnoreRules, rules_for
 
 T = TypeVar("T")
 
@@ -142,3 +142,63 @@ def _sorted_entries(path: str) -> list[os.DirEntry[str]]:
     except OSError:
         # A folder that may not be read, or was deleted meanwhile, has nothing to show.
         return []
+
+
+EntryKind: TypeAlias = Literal["file", "directory", "link", "other"]
+
+MAX_COUNTED = 100_000
+"""Entries after which counting stops."""
+
+
+class Entry(Struct, frozen=True):
+    """One entry; `name` is relative to the listed folder, with forward slashes. `size` is in bytes, 0 unless a file."""
+
+    name: str
+    kind: EntryKind
+    size: int = 0
+    ignored: bool = False
+    """Whether git ignores it; ignored folders are not entered."""
+
+
+class Listing(Struct, frozen=True):
+    """The first entries of `root`, each folder right before what is in it, and how many there are in all."""
+
+    root: str
+    entries: tuple[Entry, ...]
+    total: int
+
+
+async def list_directory(path: str, *, limit: int, depth: int = 1) -> Listing:
+    """List an absolute folder, hidden files included, `.git` left out; `depth` 1 lists only the folder itself.
+
+    Raises:
+        FileMissingError: there is no such folder.
+        WorkspaceError: it is a file.
+    """
+
+    def work(stop: threading.Event) -> Listing:
+        require_folder(path)
+        shown: list[Entry] = []
+        total = 0
+        for walked in walk_entries(path, stop, depth=depth):
+            total += 1
+            if len(shown) < limit:
+                shown.append(_entry(walked))
+            if total >= MAX_COUNTED:
+                break
+        return Listing(path, tuple(shown), total)
+
+    return await in_thread(work)
+
+
+def _entry(walked: WalkedEntry) -> Entry:
+    if walked.is_link:
+        return Entry(walked.name, "link", ignored=walked.ignored)
+    if walked.is_dir:
+        return Entry(walked.name, "directory", ignored=walked.ignored)
+    try:
+        found = walked.entry.stat(follow_symlinks=False)
+    except OSError:
+        return Entry(walked.name, "other", ignored=walked.ignored)
+    kind: EntryKind = "file" if stat.S_ISREG(found.st_mode) else "other"
+    return Entry(walked.name, kind, found.st_size, walked.ignored)

@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from pattern_acp.acp.editor_files import EditorFileSystem
+from pattern_acp.acp.editor_ports import EditorFileSystem
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import initialize_response
-from pattern_acp.acp.introduction import answer_plainly
+from pattern_acp.acp.initialize_response import answer_plainly
 from pattern_acp.jsonrpc.messages import Request, encode_result, parse
 
 FLAGS = st.sampled_from([True, False, None, "yes", 1])

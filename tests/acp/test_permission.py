@@ -3,22 +3,20 @@
 import anyio
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.batching import FlushTimer
-from pattern_acp.acp.client import EditorApprover, answer_of
-from pattern_acp.acp.updates import Abilities
-from pattern_acp.acp.view import EditorView
+from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer, answer_of
+from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.policy.approver import Answer, ApprovalOption, ApprovalRequest
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.turn.events import TextStreamed
 from tests.support.connected_editor import connected_editor
 from tests.support.constellation import FakeClock
 from tests.support.editor import FakeEditor, JsonDict
 
 SESSION = SessionId("ses_1")
-ONCE = ApprovalOption(Answer.ALLOW_ONCE, "Allow once")
-NO = ApprovalOption(Answer.REJECT_ONCE, "Reject")
+ONCE = ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Allow once")
+NO = ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject")
 CALL = ToolCallView(
     ToolCallId("call_1"),
     "write_file",
@@ -31,11 +29,11 @@ REQUEST = ApprovalRequest(CALL, "It changes a file.", (ONCE, NO))
 
 
 def approver(dispatcher: Dispatcher) -> tuple[EditorApprover, EditorView]:
-    view = EditorView(SESSION, dispatcher, Abilities(), FlushTimer(), FakeClock())
-    return EditorApprover(SESSION, dispatcher, Abilities(), view), view
+    view = EditorView(SESSION, dispatcher, EditorAbilities(), FlushTimer(), FakeClock())
+    return EditorApprover(SESSION, dispatcher, EditorAbilities(), view), view
 
 
-async def asked(editor: FakeEditor, dispatcher: Dispatcher) -> Answer:
+async def asked(editor: FakeEditor, dispatcher: Dispatcher) -> PermissionAnswer:
     del editor
     with anyio.fail_after(30):
         return await approver(dispatcher)[0].ask(REQUEST)
@@ -43,7 +41,7 @@ async def asked(editor: FakeEditor, dispatcher: Dispatcher) -> Answer:
 
 async def test_the_answer_is_the_option_that_was_chosen():
     async with connected_editor() as (editor, dispatcher):
-        assert await asked(editor, dispatcher) is Answer.ALLOW_ONCE
+        assert await asked(editor, dispatcher) is PermissionAnswer.ALLOW_ONCE
 
 
 async def test_an_option_that_was_not_offered_is_a_refusal():
@@ -54,8 +52,8 @@ async def test_an_option_that_was_not_offered_is_a_refusal():
             return {"outcome": "selected", "optionId": "allow_always"}
 
         editor.permission = always
-        assert await asked(editor, dispatcher) is Answer.REJECT_ONCE
-    assert answer_of(schema.CancelledOutcome(), REQUEST) is Answer.CANCELLED
+        assert await asked(editor, dispatcher) is PermissionAnswer.REJECT_ONCE
+    assert answer_of(schema.CancelledOutcome(), REQUEST) is PermissionAnswer.CANCELLED
 
 
 async def test_the_question_fits_into_a_line_whatever_it_is_about():
@@ -79,5 +77,5 @@ async def test_text_that_waits_is_shown_before_the_question():
         for word in ("I ", "will ", "write."):
             await view.show(TextStreamed(MessageId("msg_1"), word))
         with anyio.fail_after(30):
-            assert await permission.ask(REQUEST) is Answer.REJECT_ONCE
+            assert await permission.ask(REQUEST) is PermissionAnswer.REJECT_ONCE
         assert said == ["I will write."]

@@ -1,7 +1,14 @@
 """Events to session updates, live and in a replay."""
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.updates import Abilities, live_updates, named_by_call, replay_updates, tool_call, usage_update
+from pattern_acp.acp.updates import (
+    EditorAbilities,
+    live_updates,
+    named_by_call,
+    replay_updates,
+    tool_call,
+    usage_update,
+)
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.plan import Plan, PlanEntry
@@ -35,15 +42,15 @@ def kinds(updates: list[schema.SessionUpdate]) -> list[str]:
 
 
 def test_text_was_streamed_already_and_is_not_shown_again_live():
-    assert live_updates(said(TextPart("Hello.")), Abilities()) == []
-    assert live_updates(TurnEnded(TURN, StopReason.END_TURN), Abilities()) == []
+    assert live_updates(said(TextPart("Hello.")), EditorAbilities()) == []
+    assert live_updates(TurnEnded(TURN, StopReason.END_TURN), EditorAbilities()) == []
 
 
 def test_a_command_s_terminal_is_named_when_it_is_announced_and_only_to_those_who_follow_it():
-    follows = tool_call(VIEW, Abilities(terminal_meta=True))
+    follows = tool_call(VIEW, EditorAbilities(terminal_meta=True))
     assert follows.meta == {"terminal_info": {"terminal_id": "call_1"}}
-    assert tool_call(VIEW, Abilities()).meta is None
-    assert tool_call(VIEW, Abilities(embeds_terminals=True)).meta is None
+    assert tool_call(VIEW, EditorAbilities()).meta is None
+    assert tool_call(VIEW, EditorAbilities(embeds_terminals=True)).meta is None
 
 
 def test_a_terminal_of_ours_is_named_by_its_call_and_one_of_the_client_keeps_its_name():
@@ -114,9 +121,9 @@ def test_a_call_that_failed_names_the_code_of_its_failure_live_and_replayed():
     failed = ToolCallFinished(
         TURN, CALL, ToolCallStatus.FAILED, "There is no such file.", failure="tool.target-missing"
     )
-    for update in (*live_updates(failed, Abilities()), replay_updates([failed])[0]):
+    for update in (*live_updates(failed, EditorAbilities()), replay_updates([failed])[0]):
         assert isinstance(update, schema.ToolCallProgress)
         assert update.meta == {"pattern": {"failure": "tool.target-missing"}}
-    (well,) = live_updates(ToolCallFinished(TURN, CALL, ToolCallStatus.COMPLETED, "Done."), Abilities())
+    (well,) = live_updates(ToolCallFinished(TURN, CALL, ToolCallStatus.COMPLETED, "Done."), EditorAbilities())
     assert isinstance(well, schema.ToolCallProgress)
     assert well.meta is None

@@ -5,9 +5,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from pattern_acp.acp.batching import FlushTimer
-from pattern_acp.acp.updates import Abilities
-from pattern_acp.acp.view import EditorView
+from pattern_acp.acp.client import EditorView, FlushTimer
+from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
@@ -29,7 +28,7 @@ OURS = TerminalContent("local_7", "make", "/project")
 
 
 @asynccontextmanager
-async def shown_to(abilities: Abilities) -> AsyncGenerator[tuple[EditorView, FakeEditor], None]:
+async def shown_to(abilities: EditorAbilities) -> AsyncGenerator[tuple[EditorView, FakeEditor], None]:
     async with connected_editor() as (editor, dispatcher):
         yield EditorView(SessionId("ses_1"), dispatcher, abilities, FlushTimer(), FakeClock()), editor
 
@@ -40,7 +39,7 @@ async def updates(editor: FakeEditor, count: int) -> list[JsonDict]:
 
 
 async def test_text_that_waits_goes_before_whatever_follows():
-    async with shown_to(Abilities()) as (view, editor):
+    async with shown_to(EditorAbilities()) as (view, editor):
         with anyio.fail_after(30):
             for word in ("Let ", "me ", "see."):
                 await view.show(TextStreamed(MESSAGE, word))
@@ -58,7 +57,7 @@ async def test_text_that_waits_goes_before_whatever_follows():
 
 
 async def test_settling_sends_what_waits():
-    async with shown_to(Abilities()) as (view, editor):
+    async with shown_to(EditorAbilities()) as (view, editor):
         with anyio.fail_after(30):
             await view.show(TextStreamed(MESSAGE, "One"))
             await view.show(TextStreamed(MESSAGE, " two"))
@@ -68,7 +67,7 @@ async def test_settling_sends_what_waits():
 
 
 async def test_a_terminal_of_ours_is_followed_by_one_name_from_its_announcement_to_its_end():
-    async with shown_to(Abilities(terminal_meta=True)) as (view, editor):
+    async with shown_to(EditorAbilities(terminal_meta=True)) as (view, editor):
         with anyio.fail_after(30):
             await view.show(ToolCallStarted(TURN, VIEW))
             await view.show(ToolCallRunning(CALL))
@@ -92,7 +91,7 @@ async def test_a_terminal_of_ours_is_followed_by_one_name_from_its_announcement_
 
 
 async def test_other_clients_get_no_terminal_of_ours():
-    async with shown_to(Abilities(embeds_terminals=True)) as (view, editor):
+    async with shown_to(EditorAbilities(embeds_terminals=True)) as (view, editor):
         with anyio.fail_after(30):
             await view.show(TerminalStreamed(CALL, "local_7", "built\n"))
             await view.show(TerminalEnded(CALL, "local_7", 0, None))
@@ -103,7 +102,7 @@ async def test_other_clients_get_no_terminal_of_ours():
 
 
 async def test_a_burst_of_terminal_output_is_cut_for_the_line():
-    async with shown_to(Abilities(terminal_meta=True)) as (view, editor):
+    async with shown_to(EditorAbilities(terminal_meta=True)) as (view, editor):
         with anyio.fail_after(30):
             await view.show(TerminalStreamed(CALL, "local_7", "\x01" * 400_000))
             shown = await updates(editor, 3)

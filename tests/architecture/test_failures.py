@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import pattern_acp
+from pattern_acp.cli.explain import failures
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.failures import failures
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "pattern_acp").rglob("*.py"))

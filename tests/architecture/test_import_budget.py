@@ -20,8 +20,8 @@ LATE_FOR_INITIALIZE = {
 """Nothing on the ordinary way to the answer to initialize may import these."""
 
 BEFORE_THE_FIRST_ANSWER = {
-    "pattern_acp", "pattern_acp.acp", "pattern_acp.acp.introduction", "pattern_acp.cli", "pattern_acp.cli.serving",
-    "pattern_acp.jsonrpc", "pattern_acp.jsonrpc.stdio", "pattern_acp.jsonrpc.stdio_platform",
+    "pattern_acp", "pattern_acp.acp", "pattern_acp.acp.initialize_response", "pattern_acp.cli",
+    "pattern_acp.cli.serving", "pattern_acp.jsonrpc", "pattern_acp.jsonrpc.stdio", "pattern_acp.jsonrpc.stdio_platform",
 }  # fmt: skip
 """All of our own that a process imports before it answers initialize."""
 
@@ -81,7 +81,7 @@ def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
 
 def test_what_the_first_call_is_decided_with_is_imported_before_it_comes():
     start = "from pattern_acp.bootstrap.sessions import import_what_calls_need as ready; ready()"
-    decided = "import pattern_acp.turn.gate, pattern_acp.policy.decide, pattern_acp.policy.reaching"
+    decided = "import pattern_acp.turn.gate, pattern_acp.policy.decide, pattern_acp.policy.external_effects"
     assert modules_after(f"{start}; {decided}") - modules_after(start) == set()
 
 
@@ -106,7 +106,7 @@ def test_the_way_to_the_first_session_does_without_the_code_map():
 
 def test_the_way_to_the_first_session_compiles_no_patterns_that_only_a_command_or_a_write_needs():
     loaded = modules_after("import pattern_acp.bootstrap.sessions")
-    assert loaded & {"pattern_acp.policy.reaching", "pattern_acp.memory.secrets"} == set()
+    assert loaded & {"pattern_acp.policy.external_effects", "pattern_acp.memory.secrets"} == set()
 
 
 def test_values_that_a_start_defines_compile_no_methods():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import anyio
 
-from pattern_acp.acp.workbench import LocalMeans
+from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.bootstrap.diagnosis import Health, diagnose
 from pattern_acp.bootstrap.sessions import hook_runner, server_means
 from pattern_acp.config.settings import Flags

@@ -6,11 +6,10 @@ import pytest
 
 from pattern_acp.cli.arguments import Explain
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.explain import run_explain
+from pattern_acp.cli.explain import failures, run_explain, similar_codes
 from pattern_acp.cli.main import run
 from pattern_acp.cli.output import write_failed
 from pattern_acp.db.errors import DatabaseBusyError
-from pattern_acp.domain.failures import failures, similar_codes
 
 
 def test_a_code_is_explained_however_it_was_copied(capsys: pytest.CaptureFixture[str]):

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.codemap.brief import MOST_FILES, Brief, brief, topic_words
-from pattern_acp.codemap.outline import outline_file, outline_folder
+from pattern_acp.codemap.brief import MOST_FILES, Brief, brief, outline_file, outline_folder, topic_words
 from pattern_acp.db.connection import Database
 from tests.support.code_index import code_index
 

@@ -12,14 +12,19 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.source_files import list_source_files
-from pattern_acp.codemap.building import LEASE_MS, BuildLease, read_in_process
-from pattern_acp.codemap.freshness import compare, known_files
-from pattern_acp.codemap.indexing import index_files, read_file
+from pattern_acp.codemap.indexing import (
+    LEASE_MS,
+    BuildLease,
+    compare,
+    index_files,
+    known_files,
+    read_file,
+    read_in_process,
+)
 from pattern_acp.codemap.model import Progress
 from pattern_acp.codemap.recording import add_listed
-from pattern_acp.codemap.service import LEASED_FILES
+from pattern_acp.codemap.service import LEASED_FILES, open_code_maps
 from pattern_acp.codemap.store import files_at, open_index
-from pattern_acp.codemap.workspaces import open_code_maps
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import WorkspaceError

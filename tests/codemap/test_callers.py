@@ -3,8 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.codemap.callers import Known, Use, Uses, importers_of_file, uses_of
-from pattern_acp.codemap.impact import Impact, impact_of, symbols_changed
+from pattern_acp.codemap.callers import (
+    Impact,
+    KnownCallers,
+    Use,
+    Uses,
+    impact_of,
+    importers_of_file,
+    symbols_changed,
+    uses_of,
+)
 from pattern_acp.codemap.targets import Targets, targets_named
 from pattern_acp.db.connection import Database
 from tests.support.code_index import code_index
@@ -156,7 +164,7 @@ async def targets(index: Database, text: str) -> Targets:
 
 async def uses(index: Database, text: str) -> Uses:
     (symbol,) = (await targets(index, text)).symbols
-    return await index.read(lambda tx: uses_of(Known(tx), symbol))
+    return await index.read(lambda tx: uses_of(KnownCallers(tx), symbol))
 
 
 def places(found: Sequence[Use]) -> set[str]:
@@ -215,7 +223,7 @@ async def test_files_of_one_package_see_each_other(index: Database):
 
 
 async def test_importers_of_a_file_say_what_they_import(index: Database):
-    found = await index.read(lambda tx: importers_of_file(Known(tx), "app/writer.py"))
+    found = await index.read(lambda tx: importers_of_file(KnownCallers(tx), "app/writer.py"))
     whys = {use.path: use.why for use in found.proven}
     assert whys["app/direct.py"] == "imports append"
     assert whys["app/lists.py"] == "imports Journal"

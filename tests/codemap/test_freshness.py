@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pattern_acp.bootstrap.source_files import list_source_files
-from pattern_acp.codemap.freshness import RACY_NS, Difference, compare, known_files, word_for
-from pattern_acp.codemap.indexing import content_hash, index_files
+from pattern_acp.codemap.indexing import RACY_NS, Difference, compare, content_hash, index_files, known_files, word_for
 from pattern_acp.codemap.model import Stamp
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
 from pattern_acp.codemap.store import MIGRATIONS, files_at

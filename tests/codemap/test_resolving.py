@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pattern_acp.codemap.resolving import names_meaning, resolve, tail_of
+from pattern_acp.codemap.recording import names_meaning, resolve, tail_of
 
 
 class Files:

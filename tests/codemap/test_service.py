@@ -10,9 +10,8 @@ import pytest
 
 from pattern_acp.bootstrap.source_files import list_source_files
 from pattern_acp.codemap.model import Progress
-from pattern_acp.codemap.service import CodeMap
+from pattern_acp.codemap.service import CodeMap, open_code_maps
 from pattern_acp.codemap.store import files_at, imports_of, index_path, symbols_named
-from pattern_acp.codemap.workspaces import open_code_maps
 from pattern_acp.domain.clock import SystemClock
 
 

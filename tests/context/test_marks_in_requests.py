@@ -11,9 +11,9 @@ from pattern_acp.context.compacted import gap_text, left_out, summary_text
 from pattern_acp.context.memory_notices import WriteNote, change_notices, shown_memory
 from pattern_acp.context.recall_budget import Recallable, for_model
 from pattern_acp.context.summary import SummaryTask, summary_request
-from pattern_acp.domain.data_frames import COMMON, TELLING, Section, as_stored, framed, harmless
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart
+from pattern_acp.domain.untrusted_blocks import COMMON, TELLING, Section, as_stored, harmless, untrusted_block
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.history import resource_text
 
@@ -54,8 +54,8 @@ def of_memory(data: str) -> str:
             (LeftBehind(data, AT, data, (data, data)),),
         )
     )
-    state = volatile_segment([view, *changes, recalled, missed, framed("memory_repeats", data, data)], [data])
-    told = framed("context", data, source=data)
+    state = volatile_segment([view, *changes, recalled, missed, untrusted_block("memory_repeats", data, data)], [data])
+    told = untrusted_block("context", data, source=data)
     return "\n".join((shown.text, state, told, summary_text(data, left_out([]), data), gap_text(left_out([]), data)))
 
 
@@ -70,7 +70,7 @@ def test_no_data_ends_a_mark_around_files_or_poses_as_what_is_true_now(data: str
     messages = [Message(MessageId("m"), Role.USER, (TextPart(data), ResourcePart("a", "b", text=data)))]
     task = SummaryTask("", ModelInfo("p", "m", context_window=9_000, max_output_tokens=900), messages, 5_000, 500)
     asked = summary_request(task).messages[0].text.rpartition("\n\n<transcript>")[2]
-    for text, name in ((attached, "attachment"), (asked, "transcript"), (framed("changes", data), "changes")):
+    for text, name in ((attached, "attachment"), (asked, "transcript"), (untrusted_block("changes", data), "changes")):
         assert ends(text).count(name) == 1
         allowed = 2 if name == "attachment" else 0
         assert len(TELLING_MARK.findall(text)) == allowed
@@ -87,4 +87,4 @@ def test_what_a_model_copies_is_found_where_it_was_stored(text: str, name: str):
 def test_a_section_is_plain_text_where_values_are_encoded():
     view = MemoryView("human", "Who.", "Tea.", 900)
     assert type(volatile_segment([view], [])) is type(shown_memory(TurnId("t1"), [view]).text) is str
-    assert type(framed("note", "x")) is Section
+    assert type(untrusted_block("note", "x")) is Section

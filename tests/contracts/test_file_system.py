@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.acp.editor_files import EditorFileSystem
+from pattern_acp.acp.editor_ports import EditorFileSystem
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.workspace.delegation import DelegatingFileSystem

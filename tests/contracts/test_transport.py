@@ -13,10 +13,9 @@ import anyio.to_thread
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.loopback import LoopbackTransport, loopback_pair
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import Transport
+from pattern_acp.jsonrpc.transport import Oversize, Transport
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ConnectTimeoutError, ProfileNotFound
 
 from pattern_acp.credentials.aws_keys import AwsCredentials, AwsKeys
-from pattern_acp.credentials.errors import CloudCredentialsError, SignInTransientError
+from pattern_acp.credentials.model import CloudCredentialsError, SignInTransientError
 
 
 def failing(error: Callable[..., Exception], **words: str) -> AwsKeys:

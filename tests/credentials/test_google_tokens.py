@@ -12,8 +12,8 @@ from google.auth import exceptions
 from google.oauth2 import service_account
 
 from pattern_acp.bootstrap.credentials import exchange_once
-from pattern_acp.credentials.errors import CloudCredentialsError, SignInTransientError
 from pattern_acp.credentials.google_tokens import SCOPE, SOURCE, GoogleCredentials, GoogleTokens, Load
+from pattern_acp.credentials.model import CloudCredentialsError, SignInTransientError
 from pattern_acp.domain.clock import Clock, SystemClock
 from tests.support.constellation import FakeClock
 from tests.support.google_server import ACCOUNT, PROJECT, GoogleServer, google_server

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import post_once
 from pattern_acp.config.settings import OAuthSettings, ProviderSettings, Secret
-from pattern_acp.credentials import errors
+from pattern_acp.credentials import model
 from pattern_acp.credentials.keys import StoredKeys, key_sources, with_held_key
 from pattern_acp.credentials.model import Credential, Entry, Tier
 from pattern_acp.credentials.oauth import DeviceCode
@@ -101,7 +101,7 @@ async def test_a_port_that_is_taken_is_replaced_by_another():
             async def show(url: str) -> None:
                 seen.append(url)
 
-            with pytest.raises(errors.SignInExpiredError, match="--device"):
+            with pytest.raises(model.SignInExpiredError, match="--device"):
                 await sign_in_with_browser(oauth, post_once, CLOCK, show, wait_seconds=0.01)
         assert f"%3A{port}%2F" not in seen[0]
         assert f":{port}/" not in seen[0].partition("redirect_uri=")[2]
@@ -112,11 +112,11 @@ async def test_a_refusal_and_a_broken_exchange_are_told_apart_and_shown_in_the_b
         server.failing = 503
         with pytest.raises(BaseExceptionGroup) as caught:
             await sign_in(server)
-        assert caught.group_contains(errors.SignInTransientError)
+        assert caught.group_contains(model.SignInTransientError)
         server.failing, server.allows = 0, None
         with pytest.raises(BaseExceptionGroup) as caught:
             await sign_in(server)
-        assert caught.group_contains(errors.SignInDeniedError)
+        assert caught.group_contains(model.SignInDeniedError)
 
 
 async def test_a_device_code_waits_longer_when_asked_to_and_ends_when_the_person_has_answered():
@@ -137,7 +137,7 @@ async def test_a_device_code_waits_longer_when_asked_to_and_ends_when_the_person
         assert shown[0].user_code
         assert slept == [1, 6, 6]
         server.allows = False
-        with pytest.raises(errors.SignInDeniedError):
+        with pytest.raises(model.SignInDeniedError):
             await sign_in_with_device(oauth_of(server), post_once, CLOCK, show, lambda _: anyio.lowlevel.checkpoint())
 
 
@@ -226,12 +226,12 @@ async def test_a_revoked_sign_in_says_what_to_run_and_a_server_that_is_away_lose
         store.save("mine", ending)
         server.failing = 503
         assert (await keys_in(tmp_path).key(provider) or Secret("")).value == ending.secret
-        with pytest.raises(errors.SignInTransientError):
+        with pytest.raises(model.SignInTransientError):
             await keys_in(tmp_path).key(provider, refused=ending.secret)
         assert store.load("mine") == ending
         server.failing = 0
         server.revoke_all()
-        with pytest.raises(errors.SignInRevokedError, match="auth login mine"):
+        with pytest.raises(model.SignInRevokedError, match="auth login mine"):
             await keys_in(tmp_path).key(provider)
-        with pytest.raises(errors.SignInRevokedError, match="is gone"):
+        with pytest.raises(model.SignInRevokedError, match="is gone"):
             await keys_in(tmp_path).key(AMBIENT)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import OAuthSettings
-from pattern_acp.credentials import errors
+from pattern_acp.credentials import model
 from pattern_acp.credentials.model import Credential
 from pattern_acp.credentials.oauth import (
     DevicePending,
@@ -66,18 +66,18 @@ def test_a_redirect_gives_its_code_only_with_the_state_of_its_own_sign_in():
     request = begin_authorization(OAUTH, REDIRECT)
     assert read_redirect(request, f"/callback?code=abc&state={request.state}") == "abc"
     for target in ("/callback?code=abc", "/callback?code=abc&state=other", "/callback?error=access_denied"):
-        with pytest.raises(errors.StateMismatchError):
+        with pytest.raises(model.StateMismatchError):
             read_redirect(request, target)
 
 
 @pytest.mark.parametrize(
     ("query", "kind"),
     [
-        ("error=access_denied", errors.SignInDeniedError),
-        ("error=temporarily_unavailable", errors.SignInTransientError),
-        ("error=invalid_scope", errors.SignInRefusedError),
-        ("error=%1b[31m", errors.SignInRefusedError),
-        ("", errors.SignInRefusedError),
+        ("error=access_denied", model.SignInDeniedError),
+        ("error=temporarily_unavailable", model.SignInTransientError),
+        ("error=invalid_scope", model.SignInRefusedError),
+        ("error=%1b[31m", model.SignInRefusedError),
+        ("", model.SignInRefusedError),
     ],
 )
 def test_a_redirect_without_a_code_says_why(query: str, kind: type[SignInError]):
@@ -90,16 +90,16 @@ def test_a_redirect_without_a_code_says_why(query: str, kind: type[SignInError])
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (400, b'{"error":"access_denied"}', errors.SignInDeniedError),
-        (400, b'{"error":"expired_token"}', errors.SignInExpiredError),
-        (400, b'{"error":"invalid_grant"}', errors.SignInExpiredError),
-        (401, b'{"error":"invalid_client"}', errors.SignInRefusedError),
-        (400, b'{"error":"server_error"}', errors.SignInTransientError),
-        (503, b"<html>", errors.SignInTransientError),
-        (429, b"", errors.SignInTransientError),
-        (200, b"{}", errors.SignInRefusedError),
-        (200, b"\xff", errors.SignInRefusedError),
-        (403, b'{"error":{"message":"Invalid code"}}', errors.SignInExpiredError),
+        (400, b'{"error":"access_denied"}', model.SignInDeniedError),
+        (400, b'{"error":"expired_token"}', model.SignInExpiredError),
+        (400, b'{"error":"invalid_grant"}', model.SignInExpiredError),
+        (401, b'{"error":"invalid_client"}', model.SignInRefusedError),
+        (400, b'{"error":"server_error"}', model.SignInTransientError),
+        (503, b"<html>", model.SignInTransientError),
+        (429, b"", model.SignInTransientError),
+        (200, b"{}", model.SignInRefusedError),
+        (200, b"\xff", model.SignInRefusedError),
+        (403, b'{"error":{"message":"Invalid code"}}', model.SignInExpiredError),
         (400, b'{"error":"authorization_pending"}', DevicePending),
         (400, b'{"error":"slow_down"}', DevicePending),
     ],
@@ -119,7 +119,7 @@ def test_failures_are_told_apart(status: int, body: bytes, kind: type[Exception]
     ],
 )
 def test_a_token_that_no_request_can_carry_is_refused(body: bytes):
-    with pytest.raises(errors.SignInRefusedError, match="none was kept"):
+    with pytest.raises(model.SignInRefusedError, match="none was kept"):
         read_token(200, body, 0)
 
 
@@ -129,13 +129,13 @@ def test_the_kind_of_a_token_may_be_written_in_any_case_or_left_out():
 
 
 def test_an_address_for_device_codes_that_has_none_is_named():
-    with pytest.raises(errors.SignInRefusedError, match="check device_url"):
+    with pytest.raises(model.SignInRefusedError, match="check device_url"):
         read_device(404, b"nope", 0)
 
 
 def test_a_refresh_token_that_is_over_is_revoked_rather_than_a_code_that_expired():
     old = Credential("a", "oauth", "r")
-    with pytest.raises(errors.SignInRevokedError):
+    with pytest.raises(model.SignInRevokedError):
         read_token(400, b'{"error":"invalid_grant"}', 0, old)
 
 
@@ -149,7 +149,7 @@ def test_a_renewal_keeps_the_refresh_token_that_the_server_does_not_change():
 
 def test_a_token_that_is_over_already_is_refused_and_a_lifetime_of_zero_is_none_known():
     for old in (None, Credential("a", "oauth", "r")):
-        with pytest.raises(errors.SignInRefusedError, match="over already"):
+        with pytest.raises(model.SignInRefusedError, match="over already"):
             read_token(200, b'{"access_token":"b","expires_in":-5}', 1000, old)
     assert read_token(200, b'{"access_token":"b","expires_in":0}', 1000).expires_at_ms is None
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.credentials.errors import CredentialFileError, KeyringUnavailableError
 from pattern_acp.credentials.keyring_access import SystemKeyring
-from pattern_acp.credentials.model import Credential, Tier, last_four
+from pattern_acp.credentials.model import Credential, CredentialFileError, KeyringUnavailableError, Tier, last_four
 from pattern_acp.credentials.store import CredentialStore
 from tests.support.credentials import FakeKeyring
 

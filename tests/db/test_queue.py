@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.db.queue import PLACES, STALE_NS, WriteQueue
+from pattern_acp.db.driver import PLACES, STALE_NS, FairWriteLock
 
 MS = 1_000_000
 
@@ -22,8 +22,8 @@ class Clock:
 
 
 @contextmanager
-def queues(path: Path, count: int, clock: Clock | None = None) -> Generator[list[WriteQueue], None, None]:
-    made = [WriteQueue(path, now=clock or Clock(), sleep=never) for _ in range(count)]
+def queues(path: Path, count: int, clock: Clock | None = None) -> Generator[list[FairWriteLock], None, None]:
+    made = [FairWriteLock(path, now=clock or Clock(), sleep=never) for _ in range(count)]
     try:
         yield made
     finally:
@@ -72,7 +72,7 @@ def test_a_newcomer_does_not_ask_while_others_wait(tmp_path: Path):
             assert asked == []
             first.leave()
 
-        newcomer = WriteQueue(tmp_path / "c.db", now=clock, sleep=first_is_done)
+        newcomer = FairWriteLock(tmp_path / "c.db", now=clock, sleep=first_is_done)
         clock.now += MS
         assert newcomer.in_turn(attempt, seconds=5, is_stopped=running)
         assert asked == ["asked"]
@@ -132,7 +132,7 @@ def test_more_processes_than_places_ask_at_once(tmp_path: Path):
 def test_a_damaged_file_keeps_nobody_from_writing(tmp_path: Path, damage: bytes):
     (tmp_path / "c.db-queue").write_bytes(damage)
     answers = iter([False, True])
-    queue = WriteQueue(tmp_path / "c.db", now=Clock(), sleep=lambda _seconds: None)
+    queue = FairWriteLock(tmp_path / "c.db", now=Clock(), sleep=lambda _seconds: None)
     assert queue.in_turn(lambda: next(answers), seconds=5, is_stopped=running)
     queue.close()
 
@@ -140,7 +140,7 @@ def test_a_damaged_file_keeps_nobody_from_writing(tmp_path: Path, damage: bytes)
 def test_without_a_file_it_is_still_tried_again(tmp_path: Path):
     (tmp_path / "c.db-queue").mkdir()
     answers = iter([False, False, True])
-    queue = WriteQueue(tmp_path / "c.db", now=Clock(), sleep=lambda _seconds: None)
+    queue = FairWriteLock(tmp_path / "c.db", now=Clock(), sleep=lambda _seconds: None)
     assert queue.in_turn(lambda: next(answers), seconds=5, is_stopped=running)
     queue.close()
 

@@ -9,10 +9,18 @@ from hypothesis import strategies as st
 
 from pattern_acp.db.raw import SqlValue
 from pattern_acp.db.segment_files import (
-    Reading,
+    INLINE_BYTES,
+    LINE_BYTES,
+    LineTooLongError,
+    SegmentDamageError,
+    SegmentReading,
     SegmentWriter,
     Tail,
+    decode_line,
+    decode_row,
     delete_segments,
+    encode_line,
+    encode_rows,
     generations,
     next_generation,
     only_writer,
@@ -21,16 +29,6 @@ from pattern_acp.db.segment_files import (
     read_tail,
     read_value,
     segments,
-)
-from pattern_acp.db.segment_lines import (
-    INLINE_BYTES,
-    LINE_BYTES,
-    LineTooLongError,
-    SegmentDamageError,
-    decode_line,
-    decode_row,
-    encode_line,
-    encode_rows,
 )
 from pattern_acp.domain.canonical import JsonObject
 
@@ -71,7 +69,7 @@ def written(folder: Path, count: int) -> Path:
     return generation
 
 
-def numbers(generation: Path, reading: Reading) -> list[object]:
+def numbers(generation: Path, reading: SegmentReading) -> list[object]:
     lines = (line for segment in segments(generation) for line in read_lines(segment, reading))
     return [found[0] for line in lines if isinstance(found := line.get("e"), list)]
 
@@ -141,9 +139,9 @@ def test_a_segment_that_is_full_is_followed_by_one_that_is_named_by_its_first_ev
     assert names[0] == "seg-000000000001.jsonl"
     assert len(names) > 2
     for name in names:
-        first = next(read_lines(tmp_path / "0001" / name, Reading()))
+        first = next(read_lines(tmp_path / "0001" / name, SegmentReading()))
         assert name == f"seg-{first['first']:012}.jsonl"
-    assert numbers(tmp_path / "0001", Reading()) == list(range(1, 8))
+    assert numbers(tmp_path / "0001", SegmentReading()) == list(range(1, 8))
     assert read_tail(tmp_path / "0001").seq == 7
     before = {each: each.read_bytes() for each in segments(tmp_path / "0001")[:-1]}
     again = SegmentWriter(tmp_path / "0001", HEADER, segment_bytes=150)
@@ -159,14 +157,14 @@ def test_wherever_the_last_line_is_cut_off_that_line_alone_is_lost(tmp_path: Pat
     begins = whole.rindex(b'{"c"')
     for length in range(begins - 1, len(whole)):
         segment.write_bytes(whole[:length])
-        reading = Reading()
+        reading = SegmentReading()
         assert numbers(generation, reading) == [1, 2]
         assert (reading.torn, reading.damaged) == (int(length > begins), [])
         assert read_tail(generation).seq == 2
         writer = SegmentWriter(generation, HEADER)
         writer.write(3, [event(3)])
         writer.close()
-        again = Reading()
+        again = SegmentReading()
         assert numbers(generation, again) == [1, 2, 3]
         assert (again.torn, again.damaged) == (int(length > begins), [])
         assert read_tail(generation).seq == 3
@@ -178,7 +176,7 @@ def test_a_damaged_line_in_the_middle_is_named_and_is_not_taken_for_one_that_was
     content = segment.read_bytes()
     place = content.index(b"[2,")
     segment.write_bytes(content[:place] + b"[9," + content[place + 3 :])
-    reading = Reading()
+    reading = SegmentReading()
     assert numbers(generation, reading) == [1, 3]
     at = content.rindex(b'{"c"', 0, place)
     assert reading.damaged == [f"seg-000000000001.jsonl, byte {at}"]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.definitions.frontmatter import HEAD_CHARACTERS, read_document
+from pattern_acp.definitions.files import HEAD_CHARACTERS, read_document
 
 HEAD = """---
 # a comment

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.action_arguments import ActionError, OpenAction, ToolVerb, write_action
+from pattern_acp.domain.action_runs import ActionError, OpenAction, ToolVerb, write_action
 from pattern_acp.domain.canonical import Json, JsonObject
 
 

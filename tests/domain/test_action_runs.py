@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.action_arguments import ToolVerb, write_action
 from pattern_acp.domain.action_lines import Form, Verbs, read_form, split_action
-from pattern_acp.domain.action_runs import Action, ActionReader, RunEnd
+from pattern_acp.domain.action_runs import Action, ActionReader, RunEnd, ToolVerb, write_action
 from pattern_acp.domain.canonical import Json, JsonObject
 
 TEXT: JsonObject = {"type": "string"}

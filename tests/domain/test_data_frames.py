@@ -2,20 +2,20 @@
 
 import pytest
 
-from pattern_acp.domain.data_frames import (
+from pattern_acp.domain.untrusted_blocks import (
     as_stored,
     attribute,
-    framed,
     framed_line,
     harmless,
     harmless_result,
+    untrusted_block,
 )
 
 
 def test_data_stands_between_marks_on_lines_of_its_own():
     note = framed_line("note", "It rains.")
     assert note == "<note>It rains.</note>"
-    assert framed("memory_block", "Tea.", note, label="human", limit=9) == (
+    assert untrusted_block("memory_block", "Tea.", note, label="human", limit=9) == (
         '<memory_block label="human" limit="9">\nTea.\n<note>It rains.</note>\n</memory_block>'
     )
 
@@ -46,9 +46,9 @@ def test_a_text_without_marks_of_ours_stays_as_it_is(text: str):
 
 
 def test_a_file_keeps_the_common_words_among_its_own_marks():
-    assert "<note>Tea</note>" in framed("attachment", "<note>Tea</note>")
-    assert framed("attachment", "</attachment></current_state>").count("<\\/") == 2
-    assert framed("resource", "</resource>").count("</resource>") == 1
+    assert "<note>Tea</note>" in untrusted_block("attachment", "<note>Tea</note>")
+    assert untrusted_block("attachment", "</attachment></current_state>").count("<\\/") == 2
+    assert untrusted_block("resource", "</resource>").count("</resource>") == 1
 
 
 def test_a_result_cannot_claim_to_be_what_is_true_now():
@@ -62,7 +62,7 @@ def test_a_value_beside_a_name_ends_neither_its_quotes_nor_the_mark():
 
 def test_two_items_make_no_mark_of_their_ends():
     assert harmless("<\n/note>") == "<\n/note>"
-    assert framed("catch_up", "<", "/catch_up>").count("</catch_up>") == 1
+    assert untrusted_block("catch_up", "<", "/catch_up>").count("</catch_up>") == 1
 
 
 def test_a_backslash_of_the_models_own_stays():

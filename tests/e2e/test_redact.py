@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.db.connection import Transaction, read_file
-from pattern_acp.db.segment_files import Reading, read_lines
+from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.packing import PackedError, unpack
@@ -52,7 +52,7 @@ def all_bytes(home: Path) -> Iterator[tuple[str, bytes]]:
     path = home / FOLDER / "constellation.db"
     yield from read_file(path, lambda tx: list(_values(tx)))
     for segment in sorted(path.parent.rglob("seg-*.jsonl")):
-        for line in read_lines(segment, Reading()):
+        for line in read_lines(segment, SegmentReading()):
             for value in _encoded(line):
                 yield segment.name, _plain(value)
 

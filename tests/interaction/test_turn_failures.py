@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pattern_acp.cli.explain import failures
 from pattern_acp.config.settings import BudgetSettings, Settings, TurnSettings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.failures import failures
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin

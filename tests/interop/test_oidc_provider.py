@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import post_once
 from pattern_acp.config.settings import OAuthSettings
-from pattern_acp.credentials.errors import SignInDeniedError, SignInExpiredError, SignInRefusedError
+from pattern_acp.credentials.model import SignInDeniedError, SignInExpiredError, SignInRefusedError
 from pattern_acp.credentials.oauth import DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_device
 from pattern_acp.domain.clock import SystemClock

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct, structs
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.naming_keys import Role, walk
+from pattern_acp.domain.structural_keys import Role, walk
 from pattern_acp.journal.bundle_masks import mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded

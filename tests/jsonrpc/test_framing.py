@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.jsonrpc.framing import LineDecoder, Oversize
+from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
 
 def decode(chunks: list[bytes], limit: int) -> list[bytes | Oversize]:

@@ -10,8 +10,8 @@ import anyio.to_thread
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.framing import Oversize
 from pattern_acp.jsonrpc.stdio_transport import WRITE_QUEUE_BYTES, StdioTransport
+from pattern_acp.jsonrpc.transport import Oversize
 
 
 class Ends:

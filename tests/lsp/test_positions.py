@@ -2,9 +2,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.lsp.files import introduced
-from pattern_acp.lsp.model import Diagnostic, LanguageServerError, Span, TextEdit
-from pattern_acp.lsp.positions import apply_edits, column_of, line_at, split_lines, units
+from pattern_acp.lsp.model import (
+    Diagnostic,
+    LanguageServerError,
+    Span,
+    TextEdit,
+    apply_edits,
+    column_of,
+    line_at,
+    split_lines,
+    units,
+)
+from pattern_acp.lsp.server import introduced
 
 TEXTS = st.text(st.sampled_from("ab😀é\n\r\u2028\x0b "), max_size=30)
 

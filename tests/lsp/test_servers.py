@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from pattern_acp.config.lsp import PROGRAMS
 from pattern_acp.config.settings import LspSettings
 from pattern_acp.lsp import server as server_module
-from pattern_acp.lsp.finding import FoundServer
-from pattern_acp.lsp.languages import KNOWN, ServerKind, language_of
+from pattern_acp.lsp.languages import KNOWN, FoundServer, ServerKind, language_of
 from pattern_acp.lsp.model import LanguageServerError, Span
-from pattern_acp.lsp.server import LanguageServer, Place, State
+from pattern_acp.lsp.server import LanguageServer, ServerLocation, State
 from pattern_acp.lsp.servers import LanguageServers
-from pattern_acp.processes.child_program import Means
+from pattern_acp.processes.child_program import ChildProgramPorts
 from tests.support.children import watched_command
 from tests.support.language_server import command
 from tests.support.language_servers import fake_server, language_servers
@@ -126,7 +125,9 @@ async def test_a_server_that_ends_again_is_not_used_any_more_and_the_person_is_t
 def one_server(kind: str, tmp_path: Path, *, start: float = 60, answer: float = 30, idle: float = 60) -> LanguageServer:
     arguments = command(kind)
     found = FoundServer(ServerKind("fake", arguments, ("txt",)), arguments[0])
-    place = Place((str(tmp_path),), Means({}), idle, {}, start_seconds=start, answer_seconds=answer)
+    place = ServerLocation(
+        (str(tmp_path),), ChildProgramPorts({}), idle, {}, start_seconds=start, answer_seconds=answer
+    )
     return LanguageServer(found, place)
 
 

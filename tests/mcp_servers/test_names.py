@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.mcp_servers.names import clean, tool_names, typed_names
+from pattern_acp.mcp_servers.catalogue import clean, tool_names, typed_names
 
 ALLOWED = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 PAIRS = st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=20)

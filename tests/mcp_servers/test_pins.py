@@ -2,9 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.catalogue import RemoteTool
-from pattern_acp.mcp_servers.pins import news_of, pin_of
-from pattern_acp.mcp_servers.server import Place, Server
+from pattern_acp.mcp_servers.catalogue import RemoteTool, news_of, pin_of
+from pattern_acp.mcp_servers.server import Server, ServerPlace
 from tests.support.mcp_fakes import means
 
 ECHO = RemoteTool("echo", "Echoes.", {"type": "object"})
@@ -42,7 +41,7 @@ def test_the_order_of_a_schemas_keys_is_no_change():
 
 def test_a_server_is_told_by_what_is_started_and_not_by_its_keys():
     def identity(settings: McpServerSettings) -> str:
-        return Server(settings, Place("/", means())).identity
+        return Server(settings, ServerPlace("/", means())).identity
 
     one = identity(McpServerSettings("a", command="x", args=("y",), env={"KEY": "1"}))
     assert one == identity(McpServerSettings("a", command="x", args=("y",), env={"KEY": "2"}))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.policy.changed_files import changed_files
+from pattern_acp.policy.command_paths import changed_files
 from pattern_acp.policy.commands import read_command_line
 
 

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.policy.command_line import CommandLine, Feature, Redirection, SimpleCommand
-from pattern_acp.policy.commands import MAX_LINE, read_command_line
+from pattern_acp.policy.commands import (
+    MAX_LINE,
+    CommandLine,
+    Feature,
+    Redirection,
+    SimpleCommand,
+    expand_braces,
+    read_command_line,
+    unquote_ansi,
+)
 from pattern_acp.policy.programs import effective_commands, prefix_words, program_name
-from pattern_acp.policy.shell_text import expand_braces, unquote_ansi
 
 
 def words_of(line: str) -> list[tuple[str, ...]]:

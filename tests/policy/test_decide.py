@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.decide import Decision, GrantScope, Mode, Verdict, decide
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 
 ROOT = "/work/project"
 INSIDE = f"{ROOT}/src/a.py"

@@ -3,9 +3,9 @@
 import pytest
 
 from pattern_acp.policy.access import FetchUrl
-from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.policy.grant_matching import approval_options, grant_for
 
 PAGE = FetchUrl("example.com", "https://example.com/a")
 
@@ -15,8 +15,8 @@ def test_every_mode_asks_until_the_host_is_allowed_and_only_that_host(mode: Mode
     asked = decide([PAGE], mode=mode, roots=[])
     assert (asked.verdict, asked.rule) == (Verdict.ASK, "fetch")
     assert asked.reason == "It fetches a page of `example.com` and tells that server the URL."
-    allowed = grant_for(Answer.ALLOW_ALWAYS, asked)
-    refused = grant_for(Answer.REJECT_ALWAYS, asked)
+    allowed = grant_for(PermissionAnswer.ALLOW_ALWAYS, asked)
+    refused = grant_for(PermissionAnswer.REJECT_ALWAYS, asked)
     assert allowed is not None
     assert refused is not None
     other = FetchUrl("example.com", "https://example.com/b")

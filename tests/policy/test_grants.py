@@ -9,7 +9,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.writer import append
-from pattern_acp.policy.grants import LIFETIME, Effect, Grant, GrantKind, load_grants, store_grant
+from pattern_acp.policy.grant_matching import LIFETIME, Effect, Grant, GrantKind, load_grants, store_grant
 from tests.support.constellation import Constellation, temporary_constellation
 
 SESSION = SessionId("s")

@@ -3,10 +3,9 @@
 import json
 
 from pattern_acp.policy.access import Standing, WriteMemory
-from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for
 
 WHY = "It changes the memory block `human`: its permission is partner."
 WRITE = WriteMemory("human", "persona", "ada", Standing.CONSENT, WHY)
@@ -24,7 +23,7 @@ def test_an_always_answer_reaches_this_one_block():
     decision = decide([WRITE], mode=Mode.ASK, roots=["/work"])
     labels = [option.name for option in approval_options(decision, [WRITE])]
     assert "Always allow writes to `human` in this session" in labels
-    grant = grant_for(Answer.ALLOW_ALWAYS, decision)
+    grant = grant_for(PermissionAnswer.ALLOW_ALWAYS, decision)
     assert grant is not None
     assert grant == Grant(Effect.ALLOW, GrantKind.MEMORY_BLOCK, PATTERN)
     assert decide([WRITE], mode=Mode.ASK, roots=["/work"], grants=[grant]).verdict is Verdict.ALLOW
@@ -44,7 +43,10 @@ def test_a_secret_asks_each_time_and_no_always_reaches_it():
     grant = Grant(Effect.ALLOW, GrantKind.MEMORY_BLOCK, PATTERN)
     decision = decide([secret], mode=Mode.AUTO, roots=["/work"], grants=[grant])
     assert (decision.verdict, decision.rule, decision.scopes) == (Verdict.ASK, "memory_secret", ())
-    assert [option.answer for option in approval_options(decision, [secret])] == [Answer.ALLOW_ONCE, Answer.REJECT_ONCE]
+    assert [option.answer for option in approval_options(decision, [secret])] == [
+        PermissionAnswer.ALLOW_ONCE,
+        PermissionAnswer.REJECT_ONCE,
+    ]
 
 
 def test_what_nobody_may_is_denied():

@@ -14,10 +14,9 @@ from pattern_acp.policy.access import (
     WriteMemory,
     WritePath,
 )
-from pattern_acp.policy.covers import exact_pattern
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.policy.narrowing import WHOLE, Narrowing
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
+from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 
 ROOTS = ("/w",)
 PLACES = st.sampled_from(["/w/a.py", "/w/src/b.py", "/w/srcfile", "/w/.git/config", "/etc/hosts"])
@@ -31,7 +30,7 @@ ACCESSES: st.SearchStrategy[Access] = st.one_of(
     st.just(FetchUrl("example.com", "https://example.com/")),
 )
 NARROWINGS = st.builds(
-    Narrowing, st.just("maker"), st.booleans(), st.sampled_from([(), ("/w/src",), ("/w/src", "/w/a.py")])
+    SubagentLimits, st.just("maker"), st.booleans(), st.sampled_from([(), ("/w/src",), ("/w/src", "/w/a.py")])
 )
 GRANTS = st.lists(
     st.sampled_from(
@@ -47,7 +46,7 @@ GRANTS = st.lists(
 
 @given(st.lists(ACCESSES, max_size=3), st.sampled_from(Mode), NARROWINGS, GRANTS)
 def test_a_narrowed_decision_is_never_freer_than_the_sessions(
-    accesses: list[Access], mode: Mode, narrowing: Narrowing, grants: list[Grant]
+    accesses: list[Access], mode: Mode, narrowing: SubagentLimits, grants: list[Grant]
 ):
     whole = decide(accesses, mode=mode, roots=ROOTS, grants=grants)
     inner = decide(accesses, mode=narrowing.mode(mode), roots=ROOTS, grants=grants)
@@ -57,12 +56,12 @@ def test_a_narrowed_decision_is_never_freer_than_the_sessions(
         assert narrowed.verdict.strictness >= min(whole.verdict.strictness, Verdict.ASK.strictness)
     else:
         assert narrowed.verdict.strictness >= whole.verdict.strictness
-    assert WHOLE.narrowed(whole, accesses) == whole
+    assert UNLIMITED.narrowed(whole, accesses) == whole
 
 
 @given(st.sampled_from(Mode), GRANTS)
 def test_who_only_reads_changes_nothing_in_any_mode(mode: Mode, grants: list[Grant]):
-    reader = Narrowing("finder", only_reads=True)
+    reader = SubagentLimits("finder", only_reads=True)
     for access in (WritePath("/w/a.py"), RunCommand("ls", "/w"), WriteMemory("human"), CallServer("s", "t")):
         decision = decide((access,), mode=reader.mode(mode), roots=ROOTS, grants=grants)
         assert reader.narrowed(decision, (access,)).verdict is Verdict.DENY
@@ -71,14 +70,14 @@ def test_who_only_reads_changes_nothing_in_any_mode(mode: Mode, grants: list[Gra
 @pytest.mark.parametrize("path", ["/w/a.py", "/w/srcfile", "/w/src/../a.py", "/w"])
 def test_writes_outside_its_paths_are_denied_whatever_was_granted(path: str):
     grants = (Grant(Effect.ALLOW, GrantKind.EDIT_FOLDER, "/w"),)
-    maker = Narrowing("maker", paths=("/w/src",))
+    maker = SubagentLimits("maker", paths=("/w/src",))
     access = WritePath(path)
     decision = maker.narrowed(decide((access,), mode=Mode.AUTO, roots=ROOTS, grants=grants), (access,))
     assert (decision.verdict, decision.rule) == (Verdict.DENY, "subagent_paths")
 
 
 def test_commands_of_one_with_paths_ask_unless_the_person_said_always():
-    maker, line = Narrowing("maker", paths=("/w/src",)), RunCommand("pytest", "/w")
+    maker, line = SubagentLimits("maker", paths=("/w/src",)), RunCommand("pytest", "/w")
     asked = maker.narrowed(decide((line,), mode=Mode.AUTO, roots=ROOTS), (line,))
     assert (asked.verdict, asked.rule) == (Verdict.ASK, "subagent_paths")
     always = (Grant(Effect.ALLOW, GrantKind.EXACT_COMMAND, exact_pattern(line)),)

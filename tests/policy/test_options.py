@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.policy.access import Access, ReadPath, RunCommand, WritePath
-from pattern_acp.policy.approver import Answer, ApprovalOption
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for
 
 ROOT = "/work/project"
 
@@ -19,10 +18,10 @@ def options_of(access: Access) -> tuple[ApprovalOption, ...]:
 
 def test_a_question_offers_one_option_a_kind_that_says_how_far_it_reaches():
     assert options_of(RunCommand("git status -s", ROOT)) == (
-        ApprovalOption(Answer.ALLOW_ONCE, "Run once"),
-        ApprovalOption(Answer.ALLOW_ALWAYS, "Always allow `git status …` in this session"),
-        ApprovalOption(Answer.REJECT_ONCE, "Reject"),
-        ApprovalOption(Answer.REJECT_ALWAYS, "Never allow `git status …` in this session"),
+        ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Run once"),
+        ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Always allow `git status …` in this session"),
+        ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject"),
+        ApprovalOption(PermissionAnswer.REJECT_ALWAYS, "Never allow `git status …` in this session"),
     )
     assert [option.name for option in options_of(WritePath(f"{ROOT}/src/a.py"))] == [
         "Allow once",
@@ -34,8 +33,8 @@ def test_a_question_offers_one_option_a_kind_that_says_how_far_it_reaches():
 
 def test_without_a_scope_only_this_once_can_be_answered():
     assert [option.answer for option in options_of(RunCommand("rm -rf $X", ROOT))] == [
-        Answer.ALLOW_ONCE,
-        Answer.REJECT_ONCE,
+        PermissionAnswer.ALLOW_ONCE,
+        PermissionAnswer.REJECT_ONCE,
     ]
 
 
@@ -54,16 +53,18 @@ def test_labels_are_one_short_line(access: Access):
         assert option.name.isprintable()
 
 
-@pytest.mark.parametrize("answer", [Answer.ALLOW_ONCE, Answer.REJECT_ONCE, Answer.CANCELLED])
-def test_an_answer_for_once_stores_nothing(answer: Answer):
+@pytest.mark.parametrize(
+    "answer", [PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE, PermissionAnswer.CANCELLED]
+)
+def test_an_answer_for_once_stores_nothing(answer: PermissionAnswer):
     assert grant_for(answer, decide([RunCommand("ls", ROOT)], mode=Mode.ASK, roots=[ROOT])) is None
 
 
 def test_an_always_stores_the_narrowest_scope():
     decision = decide([RunCommand("ls -l", ROOT)], mode=Mode.ASK, roots=[ROOT])
-    assert grant_for(Answer.ALLOW_ALWAYS, decision) == Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["ls"]')
-    assert grant_for(Answer.REJECT_ALWAYS, decision) == Grant(Effect.DENY, GrantKind.COMMAND_PREFIX, '["ls"]')
+    assert grant_for(PermissionAnswer.ALLOW_ALWAYS, decision) == Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["ls"]')
+    assert grant_for(PermissionAnswer.REJECT_ALWAYS, decision) == Grant(Effect.DENY, GrantKind.COMMAND_PREFIX, '["ls"]')
 
 
 def test_an_always_without_a_scope_stores_nothing():
-    assert grant_for(Answer.ALLOW_ALWAYS, Decision(Verdict.ASK, "x", "x")) is None
+    assert grant_for(PermissionAnswer.ALLOW_ALWAYS, Decision(Verdict.ASK, "x", "x")) is None

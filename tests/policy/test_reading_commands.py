@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.policy.reading_commands import only_reads
+from pattern_acp.policy.programs import only_reads
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.policy.access import CallServer
-from pattern_acp.policy.approver import Answer
-from pattern_acp.policy.covers import server_pattern
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.policy.options import approval_options, grant_for
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for, server_pattern
 
 ROOT = "/work/project"
 KNOWN = CallServer("files", "write", "hash")
@@ -64,7 +62,7 @@ def test_the_answers_say_how_far_they_reach():
         "Reject",
         "Never allow `write` in this session",
     ]
-    assert grant_for(Answer.ALLOW_ALWAYS, asked) == always(NEW)
+    assert grant_for(PermissionAnswer.ALLOW_ALWAYS, asked) == always(NEW)
 
 
 @given(st.text(), st.text(), st.text(), st.text())

@@ -11,8 +11,7 @@ import pytest
 
 from pattern_acp.db.backup import back_up
 from pattern_acp.db.connection import Row, Transaction, change_file, open_database, read_file
-from pattern_acp.db.segment_files import FOLDER, generations, only_writer, segments
-from pattern_acp.db.segment_lines import encode_line
+from pattern_acp.db.segment_files import FOLDER, encode_line, generations, only_writer, segments
 from pattern_acp.db.table_rows import all_rows, columns_of, tables_of_state
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import SessionId

@@ -13,9 +13,9 @@ import anyio.lowlevel
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import Agent, SessionMethodsPort
 from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.acp.session_methods import SessionMethods
-from pattern_acp.acp.workbench import LocalMeans
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.sessions import language_servers
 from pattern_acp.config.settings import Settings
@@ -30,7 +30,7 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.loopback import loopback_pair
 from pattern_acp.mcp_servers.host import ServerHost
-from pattern_acp.processes.child_program import Means
+from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -175,7 +175,7 @@ async def running_agent(
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
-                server_means = Means(means.environment)
+                server_means = ChildProgramPorts(means.environment)
                 shared.background = tasks
                 shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
                 shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)

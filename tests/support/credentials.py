@@ -1,6 +1,6 @@
 """`FakeKeyring`: texts in memory, for tests of what is kept."""
 
-from pattern_acp.credentials.errors import KeyringUnavailableError
+from pattern_acp.credentials.model import KeyringUnavailableError
 
 
 class FakeKeyring:

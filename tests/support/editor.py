@@ -13,8 +13,7 @@ import msgspec
 
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
 from pattern_acp.jsonrpc.errors import RpcError
-from pattern_acp.jsonrpc.framing import Oversize
-from pattern_acp.jsonrpc.transport import Transport
+from pattern_acp.jsonrpc.transport import Oversize, Transport
 from tests.support.editor_files import FakeEditorFiles, JsonDict
 from tests.support.editor_terminals import FakeTerminals
 

@@ -11,7 +11,7 @@ import anyio
 
 from pattern_acp.config.settings import LspServerSettings, LspSettings
 from pattern_acp.lsp.servers import LanguageServers
-from pattern_acp.processes.child_program import Means
+from pattern_acp.processes.child_program import ChildProgramPorts
 from tests.support.language_server import command
 
 
@@ -25,7 +25,7 @@ async def language_servers(
     root: Path, settings: LspSettings, *, trusted: bool = False, path: str = ""
 ) -> AsyncGenerator[LanguageServers, None]:
     """The servers of a session in `root`; `path` is its PATH, and its home lies in the root."""
-    means = Means({"PATH": path, "HOME": str(root / ".home")})
+    means = ChildProgramPorts({"PATH": path, "HOME": str(root / ".home")})
     async with anyio.create_task_group() as tasks:
         servers = LanguageServers(tasks, means, settings, (str(root),), lambda: trusted)
         try:

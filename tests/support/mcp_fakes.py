@@ -13,8 +13,8 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import ServerHost, SessionServers
-from pattern_acp.mcp_servers.server import Connect, Place, load_connect
-from pattern_acp.processes.child_program import Means
+from pattern_acp.mcp_servers.server import Connect, ServerPlace, load_connect
+from pattern_acp.processes.child_program import ChildProgramPorts
 from tests.support import mcp_server
 from tests.support.editor import JsonDict
 
@@ -32,9 +32,9 @@ def passed(kind: str, argument: str = "", *, name: str = "", env: Mapping[str, s
     return {"name": name or kind, "command": program, "args": arguments, "env": variables}
 
 
-def means() -> Means:
+def means() -> ChildProgramPorts:
     """What a server is started with here."""
-    return Means(process_environment())
+    return ChildProgramPorts(process_environment())
 
 
 @asynccontextmanager
@@ -93,7 +93,7 @@ class FakeServers:
 
     @asynccontextmanager
     async def connect(
-        self, settings: McpServerSettings, place: Place, on_change: Callable[[], None]
+        self, settings: McpServerSettings, place: ServerPlace, on_change: Callable[[], None]
     ) -> AsyncGenerator[FakeConnection, None]:
         """See `server.Connect`."""
         del place

@@ -14,8 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from pattern_acp.jsonrpc.errors import RpcError
-from pattern_acp.jsonrpc.framing import Oversize
-from pattern_acp.jsonrpc.transport import Transport
+from pattern_acp.jsonrpc.transport import Oversize, Transport
 from tests.support.editor import FakeEditor, JsonDict
 from tests.support.editor_kinds import FOLDER, AtCancel, EditorKind
 from tests.support.editor_terminals import FakeTerminalState, really_run

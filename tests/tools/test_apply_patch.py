@@ -11,7 +11,7 @@ from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.tools.patch_format import PatchSyntaxError
-from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileChangedError
 from pattern_acp.workspace.files import FileSystem, TextFile
@@ -184,7 +184,7 @@ async def test_a_cancelled_patch_changes_nothing(tmp_path: Path):
 
 async def test_a_file_that_changed_since_it_was_read_stops_the_whole_patch(bench: ToolBench, tmp_path: Path):
     make_everything(tmp_path)
-    await bench.call(ReadFile(), path="d.txt")
+    await bench.call(ReadFileTool(), path="d.txt")
     (tmp_path / "d.txt").write_text("theirs\n")
     with pytest.raises(FileChangedError, match=r"d\.txt was changed since you read it.*\n1\ttheirs"):
         await apply(bench, *EVERYTHING)
@@ -203,7 +203,7 @@ async def test_a_file_that_changes_while_the_person_is_asked_stops_the_whole_pat
 
 async def test_edits_follow_each_other_without_reading_again(bench: ToolBench, tmp_path: Path):
     (tmp_path / "a").write_text("one\n")
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     await apply(bench, "*** Update File: a", "*** Move to: b", "-one", "+two")
     await apply(bench, "*** Update File: b", "-two", "+three")
     assert (tmp_path / "b").read_text() == "three\n"

@@ -5,9 +5,8 @@ import pytest
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.edit_file import EditFile
-from pattern_acp.tools.edit_text import PassageError
-from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.edit_file import EditFile, PassageError
+from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.workspace.errors import FileChangedError
 from pattern_acp.workspace.paths import resolve_path
@@ -54,7 +53,7 @@ async def test_a_match_without_regard_to_white_space_is_told(tmp_path: Path):
 async def test_an_edit_of_a_file_that_changed_since_it_was_read_is_refused_with_the_new_text(tmp_path: Path):
     (tmp_path / "a").write_text("one\nold\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     (tmp_path / "a").write_text("theirs\nold\n")
     with pytest.raises(FileChangedError, match=r"changed since you read it, so nothing was edited\..*\n1\ttheirs"):
         await bench.prepare(EditFile(), path="a", edits=[edit("old", "mine")])
@@ -76,7 +75,7 @@ async def test_a_file_that_changes_while_the_person_is_asked_is_not_written(tmp_
 async def test_edits_follow_each_other_without_reading_again(tmp_path: Path):
     (tmp_path / "a").write_text("one\ntwo\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     await bench.call(EditFile(), path="a", edits=[edit("one", "1")])
     outcome = await bench.call(EditFile(), path="a", edits=[edit("two", "2")])
     assert outcome.text == "Edited a: 1 replacement at line 2."

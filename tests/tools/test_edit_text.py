@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.edit_text import PassageError, Replacement, apply_replacements, newline_of, with_newline
+from pattern_acp.tools.edit_file import PassageError, Replacement, apply_replacements, newline_of, with_newline
 
 WHITE_SPACE_NOTE = "`edits[0]` matched only without regard to white space; the replacement was indented like the file."
 

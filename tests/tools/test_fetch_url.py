@@ -14,8 +14,7 @@ from pattern_acp.policy.access import FetchUrl as FetchAccess
 from pattern_acp.policy.access import NoEffect
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrl
-from pattern_acp.web.errors import PageFailedError
-from pattern_acp.web.pages import Fetched, Pages, Site
+from pattern_acp.web.pages import Fetched, PageFailedError, Pages, Site
 from tests.support.pdfs import pdf
 from tests.support.tools import ToolBench, tool_bench
 

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import TerminalContent
-from pattern_acp.policy.access import Access, NoEffect
-from pattern_acp.policy.access import RunCommand as RunCommandAccess
+from pattern_acp.policy.access import Access, NoEffect, RunCommand
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.job import JobTool
-from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.gate import resolved
 from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.local_terminal import LocalTerminal
@@ -32,7 +31,7 @@ from tests.support.tools import ToolBench, tool_bench
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
 
-PATIENT = RunCommand(first_look_seconds=60)
+PATIENT = RunCommandTool(first_look_seconds=60)
 """Looks until there is something to see, however long a busy machine needs to start a shell."""
 
 NAMES = 'printf "Name: "; read -r name; echo "Hello, $name"; sleep 300'
@@ -94,7 +93,7 @@ async def test_what_fails_at_once_is_told_at_once(tmp_path: Path):
 @on_posix
 async def test_a_command_at_its_time_limit_goes_on_where_the_person_wants_that(tmp_path: Path):
     async with bench_with_jobs(tmp_path, keeps_slow_commands=True) as bench:
-        outcome = await bench.call(RunCommand(), command="echo begun; sleep 300", timeout_seconds=1)
+        outcome = await bench.call(RunCommandTool(), command="echo begun; sleep 300", timeout_seconds=1)
         assert outcome.text.startswith("After 1 s it goes on in the background; stop it if it hangs. job1 (`echo begun")
         if not outcome.text.endswith("\nbegun"):
             # It had not come to it within its time.
@@ -116,7 +115,7 @@ async def test_a_terminal_of_the_client_is_embedded_and_takes_no_input(tmp_path:
 async def test_a_command_that_asks_in_a_clients_terminal_goes_on_as_a_job_and_is_reported(tmp_path: Path):
     terminal = hanging("Overwrite? [y/N] ", client_owned=True)
     async with bench_with_jobs(tmp_path, terminal) as bench:
-        outcome = await bench.call(RunCommand(prompt_look_seconds=0.01), command="init")
+        outcome = await bench.call(RunCommandTool(prompt_look_seconds=0.01), command="init")
         assert outcome.is_error
         assert "job1 (`init`)" in outcome.text
         assert outcome.text.endswith("Overwrite? [y/N] ")
@@ -127,7 +126,7 @@ async def test_without_a_background_such_a_command_is_ended(tmp_path: Path):
     terminal = hanging("Password: ", client_owned=True)
     bench = tool_bench(tmp_path, terminal)
     with anyio.fail_after(30):
-        outcome = await bench.call(RunCommand(prompt_look_seconds=0.01), command="login")
+        outcome = await bench.call(RunCommandTool(prompt_look_seconds=0.01), command="login")
     assert outcome.is_error
     assert "it waited for input, which nobody could give it" in outcome.text
     assert terminal.commands[0].killed
@@ -136,7 +135,7 @@ async def test_without_a_background_such_a_command_is_ended(tmp_path: Path):
 async def test_without_a_background_nothing_is_started_there(tmp_path: Path):
     bench = tool_bench(tmp_path)
     with pytest.raises(ToolFailedError, match="Nothing can be run in the background here"):
-        await bench.call(RunCommand(), command="serve", background=True)
+        await bench.call(RunCommandTool(), command="serve", background=True)
     with pytest.raises(ToolFailedError, match="no background jobs here"):
         await bench.call(JobTool(), action="list")
 
@@ -186,14 +185,14 @@ async def write_accesses(folder: Path, line: str, text: str, key: str = "enter")
 async def test_what_is_written_is_decided_on_like_a_command(tmp_path: Path):
     folder = resolve_path(str(tmp_path))
     assert await write_accesses(tmp_path, "bash", "rm -r src") == (
-        RunCommandAccess("bash <<'INPUT'\nrm -r src\nINPUT", folder),
-        RunCommandAccess("rm -r src", folder),
+        RunCommand("bash <<'INPUT'\nrm -r src\nINPUT", folder),
+        RunCommand("rm -r src", folder),
     )
     assert await write_accesses(tmp_path, "cat", "INPUT\nls") == (
-        RunCommandAccess("cat <<'INPUT_'\nINPUT\nls\nINPUT_", folder),
-        RunCommandAccess("INPUT\nls", folder),
+        RunCommand("cat <<'INPUT_'\nINPUT\nls\nINPUT_", folder),
+        RunCommand("INPUT\nls", folder),
     )
-    assert await write_accesses(tmp_path, "npm init", "") == (RunCommandAccess("npm init <<'INPUT'\n\nINPUT", folder),)
+    assert await write_accesses(tmp_path, "npm init", "") == (RunCommand("npm init <<'INPUT'\n\nINPUT", folder),)
     assert await write_accesses(tmp_path, "bash", "", "ctrl-c") == (NoEffect(),)
     assert await write_accesses(tmp_path, "bash", "exit", "ctrl-d") != (NoEffect(),)
 

@@ -7,7 +7,7 @@ from PIL import Image
 
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.mcp_servers.catalogue import Reply
-from pattern_acp.tools.mcp_tools import outcome_of
+from pattern_acp.tools.mcp_toolbox import outcome_of
 
 
 def drawn(edge: int) -> ImagePart:

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.mcp_servers.catalogue import Catalogue, RemoteTool
-from pattern_acp.mcp_servers.pins import Pin, pin_of
+from pattern_acp.mcp_servers.catalogue import Catalogue, Pin, RemoteTool, pin_of
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.mcp_access import best_tools, call_arguments
-from pattern_acp.tools.mcp_toolbox import TOOL_LIMIT, McpToolbox
+from pattern_acp.tools.mcp_toolbox import TOOL_LIMIT, McpToolbox, best_tools, call_arguments
 from tests.support.mcp_fakes import FakeConnection, FakeServers, hosted
 from tests.support.tools import as_json_object, tool_bench
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.tools.apply_patch import PatchedText, apply_hunks
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.edit_text import PassageError
+from pattern_acp.tools.edit_file import PassageError
 from pattern_acp.tools.patch_format import Hunk, UpdateFile, parse_patch
 
 

@@ -7,7 +7,7 @@ from pypdf import PdfReader, PdfWriter
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import TextContent
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.tools.read_pdf import pages_asked
 from pattern_acp.workspace.pdfs import read_pdf
 from tests.support.pdfs import pdf
@@ -24,7 +24,7 @@ def locked(data: bytes, password: str) -> bytes:
 
 async def test_the_pages_of_a_pdf_are_read_as_text(tmp_path: Path):
     (tmp_path / "a.pdf").write_bytes(pdf("Hello", "", "World"))
-    outcome = await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")
+    outcome = await tool_bench(tmp_path).call(ReadFileTool(), path="a.pdf")
     assert outcome.text == (
         "Pages 1-3 of 3.\n[page 1]\nHello\n[page 2]\n(no text on this page; it may be a picture or a scan)\n"
         "[page 3]\nWorld"
@@ -35,22 +35,22 @@ async def test_the_pages_of_a_pdf_are_read_as_text(tmp_path: Path):
 async def test_a_range_of_pages_says_what_is_left(tmp_path: Path):
     (tmp_path / "a.pdf").write_bytes(pdf(*(f"Number {number}" for number in range(1, 31))))
     bench = tool_bench(tmp_path)
-    prepared = await bench.prepare(ReadFile(), path="a.pdf", pages="2-3")
+    prepared = await bench.prepare(ReadFileTool(), path="a.pdf", pages="2-3")
     assert prepared.title == "Read a.pdf (pages 2-3)"
     outcome = await prepared.run(bench.progress)
     assert outcome.text == (
         'Pages 2-3 of 30.\n[page 2]\nNumber 2\n[page 3]\nNumber 3\n[27 pages left; continue with pages="4-"]'
     )
-    assert 'continue with pages="21-"' in (await bench.call(ReadFile(), path="a.pdf")).text
+    assert 'continue with pages="21-"' in (await bench.call(ReadFileTool(), path="a.pdf")).text
     with pytest.raises(ToolFailedError, match="has only 30 pages"):
-        await bench.call(ReadFile(), path="a.pdf", pages="31")
+        await bench.call(ReadFileTool(), path="a.pdf", pages="31")
 
 
 async def test_pages_that_do_not_fit_into_the_result_are_left_for_the_next_read(tmp_path: Path):
     (tmp_path / "a.pdf").write_bytes(pdf("a" * 500, "b" * 500, "c" * 2_000))
     bench = tool_bench(tmp_path).with_limit(900)
-    assert "Pages 1-1 of 3" in (await bench.call(ReadFile(), path="a.pdf")).text
-    last = (await bench.call(ReadFile(), path="a.pdf", pages="3")).text
+    assert "Pages 1-1 of 3" in (await bench.call(ReadFileTool(), path="a.pdf")).text
+    last = (await bench.call(ReadFileTool(), path="a.pdf", pages="3")).text
     assert "bytes cut" in last
     assert len(last) <= 900
 
@@ -65,7 +65,7 @@ async def test_pages_that_do_not_fit_into_the_result_are_left_for_the_next_read(
 async def test_a_pdf_that_cannot_be_read_is_a_sentence(tmp_path: Path, data: bytes, sentence: str):
     (tmp_path / "a.pdf").write_bytes(data)
     with pytest.raises(WorkspaceError, match=sentence):
-        await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")
+        await tool_bench(tmp_path).call(ReadFileTool(), path="a.pdf")
 
 
 async def test_a_pdf_that_is_not_there_any_more_is_a_sentence(tmp_path: Path):
@@ -75,7 +75,7 @@ async def test_a_pdf_that_is_not_there_any_more_is_a_sentence(tmp_path: Path):
 
 async def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path):
     (tmp_path / "a.pdf").write_bytes(locked(pdf("Open"), ""))
-    assert "Open" in (await tool_bench(tmp_path).call(ReadFile(), path="a.pdf")).text
+    assert "Open" in (await tool_bench(tmp_path).call(ReadFileTool(), path="a.pdf")).text
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent
-from pattern_acp.policy.access import RunCommand as RunCommandAccess
+from pattern_acp.policy.access import RunCommand
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.run_command import RunCommand
+from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.paths import resolve_path
@@ -33,15 +33,17 @@ def without_duration(text: str) -> str:
 
 
 async def test_the_title_is_the_command_and_the_preview_shows_it_whole(tmp_path: Path):
-    prepared = await tool_bench(tmp_path).prepare(RunCommand(), command="make\nmake test", description="Build and test")
+    prepared = await tool_bench(tmp_path).prepare(
+        RunCommandTool(), command="make\nmake test", description="Build and test"
+    )
     assert prepared.title == "make ↵ make test"
-    assert prepared.accesses == (RunCommandAccess("make\nmake test", resolve_path(str(tmp_path))),)
+    assert prepared.accesses == (RunCommand("make\nmake test", resolve_path(str(tmp_path))),)
     assert prepared.preview == (TextContent("Build and test\n```sh\nmake\nmake test\n```"),)
 
 
 @pytest.mark.parametrize("how", ["background", "interactive"])
 async def test_the_title_says_first_that_a_command_goes_on_in_the_background(tmp_path: Path, how: str):
-    prepared = await tool_bench(tmp_path).prepare(RunCommand(), command=f"npm run dev {'x' * 500}", **{how: True})
+    prepared = await tool_bench(tmp_path).prepare(RunCommandTool(), command=f"npm run dev {'x' * 500}", **{how: True})
     assert prepared.title.startswith("In the background: npm run dev")
 
 
@@ -50,8 +52,8 @@ async def test_another_folder_is_resolved_and_shown(tmp_path: Path):
     (tmp_path / "sub").symlink_to(tmp_path / "real")
     terminal = FakeTerminal()
     bench = tool_bench(tmp_path, terminal)
-    prepared = await bench.prepare(RunCommand(), command="ls", cwd="sub")
-    assert prepared.accesses == (RunCommandAccess("ls", resolve_path(str(tmp_path / "real"))),)
+    prepared = await bench.prepare(RunCommandTool(), command="ls", cwd="sub")
+    assert prepared.accesses == (RunCommand("ls", resolve_path(str(tmp_path / "real"))),)
     assert prepared.preview == (TextContent("In sub:\n```sh\nls\n```"),)
     await prepared.run(bench.progress)
     assert terminal.requests[0].cwd == str(tmp_path / "sub")
@@ -59,7 +61,7 @@ async def test_another_folder_is_resolved_and_shown(tmp_path: Path):
 
 async def test_output_and_exit_code_are_the_result(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of("one\n", "two\n", status=ExitStatus(1)))
-    outcome = await bench.call(RunCommand(), command="test")
+    outcome = await bench.call(RunCommandTool(), command="test")
     assert without_duration(outcome.text) == "Exit code 1 after N s.\none\ntwo"
     assert not outcome.is_error
     assert bench.progress.output == [("term_1", "one\n"), ("term_1", "two\n")]
@@ -74,7 +76,7 @@ async def test_output_and_exit_code_are_the_result(tmp_path: Path):
 
 async def test_output_so_far_is_shown_as_content_while_the_command_runs(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of("one\n", "two\n"))
-    await bench.call(RunCommand(show_seconds=0), command="test")
+    await bench.call(RunCommandTool(show_seconds=0), command="test")
     terminal = TerminalContent("term_1", "test", str(tmp_path))
     assert bench.progress.shown == [
         (terminal,),
@@ -86,7 +88,7 @@ async def test_output_so_far_is_shown_as_content_while_the_command_runs(tmp_path
 async def test_a_terminal_of_the_client_is_embedded_before_its_release_and_read_at_the_end(tmp_path: Path):
     terminal = terminal_of("done\n", client_owned=True)
     bench = tool_bench(tmp_path, terminal)
-    outcome = await bench.call(RunCommand(), command="test")
+    outcome = await bench.call(RunCommandTool(), command="test")
     assert bench.progress.shown == [(TerminalContent("term_1", "test", str(tmp_path), client_owned=True),)]
     assert (bench.progress.output, bench.progress.exits) == ([], [])
     assert (terminal.commands[0].killed, terminal.commands[0].released) == (False, True)
@@ -97,7 +99,7 @@ async def test_a_terminal_of_the_client_is_embedded_before_its_release_and_read_
 async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned: bool):
     terminal = terminal_of("started\n", hangs=True, client_owned=client_owned)
     with anyio.fail_after(30):
-        outcome = await tool_bench(tmp_path, terminal).call(RunCommand(), command="sleep", timeout_seconds=1)
+        outcome = await tool_bench(tmp_path, terminal).call(RunCommandTool(), command="sleep", timeout_seconds=1)
     assert (terminal.commands[0].killed, terminal.commands[0].released) == (True, True)
     assert outcome.is_error
     assert outcome.text.startswith("The command was ended at its time limit of 1 s;")
@@ -106,19 +108,19 @@ async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned
 
 async def test_a_signal_is_named(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of(status=ExitStatus(None, "SIGSEGV")))
-    outcome = await bench.call(RunCommand(), command="x")
+    outcome = await bench.call(RunCommandTool(), command="x")
     assert without_duration(outcome.text) == "Ended by SIGSEGV after N s.\n(no output)"
 
 
 async def test_an_unknown_end_is_not_passed_off_as_success(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of(status=ExitStatus(None)))
-    assert (await bench.call(RunCommand(), command="x")).text.startswith("Exit code unknown")
+    assert (await bench.call(RunCommandTool(), command="x")).text.startswith("Exit code unknown")
 
 
 async def test_long_output_is_cut_in_the_middle_and_kept_whole_for_the_journal(tmp_path: Path):
     output = "first\n" + "x\n" * 1_000 + "last\n"
     bench = tool_bench(tmp_path, terminal_of(output)).with_limit(700)
-    outcome = await bench.call(RunCommand(), command="x")
+    outcome = await bench.call(RunCommandTool(), command="x")
     assert len(outcome.text) <= 700
     assert "first\nx" in outcome.text
     assert "bytes cut ...]" in outcome.text
@@ -128,12 +130,12 @@ async def test_long_output_is_cut_in_the_middle_and_kept_whole_for_the_journal(t
 
 async def test_output_that_the_terminal_did_not_keep_is_told(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of("x" * 4_000_001))
-    assert "Only the newest 4,000,000 bytes" in (await bench.call(RunCommand(), command="x")).text
+    assert "Only the newest 4,000,000 bytes" in (await bench.call(RunCommandTool(), command="x")).text
 
 
 async def test_colours_and_progress_bars_are_left_out(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of("\x1b[32mok\x1b[0m\r\n1%\r100%\n"))
-    outcome = await bench.call(RunCommand(), command="x")
+    outcome = await bench.call(RunCommandTool(), command="x")
     assert without_duration(outcome.text) == "Exit code 0 after N s.\nok\n100%"
 
 
@@ -150,7 +152,7 @@ async def test_a_cancelled_command_is_released_and_files_may_have_changed(tmp_pa
     bench.context = replace(bench.context, command_ended=lambda: ended.append("x"))
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(bench.call, RunCommand(), command="x"))
+            group.start_soon(partial(bench.call, RunCommandTool(), command="x"))
             await started.wait()
             group.cancel_scope.cancel()
     assert terminal.commands[0].released
@@ -161,34 +163,34 @@ async def test_files_may_have_changed_after_a_command(tmp_path: Path):
     ended: list[str] = []
     bench = tool_bench(tmp_path)
     bench.context = replace(bench.context, command_ended=lambda: ended.append("x"))
-    await bench.call(RunCommand(), command="x")
+    await bench.call(RunCommandTool(), command="x")
     assert ended == ["x"]
 
 
 async def test_a_command_that_cannot_start_is_an_error(tmp_path: Path):
     terminal = FakeTerminal(lambda _request: PlayedCommand(start_error=CommandFailedToStartError("There is no shell.")))
     with pytest.raises(CommandFailedToStartError):
-        await tool_bench(tmp_path, terminal).call(RunCommand(), command="x")
+        await tool_bench(tmp_path, terminal).call(RunCommandTool(), command="x")
 
 
 async def test_a_folder_that_is_none_is_refused(tmp_path: Path):
     (tmp_path / "file").touch()
     terminal = FakeTerminal()
     with pytest.raises(ToolFailedError, match="file is not a folder; the command was not run"):
-        await tool_bench(tmp_path, terminal).call(RunCommand(), command="x", cwd="file")
+        await tool_bench(tmp_path, terminal).call(RunCommandTool(), command="x", cwd="file")
     assert terminal.requests == []
 
 
 async def test_a_time_limit_of_more_than_half_an_hour_is_refused(tmp_path: Path):
     with pytest.raises(ToolInputError, match="`timeout_seconds` must be at most 1800"):
-        await tool_bench(tmp_path).prepare(RunCommand(), command="x", timeout_seconds=120_000)
+        await tool_bench(tmp_path).prepare(RunCommandTool(), command="x", timeout_seconds=120_000)
 
 
 async def test_a_real_command_is_run_in_its_folder(tmp_path: Path):
     (tmp_path / "marker").touch()
     bench = tool_bench(tmp_path, LocalTerminal({"PATH": os.defpath}))
     with anyio.fail_after(20):
-        outcome = await bench.call(RunCommand(), command="dir" if sys.platform == "win32" else "ls")
+        outcome = await bench.call(RunCommandTool(), command="dir" if sys.platform == "win32" else "ls")
     assert outcome.text.startswith("Exit code 0")
     assert "marker" in outcome.text
 
@@ -196,4 +198,4 @@ async def test_a_real_command_is_run_in_its_folder(tmp_path: Path):
 @pytest.mark.parametrize("command", ["echo a\0; rm b", "echo \ud800"])
 async def test_a_command_that_no_shell_takes_is_refused_before_anyone_is_asked(tmp_path: Path, command: str):
     with pytest.raises(ToolInputError, match="NUL character or half of a surrogate pair"):
-        await tool_bench(tmp_path).prepare(RunCommand(), command=command)
+        await tool_bench(tmp_path).prepare(RunCommandTool(), command=command)

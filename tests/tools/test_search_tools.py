@@ -11,7 +11,7 @@ from pattern_acp.tools.find_files import FindFiles, counted_files
 from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.search_text import SearchText
 from pattern_acp.workspace.paths import resolve_path
-from pattern_acp.workspace.search import Found, FoundFile
+from pattern_acp.workspace.search import FoundFile, SearchHits
 from tests.support.tools import tool_bench
 
 
@@ -186,9 +186,9 @@ async def test_titles_say_what_is_looked_for_and_where(project: Path):
 
 def test_files_of_a_search_that_was_cut_off_for_time_are_told_as_such():
     file = FoundFile("/a", "a", 0)
-    assert counted_files(Found("/", (), 0, complete=False, timed_out=True)) == (
+    assert counted_files(SearchHits("/", (), 0, complete=False, timed_out=True)) == (
         "No file matches, but the search was cut off for time, narrow it."
     )
-    assert counted_files(Found("/", (file,), 1, complete=False, timed_out=True)) == (
+    assert counted_files(SearchHits("/", (file,), 1, complete=False, timed_out=True)) == (
         "more than 1 file; the search was cut off for time, narrow it:"
     )

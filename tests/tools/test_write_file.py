@@ -5,7 +5,7 @@ import pytest
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.workspace.errors import FileChangedError, NotTextError
 from pattern_acp.workspace.paths import resolve_path
@@ -31,7 +31,7 @@ async def test_the_diff_is_shown_before_anything_is_written(tmp_path: Path):
 async def test_a_file_that_was_read_is_replaced(tmp_path: Path):
     (tmp_path / "a").write_text("old\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     outcome = await bench.call(WriteFile(), path="a", content="new\nnew\n")
     assert outcome.text == "Wrote a (2 lines, 1 before)."
     assert outcome.content == (DiffContent(str(tmp_path / "a"), "old\n", "new\nnew\n"),)
@@ -52,7 +52,7 @@ async def test_a_file_that_was_not_read_is_shown_instead_of_overwritten(tmp_path
 async def test_a_file_that_changed_since_it_was_read_is_shown_instead_of_overwritten(tmp_path: Path):
     (tmp_path / "a").write_text("old\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     (tmp_path / "a").write_text("theirs\n")
     with pytest.raises(FileChangedError, match=r"a was changed since you read it\. Nothing was .*\n1\ttheirs"):
         await bench.call(WriteFile(), path="a", content="mine\n")
@@ -61,7 +61,7 @@ async def test_a_file_that_changed_since_it_was_read_is_shown_instead_of_overwri
 async def test_a_file_that_changes_while_the_person_is_asked_is_not_overwritten(tmp_path: Path):
     (tmp_path / "a").write_text("old\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     prepared = await bench.prepare(WriteFile(), path="a", content="mine\n")
     (tmp_path / "a").write_text("theirs\n")
     with pytest.raises(FileChangedError, match="changed after this change was prepared"):
@@ -81,7 +81,7 @@ async def test_a_file_that_appears_while_the_person_is_asked_is_not_overwritten(
 async def test_a_file_that_is_deleted_while_the_person_is_asked_is_not_made_again(tmp_path: Path):
     (tmp_path / "a").write_text("old\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     prepared = await bench.prepare(WriteFile(), path="a", content="mine\n")
     (tmp_path / "a").unlink()
     with pytest.raises(FileChangedError, match="a was deleted meanwhile"):
@@ -101,7 +101,7 @@ async def test_what_a_formatter_made_of_it_is_shown_as_a_diff(tmp_path: Path):
 async def test_windows_line_endings_and_byte_order_mark_are_kept(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     await bench.call(WriteFile(), path="a", content="c\nd\n")
     assert (tmp_path / "a").read_bytes() == b"\xef\xbb\xbfc\r\nd\r\n"
 
@@ -109,7 +109,7 @@ async def test_windows_line_endings_and_byte_order_mark_are_kept(tmp_path: Path)
 async def test_writing_the_same_text_is_refused(tmp_path: Path):
     (tmp_path / "a").write_text("x\n")
     bench = tool_bench(tmp_path)
-    await bench.call(ReadFile(), path="a")
+    await bench.call(ReadFileTool(), path="a")
     with pytest.raises(ToolFailedError, match="already has exactly this text"):
         await bench.call(WriteFile(), path="a", content="x\n")
 

@@ -13,13 +13,13 @@ from pattern_acp.domain.ids import RandomIds, TurnId
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decide import Mode
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
-from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.turn.checks import ConfiguredChecks, runs_for
 from pattern_acp.turn.gate import Gate, PolicyState
 from pattern_acp.workspace.errors import CommandFailedToStartError
-from pattern_acp.workspace.flavour import POSIX, WINDOWS
 from pattern_acp.workspace.local_terminal import LocalTerminal
+from pattern_acp.workspace.paths import POSIX, WINDOWS
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
@@ -110,7 +110,7 @@ async def test_what_a_formatter_makes_of_a_file_is_what_the_model_knows(tmp_path
     path.write_text("one\ntwo\n")
     check = CheckSettings("upper", "printf 'ONE\\ntwo\\n' > {files}", kind="formatter")
     bench = Bench(tmp_path, check, terminal=LocalTerminal(process_environment()))
-    await bench.tools.call(ReadFile(), path="a.txt")
+    await bench.tools.call(ReadFileTool(), path="a.txt")
     told = await bench.after(path)
     assert told.startswith("The formatter upper changed a.txt further:\n")
     assert "-one\n+ONE" in told

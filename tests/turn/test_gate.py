@@ -9,7 +9,7 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.access import Access, ReadPath, RunCommand
-from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict
 from pattern_acp.turn.gate import Gate, PolicyState, Refusal
 from tests.support.approver import ScriptedApprover
@@ -34,7 +34,7 @@ class Bench:
         return await self.gate.admit(TURN, decision, accesses, VIEW, again=lambda: self.gate.decide(accesses))
 
 
-def bench(*answers: Answer, mode: Mode = Mode.ASK) -> Bench:
+def bench(*answers: PermissionAnswer, mode: Mode = Mode.ASK) -> Bench:
     clock, sink = FakeClock(), RecordingSink()
     state = PolicyState(mode, ("/project",))
     approver = ScriptedApprover(list(answers), clock)
@@ -58,14 +58,14 @@ async def test_what_is_denied_never_asks():
 
 
 async def test_a_question_and_its_answer_are_recorded_in_order():
-    it = bench(Answer.ALLOW_ONCE)
+    it = bench(PermissionAnswer.ALLOW_ONCE)
     assert await it.admit() is None
     assert [type(event) for event in it.sink.events] == [PermissionDecided, PermissionAsked, PermissionAnswered]
     assert it.state.grants == []
 
 
 async def test_an_always_is_remembered_and_recorded_with_the_answer():
-    it = bench(Answer.ALLOW_ALWAYS)
+    it = bench(PermissionAnswer.ALLOW_ALWAYS)
     assert await it.admit() is None
     assert isinstance(it.sink.events[-1], GrantStored)
     assert it.gate.decide(PYTEST).verdict is Verdict.ALLOW
@@ -74,7 +74,7 @@ async def test_an_always_is_remembered_and_recorded_with_the_answer():
 
 
 async def test_a_refusal_for_ever_beats_an_allowance():
-    it = bench(Answer.ALLOW_ALWAYS, Answer.REJECT_ALWAYS)
+    it = bench(PermissionAnswer.ALLOW_ALWAYS, PermissionAnswer.REJECT_ALWAYS)
     await it.admit()
     other: tuple[Access, ...] = (RunCommand("pytest tests/a -x && make", "/project"),)
     assert isinstance(await it.admit(other), Refusal)
@@ -82,12 +82,12 @@ async def test_a_refusal_for_ever_beats_an_allowance():
 
 
 async def test_a_withdrawn_question_is_a_refusal():
-    it = bench(Answer.CANCELLED)
+    it = bench(PermissionAnswer.CANCELLED)
     assert isinstance(await it.admit(), Refusal)
 
 
 async def test_the_person_s_time_is_counted_apart():
-    it = bench(Answer.ALLOW_ONCE, Answer.REJECT_ONCE)
+    it = bench(PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE)
     await it.admit()
     await it.admit()
     assert it.gate.waited == 120
@@ -105,8 +105,10 @@ async def side_by_side(it: Bench) -> list[Refusal | None]:
     return refusals
 
 
-@pytest.mark.parametrize(("answer", "verdict"), [(Answer.ALLOW_ALWAYS, "allow"), (Answer.REJECT_ALWAYS, "deny")])
-async def test_an_always_settles_the_call_that_waited_beside_it(answer: Answer, verdict: str):
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [(PermissionAnswer.ALLOW_ALWAYS, "allow"), (PermissionAnswer.REJECT_ALWAYS, "deny")]
+)
+async def test_an_always_settles_the_call_that_waited_beside_it(answer: PermissionAnswer, verdict: str):
     it = bench(answer)
     refusals = await side_by_side(it)
     assert [refusal is None for refusal in refusals] == [answer.allows, answer.allows]
@@ -116,7 +118,7 @@ async def test_an_always_settles_the_call_that_waited_beside_it(answer: Answer, 
 
 
 async def test_an_answer_for_one_call_leaves_the_question_about_the_next():
-    it = bench(Answer.ALLOW_ONCE, Answer.REJECT_ONCE)
+    it = bench(PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE)
     first, second = await side_by_side(it)
     assert first is None
     assert isinstance(second, Refusal)

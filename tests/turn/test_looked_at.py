@@ -10,13 +10,13 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.journal.events import ToolCallStarted
-from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError
 from pattern_acp.tools.edit_file import EditFile
-from pattern_acp.tools.read_file import ReadFile
+from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.tools.targets import find_target
 from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.turn.gate import REFUSED, Gate, PolicyState
@@ -28,7 +28,7 @@ from tests.support.tools import FakeTool, ToolBench, tool_bench
 from tests.support.turns import of_type
 
 SECRET = "planted"
-ONCE, NO = Answer.ALLOW_ONCE, Answer.REJECT_ONCE
+ONCE, NO = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE
 NEARLY: Json = [{"old_text": "KEY=wrong", "new_text": "x"}]
 FITTING: Json = [{"old_text": "KEY", "new_text": "x"}]
 
@@ -65,10 +65,10 @@ class Bench:
         self.state = PolicyState(self.mode, (str(self.root.resolve()),))
         self.approver = ScriptedApprover([], self.clock)
         gate = Gate(self.state, self.approver, self.sink, clock=self.clock)
-        tools: list[Tool] = [Careless(), EditFile(), WriteFile(), ApplyPatch(), ReadFile()]
+        tools: list[Tool] = [Careless(), EditFile(), WriteFile(), ApplyPatch(), ReadFileTool()]
         self.runner = ToolRunner(tools, self.tools.context, gate, self.sink, clock=self.clock)
 
-    async def call(self, tool: str, *answers: Answer, **arguments: Json) -> str:
+    async def call(self, tool: str, *answers: PermissionAnswer, **arguments: Json) -> str:
         """What the model reads; the answers must be as many as there are questions."""
         self.approver.answers += answers
         before = len(self.approver.requests)

@@ -22,7 +22,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.policy.access import RunCommand
-from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import (
     WINDOW_FULL,
@@ -72,7 +72,7 @@ class Bench:
 
     model: ScriptedProvider
     tools: Sequence[FakeTool] = ()
-    answers: list[Answer] = field(default_factory=list[Answer])
+    answers: list[PermissionAnswer] = field(default_factory=list[PermissionAnswer])
     limits: TurnSettings = field(default_factory=TurnSettings)
     cost: Cost | None = None
     retries: int = 0
@@ -121,7 +121,7 @@ def bench(
 
 async def test_time_that_the_person_takes_is_not_the_turns():
     made = bench(calls("look"), says("Done."), tool=FakeTool(accesses=ASKS), limits=TurnSettings(max_wall_seconds=30))
-    made.answers.append(Answer.ALLOW_ONCE)
+    made.answers.append(PermissionAnswer.ALLOW_ONCE)
     assert (await made.run()).stop_reason is StopReason.END_TURN
     assert made.clock.monotonic() == 60
 

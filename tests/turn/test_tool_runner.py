@@ -17,7 +17,7 @@ from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, PlanUpdated, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.access import RunCommand
-from pattern_acp.policy.approver import Answer
+from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.call_reading import MOST_LEVELS
@@ -37,7 +37,7 @@ ROOT = Path("/project")
 @dataclass(slots=True)
 class Bench:
     tools: Sequence[FakeTool]
-    answers: list[Answer] = field(default_factory=list[Answer])
+    answers: list[PermissionAnswer] = field(default_factory=list[PermissionAnswer])
     clock: FakeClock = field(default_factory=FakeClock)
     sink: RecordingSink = field(default_factory=RecordingSink)
     runner: ToolRunner = field(init=False)
@@ -240,7 +240,9 @@ async def test_what_cannot_be_recorded_stops_the_turn_with_the_error_itself(coun
 
 async def test_a_refused_call_does_not_run():
     together = Together()
-    bench = Bench([FakeTool(accesses=(RunCommand("make", str(ROOT)),), effect=together.wait)], [Answer.REJECT_ONCE])
+    bench = Bench(
+        [FakeTool(accesses=(RunCommand("make", str(ROOT)),), effect=together.wait)], [PermissionAnswer.REJECT_ONCE]
+    )
     [result] = await bench.run(call())
     assert result.is_error
     assert together.most == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.workspace.folder_changes import FolderChanges, Found
+from pattern_acp.workspace.folder_changes import FolderChanges, FoundChanges
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits and links of POSIX")
 
@@ -34,7 +34,7 @@ def repository(folder: Path) -> None:
     (folder / "untracked.txt").write_text("untracked\n")
 
 
-async def changed_by(folder: Path, work: Callable[[], None]) -> tuple[Found, dict[str, tuple[object, object]]]:
+async def changed_by(folder: Path, work: Callable[[], None]) -> tuple[FoundChanges, dict[str, tuple[object, object]]]:
     # Git may take its time here: what is found must not depend on how busy the machine is.
     changes = FolderChanges(ENVIRONMENT, git_seconds=60)
     before = await changes.look([str(folder)])

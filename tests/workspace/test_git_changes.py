@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.git_changes import ChangedFile, changed_files
+from pattern_acp.workspace.git import ChangedFile, changed_files
 
 ENVIRONMENT = {**process_environment(), "GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index"}
 """As in a git hook of another repository."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.job_output import JobOutput, NewOutput, ends_with_prompt
+from pattern_acp.workspace.jobs import JobOutput, NewOutput, ends_with_prompt
 from pattern_acp.workspace.terminal import CommandOutput
 
 

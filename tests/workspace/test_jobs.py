@@ -15,8 +15,7 @@ from pattern_acp.domain.errors import DatabaseError, WorkspaceError
 from pattern_acp.workspace import jobs as jobs_module
 from pattern_acp.workspace.errors import InputClosedError
 from pattern_acp.workspace.jobs import Job, Jobs, JobState
-from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.output_pipe import StreamInput, StreamPipe
+from pattern_acp.workspace.local_terminal import LocalTerminal, StreamInput, StreamPipe
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, Terminal
 from tests.support.children import watched_command
 from tests.support.terminal import FakeTerminal, PlayedCommand

@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.listing import Entry, list_directory
+from pattern_acp.workspace.walk import Entry, list_directory
 
 
 def fill(root: Path) -> None:

@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import PathUnusableError
-from pattern_acp.workspace.flavour import MACOS, POSIX, WINDOWS, Flavour
-from pattern_acp.workspace.paths import absolute_path, display_path, is_within, resolve_path
+from pattern_acp.workspace.paths import (
+    MACOS,
+    POSIX,
+    WINDOWS,
+    Flavour,
+    absolute_path,
+    display_path,
+    is_within,
+    resolve_path,
+)
 
 needs_links = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege on Windows")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.flavour import POSIX, WINDOWS
-from pattern_acp.workspace.script_command import client_command, plain_words, remove_script, script_text
+from pattern_acp.workspace.paths import POSIX, WINDOWS
+from pattern_acp.workspace.shell import client_command, plain_words, remove_script, script_text
 
 
 @pytest.mark.parametrize(

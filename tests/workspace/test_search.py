@@ -8,8 +8,16 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.matches import MAX_LINE_CHARS, MatchCollector, Matches, TextQuery, shortened
-from pattern_acp.workspace.search import find_files, note_left_out, search_text
+from pattern_acp.workspace.search import (
+    MAX_LINE_CHARS,
+    MatchCollector,
+    Matches,
+    TextQuery,
+    find_files,
+    note_left_out,
+    search_text,
+    shortened,
+)
 
 WITH_RIPGREP = pytest.param(True, id="ripgrep", marks=pytest.mark.needs("rg"))
 engines = pytest.mark.parametrize("use_ripgrep", [pytest.param(False, id="own"), WITH_RIPGREP])

@@ -10,10 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.calls import Call, one_line, output_lines, plain_text
-from pattern_acp.cli.chat.diffs import DIFF_MARGIN, diff_rows, diff_text
-from pattern_acp.cli.chat.marks import Marks
-from pattern_acp.cli.chat.questions import Choice, Question, automatic_choice, choice_for, keyed
+from pattern_acp.cli.chat.calls import DIFF_MARGIN, Call, diff_rows, diff_text, one_line, output_lines, plain_text
+from pattern_acp.cli.chat.events import OfferedChoice, Question, automatic_choice, choice_for, keyed
+from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
 from pattern_acp.domain.tool_calls import ToolKind
 
@@ -131,7 +130,7 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
     return parts
 
 
-def options_text(offered: dict[str, Choice], *, cut: bool) -> Text:
+def options_text(offered: dict[str, OfferedChoice], *, cut: bool) -> Text:
     """The answers with their keys, a line each."""
     lines = [(key, one_line(choice.name)) for key, choice in offered.items()]
     if cut:

@@ -16,15 +16,12 @@ from acp import schema as sdk
 
 from pattern_acp import __version__
 from pattern_acp.cli.chat.agent_process import AgentProcess
-from pattern_acp.cli.chat.client import ChatClient
+from pattern_acp.cli.chat.client import ChatClient, Files, Terminals
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
 from pattern_acp.cli.chat.events import TurnEnded
-from pattern_acp.cli.chat.files import Files
 from pattern_acp.cli.chat.images import GivenImage, GivenText
-from pattern_acp.cli.chat.incoming import Incoming
-from pattern_acp.cli.chat.known import told_by_us
-from pattern_acp.cli.chat.terminals import Terminals
-from pattern_acp.cli.chat.transport import PipeTransport
+from pattern_acp.cli.chat.session_info import told_by_us
+from pattern_acp.cli.chat.transport import Incoming, PipeTransport
 from pattern_acp.cli.session_ids import beginning_of, meant
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.workspace.terminal import Terminal

@@ -3,12 +3,77 @@
 Owns: the happenings and the inbox they arrive in. Must not know: who draws them.
 """
 
+import concurrent.futures
 import queue
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-from pattern_acp.cli.chat.questions import Question
+from pattern_acp.acp import schema
 from pattern_acp.domain.canonical import JsonObject
+
+KEYS: Mapping[str, str] = {"allow_once": "a", "allow_always": "A", "reject_once": "r", "reject_always": "R"}
+"""The key of each kind of option (ACP v1, session/request_permission)."""
+
+SYNONYMS: Mapping[str, str] = {"y": "a", "Y": "a", "n": "r", "N": "r"}
+"""Keys of habit. None of them reaches further than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedChoice:
+    """One answer that the agent offers. `kind` is ACP's."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question. The loop's thread waits for `answer`; the terminal's thread gives it."""
+
+    call: schema.ToolCallUpdate
+    choices: tuple[OfferedChoice, ...]
+    answer: "concurrent.futures.Future[str | None]" = field(
+        default_factory=concurrent.futures.Future[str | None], compare=False
+    )
+    """The chosen option's id; None when the question was cancelled."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer is still wanted."""
+        return not self.answer.done()
+
+    def reply(self, option_id: str | None) -> None:
+        """Answer with an option, or with None to cancel; the first answer counts."""
+        try:
+            self.answer.set_result(option_id)
+        except concurrent.futures.InvalidStateError:
+            return
+
+
+def keyed(choices: Sequence[OfferedChoice]) -> dict[str, OfferedChoice]:
+    """A key for every choice, in the order offered: by its kind, and by number when the kind's key is taken."""
+    keys: dict[str, OfferedChoice] = {}
+    for number, choice in enumerate(choices, 1):
+        key = KEYS.get(choice.kind, str(number))
+        keys[str(number) if key in keys else key] = choice
+    return keys
+
+
+def choice_for(key: str, keys: Mapping[str, OfferedChoice]) -> OfferedChoice | None:
+    """What a pressed key means; None for a key that means nothing here."""
+    return keys.get(key) or keys.get(SYNONYMS.get(key, ""))
+
+
+def automatic_choice(answer: Literal["allow", "deny"], choices: Sequence[OfferedChoice]) -> OfferedChoice | None:
+    """The choice of `--yes` or `--deny`: the one that reaches least; None when there is none of its sort."""
+    kinds = ("allow_once", "allow_always") if answer == "allow" else ("reject_once", "reject_always")
+    for kind in kinds:
+        for choice in choices:
+            if choice.kind == kind:
+                return choice
+    return None
 
 
 @dataclass(frozen=True, slots=True)

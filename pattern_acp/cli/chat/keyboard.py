@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
+from pattern_acp.cli.chat.events import Question
 from pattern_acp.cli.chat.interrupts import Interrupts
-from pattern_acp.cli.chat.questions import Question
 
 PASTE_SECONDS = 0.02
 """How long the next line of a paste may take; nobody types one that fast."""

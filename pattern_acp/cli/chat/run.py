@@ -22,8 +22,8 @@ from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
 from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped
-from pattern_acp.cli.chat.incoming import Incoming
 from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.transport import Incoming
 from pattern_acp.cli.output import OutputClosed, write_failure
 from pattern_acp.config.settings import Flags
 from pattern_acp.config.variables import INSIDE_VARIABLE
@@ -158,8 +158,8 @@ def wanted(chat: Run) -> "Wanted":
 def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "Opened") -> int:
     """Show the session and run its turns; the exit code."""
     from pattern_acp.cli.chat.asking import Asker
-    from pattern_acp.cli.chat.known import Known
-    from pattern_acp.cli.chat.stage import chat_stage, keys_of_person
+    from pattern_acp.cli.chat.output import chat_stage, keys_of_person
+    from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
     from pattern_acp.cli.chat.turns import Turns
     from pattern_acp.cli.chat.views import JsonView, ScreenView, TurnView
@@ -167,7 +167,7 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
     arguments = chat.arguments
     stage = chat_stage(json=arguments.json)
     asker = Asker(stage.screen, stage.marks, arguments.answer, keys_of_person(stage, chat.interrupts))
-    known = Known(opened.cwd, opened.title, opened.mode, opened.model)
+    known = SessionInfo(opened.cwd, opened.title, opened.mode, opened.model)
     tail = conversation.terminals.tail
     transcript = Transcript(stage.screen, stage.answer, stage.marks, known, tail, time.monotonic)
     view: TurnView = JsonView(asker, opened.cwd) if arguments.json else ScreenView(transcript, asker)

@@ -14,8 +14,9 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.lowlevel import checkpoint
 
+from pattern_acp.cli.chat.events import Asked, Inbox, Question, Updated
 from pattern_acp.domain.canonical import Json
-from pattern_acp.jsonrpc.framing import LineDecoder, Oversize
+from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
 logger = logging.getLogger(__name__)
 
@@ -85,3 +86,36 @@ def _parse(line: bytes | Oversize) -> Message | None:
         logger.warning("a line of the agent was not JSON and was left out")
         return None
     return value if isinstance(value, dict) else None
+
+
+class Incoming:
+    """Hands updates and questions to the terminal's thread."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
+        self._open: list[Question] = []
+
+    def ask(self, question: Question) -> None:
+        """Hand a question to the person."""
+        self._open = [one for one in self._open if one.is_open]
+        self._open.append(question)
+        self.inbox.put(Asked(question))
+
+    def look(self, message: Message) -> bool:
+        """See `PipeTransport`: updates go on as they are; the SDK does not know `$/cancel_request`."""
+        if message.get("method") == "$/cancel_request":
+            # The only requests that an agent waits for long are questions.
+            self.withdraw()
+            return False
+        params = message.get("params")
+        if message.get("method") == "session/update" and isinstance(params, dict):
+            update = params.get("update")
+            if isinstance(update, dict):
+                self.inbox.put(Updated(update))
+        return True
+
+    def withdraw(self) -> None:
+        """Answer open questions with `cancelled` (ACP v1, cancellation)."""
+        for question in self._open:
+            question.reply(None)
+        self._open = []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pattern_acp.cli.chat.events import Asked, Happening, Inbox, TurnEnded, Updated
 from pattern_acp.cli.chat.interrupts import Interrupts
-from pattern_acp.cli.chat.known import Known
+from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.views import TurnView, absorb
 
 TICK_SECONDS = 0.1
@@ -76,7 +76,7 @@ class Turns:
             if isinstance(happening, Updated):
                 self._view.update(happening.update)
 
-    def absorb(self, known: Known) -> None:
+    def absorb(self, known: SessionInfo) -> None:
         """Remember what has arrived, and keep for later what has to be shown: a line is being typed."""
         while True:
             try:

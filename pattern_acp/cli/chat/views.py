@@ -9,9 +9,8 @@ import msgspec
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, has_diffs
-from pattern_acp.cli.chat.events import TurnEnded
-from pattern_acp.cli.chat.known import Known
-from pattern_acp.cli.chat.questions import Question
+from pattern_acp.cli.chat.events import Question, TurnEnded
+from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.output import write_json
 from pattern_acp.domain.canonical import JsonObject
@@ -145,7 +144,7 @@ class JsonView:
         write_stop(end.stop_reason, end.failure, end.error)
 
 
-def absorb(update: JsonObject, known: Known) -> bool:
+def absorb(update: JsonObject, known: SessionInfo) -> bool:
     """Remember an update that shows nothing; False for one that has to be shown."""
     read = read_update(update)
     if read is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import to_builtins
 
-from pattern_acp.acp.updates import Abilities, agent_chunks, live_updates
+from pattern_acp.acp.updates import EditorAbilities, agent_chunks, live_updates
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.db.connection import Database
@@ -30,7 +30,7 @@ AROUND = 3
 MOST_LINES = 200
 """Lines of a difference that are printed; --json has all of it."""
 
-ABILITIES = Abilities(terminal_meta=True, embeds_terminals=True)
+ABILITIES = EditorAbilities(terminal_meta=True, embeds_terminals=True)
 """A client that is shown everything."""
 
 

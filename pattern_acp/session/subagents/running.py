@@ -17,20 +17,20 @@ from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt
 from pattern_acp.context.long_texts import long_text
-from pattern_acp.domain.data_frames import framed
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
+from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextAdded, Event, GrantStored, SubagentRecorded, TurnStarted
 from pattern_acp.journal.items import item_of
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
 from pattern_acp.policy.access import Access
-from pattern_acp.policy.approver import Answer, ApprovalRequest, Approver
+from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.narrowing import Narrowing
+from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.budgets import BudgetGate
@@ -196,7 +196,7 @@ class NamedApprover:
         self._activity = activity
         self._one_at_a_time = anyio.Lock()
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """See `Approver.ask`."""
         call = replace(request.call, call_id=self._call_id, title=f"{self._name}: {request.call.title}")
         async with self._one_at_a_time, self._activity.interrupted():
@@ -249,7 +249,7 @@ class Subagent:
             self._sink,
             clock=shared.clock,
             waits=waits,
-            narrowing=Narrowing(task.name, task.kind.only_reads, task.paths),
+            narrowing=SubagentLimits(task.name, task.kind.only_reads, task.paths),
         )
         context = replace(
             parts.context,
@@ -409,7 +409,7 @@ class Subagent:
         if self._task.kind is not SubagentKind.REVIEWER:
             return (self._task.task,)
         changes = await run_diff(self._session, "")
-        return self._task.task, str(framed("changes", changes))
+        return self._task.task, str(untrusted_block("changes", changes))
 
     async def _long_text(self, text_id: str) -> str | None:
         of_call = (event for event in self._sink.events if item_of(event) == text_id)

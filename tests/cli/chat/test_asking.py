@@ -10,15 +10,15 @@ from rich.console import Console
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, has_diffs
-from pattern_acp.cli.chat.marks import UNICODE
-from pattern_acp.cli.chat.questions import Choice, Question
+from pattern_acp.cli.chat.events import OfferedChoice, Question
+from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.screen import Screen
 from pattern_acp.domain.tool_calls import ToolKind
 
 CHOICES = (
-    Choice("allow_once", "Allow once", "allow_once"),
-    Choice("allow_always", "Always allow edits under src/", "allow_always"),
-    Choice("reject_once", "Reject", "reject_once"),
+    OfferedChoice("allow_once", "Allow once", "allow_once"),
+    OfferedChoice("allow_always", "Always allow edits under src/", "allow_always"),
+    OfferedChoice("reject_once", "Reject", "reject_once"),
 )
 
 

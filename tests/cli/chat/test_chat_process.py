@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Chat
 from pattern_acp.cli.chat.errors import AgentGoneError, ChatError
-from pattern_acp.cli.chat.marks import UNICODE
+from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.run import run
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.clock import SystemClock

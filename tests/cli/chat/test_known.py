@@ -1,9 +1,9 @@
 """What the chat remembers of updates that show nothing."""
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.known import Known
-from pattern_acp.cli.chat.marks import UNICODE
-from pattern_acp.cli.chat.notes import header_line
+from pattern_acp.cli.chat.glyphs import UNICODE
+from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.transcript import header_line
 
 
 def options(mode: str, model: str) -> schema.ConfigOptionUpdate:
@@ -15,8 +15,8 @@ def options(mode: str, model: str) -> schema.ConfigOptionUpdate:
     )
 
 
-def after(*updates: schema.SessionUpdate) -> Known:
-    known = Known()
+def after(*updates: schema.SessionUpdate) -> SessionInfo:
+    known = SessionInfo()
     for update in updates:
         known.take(update)
     return known
@@ -67,4 +67,4 @@ def test_commands_plan_and_usage_are_replaced_whole():
 
 def test_what_is_shown_is_not_remembered():
     shown = schema.AgentMessageChunk(content=schema.TextContent(text="Hello."))
-    assert after(shown) == Known()
+    assert after(shown) == SessionInfo()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.cli.chat.line_above import INSERTED, looking
-from pattern_acp.cli.chat.line_prompt import completions
+from pattern_acp.cli.chat.interactive import INSERTED, completions, looking
 from tests.support.process import agent_environment
 
 
@@ -32,7 +31,7 @@ def test_a_backslash_at_the_end_goes_on_in_the_next_line(tmp_path: Path):
 def lines_read(folder: Path, typed: bytes) -> list[str]:
     """The prompts that a process of its own reads, since `input` reads the process's stdin."""
     code = (
-        "import sys; from pathlib import Path; from pattern_acp.cli.chat.line_prompt import LinePrompt\n"
+        "import sys; from pathlib import Path; from pattern_acp.cli.chat.interactive import LinePrompt\n"
         "prompt = LinePrompt(Path(sys.argv[1]), lambda: ['status']); prompt.open(); lines = []\n"
         "while (line := prompt.read('>')) is not None: lines.append(line)\n"
         "prompt.close(); sys.stderr.write(repr(lines))"
@@ -47,8 +46,8 @@ def test_news_come_in_above_the_line_that_is_typed_and_leave_it_as_it_is(tmp_pat
     import pty
 
     code = (
-        "import sys; from pathlib import Path; from pattern_acp.cli.chat.line_above import INSERTED\n"
-        "from pattern_acp.cli.chat.line_prompt import LinePrompt\n"
+        "import sys; from pathlib import Path; from pattern_acp.cli.chat.interactive import INSERTED\n"
+        "from pattern_acp.cli.chat.interactive import LinePrompt\n"
         "def news(columns):\n"
         "    if columns > 2: sys.stdout.write(INSERTED.format(line=f'{columns} columns')); sys.stdout.flush()\n"
         "prompt = LinePrompt(Path(sys.argv[1]), lambda: [], news); prompt.open()\n"
@@ -101,7 +100,7 @@ def test_pasted_lines_are_one_prompt(tmp_path: Path, pasted: bytes):
     import pty
 
     code = (
-        "import sys; from pathlib import Path; from pattern_acp.cli.chat.line_prompt import LinePrompt\n"
+        "import sys; from pathlib import Path; from pattern_acp.cli.chat.interactive import LinePrompt\n"
         "prompt = LinePrompt(Path(sys.argv[1]), lambda: []); prompt.open()\n"
         "for _ in range(2): sys.stdout.write(f'got {prompt.read(chr(62))!r}\\n')"
     )

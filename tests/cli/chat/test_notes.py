@@ -3,8 +3,8 @@
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.marks import ASCII, UNICODE, marks_for
-from pattern_acp.cli.chat.notes import duration, folder_words, short_number, usage_words
+from pattern_acp.cli.chat.glyphs import ASCII, UNICODE, marks_for
+from pattern_acp.cli.chat.transcript import duration, folder_words, short_number, usage_words
 
 
 @pytest.mark.parametrize(

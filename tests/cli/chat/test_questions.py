@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.questions import Choice, Question, automatic_choice, choice_for, keyed
+from pattern_acp.cli.chat.events import OfferedChoice, Question, automatic_choice, choice_for, keyed
 
-ONCE = Choice("1", "Allow once", "allow_once")
-ALWAYS = Choice("2", "Always", "allow_always")
-REJECT = Choice("3", "Reject", "reject_once")
-NEVER = Choice("4", "Never", "reject_always")
+ONCE = OfferedChoice("1", "Allow once", "allow_once")
+ALWAYS = OfferedChoice("2", "Always", "allow_always")
+REJECT = OfferedChoice("3", "Reject", "reject_once")
+NEVER = OfferedChoice("4", "Never", "reject_always")
 
 
-def ask(*choices: Choice) -> Question:
+def ask(*choices: OfferedChoice) -> Question:
     return Question(schema.ToolCallUpdate(tool_call_id="c"), choices)
 
 
@@ -23,8 +23,8 @@ def test_each_kind_of_option_has_its_own_key():
 
 
 def test_a_second_option_of_a_kind_and_an_unknown_kind_are_reached_by_number():
-    again = Choice("5", "Allow again", "allow_once")
-    other = Choice("6", "Something new", "ask_later")
+    again = OfferedChoice("5", "Allow again", "allow_once")
+    other = OfferedChoice("6", "Something new", "ask_later")
     assert keyed((ONCE, again, other)) == {"a": ONCE, "2": again, "3": other}
 
 
@@ -53,13 +53,13 @@ kinds = st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_al
 
 @given(st.lists(kinds, max_size=9))
 def test_every_option_has_exactly_one_key(offered: list[str]):
-    choices = [Choice(str(number), kind, kind) for number, kind in enumerate(offered)]
+    choices = [OfferedChoice(str(number), kind, kind) for number, kind in enumerate(offered)]
     assert list(keyed(choices).values()) == choices
 
 
 @given(st.lists(kinds, max_size=6), st.sampled_from(["allow", "deny"]))
 def test_a_flag_never_chooses_an_option_of_the_other_sort(offered: list[str], flag: str):
-    choices = [Choice(str(number), kind, kind) for number, kind in enumerate(offered)]
+    choices = [OfferedChoice(str(number), kind, kind) for number, kind in enumerate(offered)]
     found = automatic_choice("allow" if flag == "allow" else "deny", choices)
     assert found is None or found.kind.startswith("allow" if flag == "allow" else "reject")
 

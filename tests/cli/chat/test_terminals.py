@@ -11,7 +11,7 @@ import anyio
 import pytest
 from acp import RequestError
 
-from pattern_acp.cli.chat.terminals import Terminals, command_line
+from pattern_acp.cli.chat.client import Terminals, command_line
 from pattern_acp.config.load import process_environment
 from pattern_acp.workspace.local_terminal import LocalTerminal
 

@@ -7,9 +7,9 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from pattern_acp.cli.chat.answers import PlainAnswer, RenderedAnswer
-from pattern_acp.cli.chat.known import Known
-from pattern_acp.cli.chat.marks import ASCII, UNICODE, Marks
+from pattern_acp.cli.chat.glyphs import ASCII, UNICODE, Marks
 from pattern_acp.cli.chat.screen import Screen
+from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.chat.views import read_update
 from pattern_acp.domain.canonical import Json, JsonObject
@@ -58,7 +58,7 @@ def show(
     screen = Screen(Console(file=out, width=width, color_system=None, legacy_windows=False), live=False)
     answer = RenderedAnswer(screen) if rendered else PlainAnswer(pipe or out, on_screen=pipe is None)
     moments = iter([0.0, 0.0, 3.2])
-    known = Known(cwd="/project")
+    known = SessionInfo(cwd="/project")
     transcript = Transcript(screen, answer, marks, known, lambda _: tail, lambda: next(moments))
     transcript.compact = compact
     transcript.begin_turn()

@@ -8,10 +8,8 @@ import pytest
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.events import Happening, Inbox, Updated
-from pattern_acp.cli.chat.incoming import Incoming
-from pattern_acp.cli.chat.questions import Choice, Question
-from pattern_acp.cli.chat.transport import Message, PipeTransport
+from pattern_acp.cli.chat.events import Happening, Inbox, OfferedChoice, Question, Updated
+from pattern_acp.cli.chat.transport import Incoming, Message, PipeTransport
 
 
 class Bytes(ByteReceiveStream, ByteSendStream):
@@ -83,7 +81,7 @@ def test_updates_go_into_the_inbox_as_they_are():
 
 def test_a_withdrawn_request_closes_open_questions():
     incoming = Incoming(queue.SimpleQueue[Happening]())
-    question = Question(schema.ToolCallUpdate(tool_call_id="c"), (Choice("a", "A", "allow_once"),))
+    question = Question(schema.ToolCallUpdate(tool_call_id="c"), (OfferedChoice("a", "A", "allow_once"),))
     incoming.ask(question)
     assert not incoming.look({"method": "$/cancel_request", "params": {"requestId": 1}})
     assert question.answer.result(0) is None

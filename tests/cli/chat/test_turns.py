@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.events import Asked, Happening, Inbox, TurnEnded, Updated
+from pattern_acp.cli.chat.events import Asked, Happening, Inbox, Question, TurnEnded, Updated
 from pattern_acp.cli.chat.interrupts import LEAVING_SECONDS, Interrupts, SecondPress
-from pattern_acp.cli.chat.known import Known
-from pattern_acp.cli.chat.questions import Question
 from pattern_acp.cli.chat.run import exit_code
+from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.turns import Turns
 from pattern_acp.domain.canonical import JsonObject
 
@@ -119,7 +118,7 @@ def test_ctrl_c_is_raised_where_something_blocks():
 
 def test_what_arrives_while_a_line_is_typed_is_remembered_and_shown_later():
     turns, view, _, _ = turns_over(Updated(TITLE), Updated(TEXT))
-    known = Known()
+    known = SessionInfo()
     turns.absorb(known)
     assert known.title == "The title"
     assert view.seen == []

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from pattern_acp.cli.chat.answers import Answer, PlainAnswer, RenderedAnswer
 from pattern_acp.cli.chat.asking import Keys
+from pattern_acp.cli.chat.glyphs import ASCII, Marks, marks_for
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.keyboard import LineKeys, TerminalKeys, can_read_keys
-from pattern_acp.cli.chat.marks import ASCII, Marks, marks_for
 from pattern_acp.cli.chat.screen import Screen
 
 

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from pattern_acp.policy.arguments import has_option
-from pattern_acp.policy.command_line import CommandLine, SimpleCommand
-from pattern_acp.policy.destructive_git import git_command
+from pattern_acp.policy.commands import CommandLine, SimpleCommand
+from pattern_acp.policy.destructive import git_command, has_option
 from pattern_acp.policy.programs import effective_commands, program_name
 
 

@@ -73,7 +73,7 @@ NOTHING = Section()
 """Stands where there is nothing to tell."""
 
 
-def framed(mark: str, /, *content: str, **attributes: str | int) -> Section:
+def untrusted_block(mark: str, /, *content: str, **attributes: str | int) -> Section:
     """`content` between marks of this name, each item on lines of its own; what is no section is data."""
     inside: list[str] = []
     for is_section, items in groupby(content, lambda item: isinstance(item, Section)):

@@ -1,22 +1,94 @@
-"""Whether a remembered decision reaches an access.
+"""Remembered decisions of the person.
 
-Owns: the reach of allowances and refusals. Must not know: modes, or how a grant is stored. An allowance reaches as
-little as can be, a refusal as much: an allowance needs every command of a line, a refusal is met by any of them.
+Owns: what a grant is, and its row. Must not know: what it covers (`covers.py`), or the event that records it (the
+caller appends `GrantStored` first, in the same transaction, and hands over its `seq`: rule R1).
 """
 
 import json
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import cast
 
-from pattern_acp.domain.errors import PatternError
+from msgspec import Struct
+
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.errors import PatternError, PolicyError
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.policy.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WriteMemory, WritePath
-from pattern_acp.policy.command_line import CommandLine, SimpleCommand
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
-from pattern_acp.policy.commands import read_command_line
+from pattern_acp.policy.commands import CommandLine, SimpleCommand, read_command_line
+from pattern_acp.policy.decision import Decision
 from pattern_acp.policy.destructive import destructive_reason
-from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_windows_path, protection, resolve_by_text
 from pattern_acp.policy.programs import effective_commands, has_escape_option, prefix_words, program_name
+
+LIFETIME = "session"
+"""How long every grant lasts, as its label says: no file of a project and no later session can bring one back."""
+
+
+class Effect(StrEnum):
+    """What a grant does."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class GrantKind(StrEnum):
+    """What a grant is about; see `decision.GrantScope` for the form of each pattern."""
+
+    COMMAND_PREFIX = "command_prefix"
+    EXACT_COMMAND = "exact_command"
+    EDIT_FOLDER = "edit_folder"
+    READ_FOLDER = "read_folder"
+    MEMORY_BLOCK = "memory_block"
+    SERVER_TOOL = "server_tool"
+    FETCH_HOST = "fetch_host"
+
+
+class Grant(Struct, frozen=True):
+    """One remembered answer: an always of either kind, and how far it reaches."""
+
+    effect: Effect
+    kind: GrantKind
+    pattern: str
+
+
+def load_grants(tx: Transaction, session_id: SessionId) -> tuple[Grant, ...]:
+    """The grants and refusals of a session, oldest first.
+
+    Raises:
+        PolicyError: a row is not one that this version understands; nothing is allowed on a guess.
+        DatabaseError: the file cannot be read.
+    """
+    rows = tx.all(load_queries("pattern_acp.policy")["load_grants"], {"session_id": session_id})
+    try:
+        return tuple(Grant(Effect(str(effect)), GrantKind(str(kind)), str(pattern)) for effect, kind, pattern in rows)
+    except ValueError as error:
+        raise PolicyError(
+            "A remembered permission of this session is of a kind that this version does not know; update pattern-acp "
+            "or start a new session."
+        ) from error
+
+
+def store_grant(tx: Transaction, session_id: SessionId, grant: Grant, *, seq: int, at_ms: int) -> None:
+    """Remember a grant for the session; storing the same one again changes nothing.
+
+    Args:
+        tx: the transaction that also appended the event `seq`.
+        session_id: the session it lasts for.
+        grant: what to remember.
+        seq: the journal event that records it.
+        at_ms: milliseconds since 1970 UTC.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    queries = load_queries("pattern_acp.policy")
+    values = {"session_id": session_id, "effect": grant.effect, "kind": grant.kind, "pattern": grant.pattern}
+    if tx.one(queries["has_grant"], values) is None:
+        tx.execute(queries["store_grant"], values | {"created_ms": at_ms, "last_seq": seq})
 
 
 def covers(grant: Grant, access: Access, *, roots: Sequence[str], resolve: Resolver | None = None) -> bool:
@@ -228,3 +300,32 @@ def _words(pattern: str) -> tuple[str, ...]:
         return ()
     items = cast("list[object]", words)
     return tuple(item for item in items if isinstance(item, str)) if all(isinstance(i, str) for i in items) else ()
+
+
+def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[ApprovalOption, ...]:
+    """One option a kind, since clients merge those of the same kind (reference: agent-shell PR598).
+
+    The always answers are there only where the decision has a scope, and say how far they reach. There is always a way
+    to refuse.
+    """
+    once = "Run once" if any(isinstance(access, RunCommand) for access in accesses) else "Allow once"
+    options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
+    if decision.scopes:
+        options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, decision.scopes[0].label))
+    options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject"))
+    if decision.scopes:
+        label = decision.scopes[0].label.replace("Always allow", "Never allow", 1)
+        options.append(ApprovalOption(PermissionAnswer.REJECT_ALWAYS, label))
+    return tuple(options)
+
+
+def grant_for(answer: PermissionAnswer, decision: Decision) -> Grant | None:
+    """What an answer makes the session remember: the narrowest scope for an always, otherwise nothing."""
+    if not decision.scopes:
+        return None
+    scope = decision.scopes[0]
+    if answer is PermissionAnswer.ALLOW_ALWAYS:
+        return Grant(Effect.ALLOW, GrantKind(scope.kind), scope.pattern)
+    if answer is PermissionAnswer.REJECT_ALWAYS:
+        return Grant(Effect.DENY, GrantKind(scope.kind), scope.pattern)
+    return None

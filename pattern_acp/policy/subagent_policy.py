@@ -13,7 +13,7 @@ from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.paths import is_inside_any
 
 
-class Narrowing(Struct, frozen=True):
+class SubagentLimits(Struct, frozen=True):
     """`name` is who is narrowed, for sentences; `paths` are absolute and resolved, none for no limit."""
 
     name: str = ""
@@ -46,7 +46,7 @@ class Narrowing(Struct, frozen=True):
         return Decision(Verdict.DENY, "subagent_reads", f"The subagent {self.name} only reads.")
 
 
-WHOLE = Narrowing()
+UNLIMITED = SubagentLimits()
 """Nothing less than the session."""
 
 

@@ -18,7 +18,7 @@ def told_by_us(meta: object) -> dict[str, object]:
 
 
 @dataclass(slots=True)
-class Known:
+class SessionInfo:
     """The session's state as its updates tell it."""
 
     cwd: str = ""

@@ -1,0 +1,239 @@
+"""The wire structs of `_pattern/memory/*`, our extension that lets an editor show memory live (docs/memory-context.md).
+
+It only reads: there is no method by which a plugin could write, as the person or as anyone.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from pattern_acp.acp.schema_session import ConfigOption, LoadSessionRequest, McpServer, MetaWire, SessionModeState, Wire
+
+SUBSCRIBE = "_pattern/memory/subscribe"
+UNSUBSCRIBE = "_pattern/memory/unsubscribe"
+EVENT = "_pattern/memory/event"
+
+
+class SubscribeRequest(MetaWire, frozen=True, kw_only=True):
+    """Look on at the memory of a session. `since` holds the version that is known of blocks, by their id.
+
+    Writes of `without_sessions` are left out: those of a session that shows them in another way.
+    """
+
+    session_id: str
+    since: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    without_sessions: tuple[str, ...] = ()
+
+
+class SubscribeResponse(Wire, frozen=True, kw_only=True):
+    """The subscription; its events follow."""
+
+    subscription_id: str
+
+
+class UnsubscribeRequest(MetaWire, frozen=True, kw_only=True):
+    """Look on no more; a `done` event still follows."""
+
+    subscription_id: str
+
+
+class BlockFacts(Wire, frozen=True, kw_only=True):
+    """What a block is. The limit is in characters."""
+
+    block_id: str
+    label: str
+    scope: str
+    description: str
+    permission: str
+    limit: int
+    tier: str
+    pinned: bool = False
+
+
+class BlockAvailable(Wire, frozen=True, kw_only=True, tag="block_available", tag_field="type"):
+    """A block as it is now; it replaces what was known of it."""
+
+    block: BlockFacts
+    version: int
+    text: str
+
+
+class Delta(Wire, frozen=True, kw_only=True, tag="delta", tag_field="type"):
+    """One write. `update` is Loro's update in base 64; `text` is the whole text, when this write is the newest."""
+
+    block_id: str
+    label: str
+    version: int
+    actor: str
+    origin: str
+    operation: str
+    reason: str
+    at_ms: int
+    session_id: str
+    update: str
+    text: str | None = None
+
+
+class MetadataChanged(Wire, frozen=True, kw_only=True, tag="metadata_changed", tag_field="type"):
+    """What a block is has changed."""
+
+    block: BlockFacts
+
+
+class BlockGone(Wire, frozen=True, kw_only=True, tag="block_gone", tag_field="type"):
+    """A block is no longer there, or no longer in sight."""
+
+    block_id: str
+    label: str
+
+
+class Done(Wire, frozen=True, kw_only=True, tag="done", tag_field="type"):
+    """The last event: `unsubscribed`, `session_closed` or `shutdown`."""
+
+    reason: str
+
+
+MemoryEvent: TypeAlias = BlockAvailable | Delta | MetadataChanged | BlockGone | Done
+
+
+class EventNotification(Wire, frozen=True, kw_only=True):
+    """The parameters of `_pattern/memory/event`."""
+
+    subscription_id: str
+    event: MemoryEvent
+
+
+FORK = "session/fork"
+OWN_FORK = "_pattern/session/fork"
+OPEN = "_pattern/session/open"
+STOP_SUBAGENT = "_pattern/subagent/stop"
+
+
+class ForkSessionRequest(MetaWire, frozen=True, kw_only=True):
+    """Begin a session with the history of another one, up to a turn: its number or id; the last one by default."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+    turn: int | str | None = None
+
+
+class ForkSessionResponse(MetaWire, frozen=True, kw_only=True):
+    """The new session. Nothing is replayed: the client shows the history already."""
+
+    session_id: str
+    modes: SessionModeState | None = None
+    config_options: tuple[ConfigOption, ...] | None = None
+
+
+class OpenSessionRequest(LoadSessionRequest, frozen=True, kw_only=True):
+    """session/load that says what to do with a session in use: `read` or `take_over`."""
+
+    mode: str
+
+
+class StopSubagentRequest(MetaWire, frozen=True, kw_only=True):
+    """End a subagent that runs: that of a tool call, or without one the subagent that was started last."""
+
+    session_id: str
+    tool_call_id: str = ""
+
+
+class StopSubagentResponse(MetaWire, frozen=True, kw_only=True):
+    """The tool call whose subagent is being ended; empty when none runs, or it had ended before."""
+
+    tool_call_id: str
+
+
+LIST = "_pattern/checkpoint/list"
+PREVIEW = "_pattern/checkpoint/preview"
+RESTORE = "_pattern/checkpoint/restore"
+REWIND = "_pattern/session/rewind"
+
+
+class ListCheckpointsRequest(MetaWire, frozen=True, kw_only=True):
+    """To which moments can the session go back?"""
+
+    session_id: str
+
+
+class RewindPoint(Wire, frozen=True, kw_only=True):
+    """One moment. `key` names it in the other methods; `at` is ISO 8601 in UTC; `files` counts those changed since."""
+
+    key: str
+    kind: str
+    text: str
+    at: str
+    files: int
+    message_id: str | None = None
+    checkpoint_id: str | None = None
+
+
+class ListCheckpointsResponse(Wire, frozen=True, kw_only=True):
+    """The moments, oldest first."""
+
+    points: tuple[RewindPoint, ...]
+
+
+class RewindRequest(MetaWire, frozen=True, kw_only=True):
+    """Go, or look at what it would be to go, to the moment `to`.
+
+    That is a key of the list, a message id of a prompt, a checkpoint's id or name, `last`, or `undo`. Without `parts`
+    it goes back with those of the method; an empty list is refused. `overwrite` also puts back what others changed.
+    """
+
+    session_id: str
+    to: str
+    parts: tuple[str, ...] | None = None
+    overwrite: bool = False
+
+
+class RewindFile(Wire, frozen=True, kw_only=True):
+    """A file that would change. `kind` is `delete`, `create`, `mode` or `modify`; small text has both of its texts."""
+
+    path: str
+    kind: str
+    conflict: str | None = None
+    problem: str | None = None
+    old_text: str | None = None
+    new_text: str | None = None
+
+
+class RewindBlock(Wire, frozen=True, kw_only=True):
+    """A memory block that would change, and what would become of it in words."""
+
+    label: str
+    text: str
+
+
+class PreviewResponse(Wire, frozen=True, kw_only=True):
+    """What would change. Turns are named by their numbers and prompts.
+
+    With `fork_behind`, the moment is one that the session shares with what it was forked from: its conversation would
+    be that of another session, which begins behind that turn; behind turn 0 there is none.
+    """
+
+    words: str
+    lost: tuple[str, ...]
+    regained: tuple[str, ...]
+    files: tuple[RewindFile, ...]
+    blocks: tuple[RewindBlock, ...]
+    not_kept: tuple[str, ...] = ()
+    fork_behind: int | None = None
+
+
+class RewindResponse(Wire, frozen=True, kw_only=True):
+    """What was done: paths put back, paths left since others changed them, memory blocks, and what did not work.
+
+    `fork_session_id` is the session in which the conversation goes on, where it could not go back in this one.
+    """
+
+    words: str
+    lost: tuple[str, ...]
+    regained: tuple[str, ...]
+    files: tuple[str, ...]
+    kept: tuple[str, ...]
+    blocks: tuple[str, ...]
+    problems: tuple[str, ...]
+    fork_session_id: str | None = None
