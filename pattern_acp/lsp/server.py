@@ -43,7 +43,7 @@ class SyncedFiles:
         """The server is gone, or is to be."""
         self._connection = None
 
-    def open(self, file: OpenFile | None) -> None:
+    def open(self, file: "OpenFile | None") -> None:
         """Tell of a file, at once or when the server is ready; nothing for None."""
         self._used()
         if file is None:
@@ -100,7 +100,7 @@ class SyncedFiles:
                 if found is not None:
                     self.take(file.path, version, found)
 
-    def _tell_change(self, file: OpenFile) -> None:
+    def _tell_change(self, file: "OpenFile") -> None:
         self._used()
         if self._connection is not None:
             self._connection.change(file.path, file.version, file.text)
