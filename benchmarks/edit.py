@@ -16,9 +16,8 @@ from measuring import Row, expect, milliseconds, print_table
 from wire_server import WireServer, wire_answers
 
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.tools.apply_patch import apply_hunks
+from pattern_acp.tools.apply_patch import UpdateFile, apply_hunks, parse_patch
 from pattern_acp.tools.edit_file import Replacement, apply_replacements
-from pattern_acp.tools.patch_format import UpdateFile, parse_patch
 
 LINES = 48_000
 OWN_SECONDS = 0.1

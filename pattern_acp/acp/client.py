@@ -1,6 +1,7 @@
-"""The client of one ACP connection as the session sees it: what it can do, its answers, and its permission requests.
+"""The client of one ACP connection as the session sees it: its abilities, its answers, and its view of a turn.
 
-Owns: `session.ports.Client` and the `Approver` over session/request_permission. Must not know: sessions.
+Owns: `session.ports.Client`, the `Approver` over session/request_permission, the view that shows a turn, and sending
+its pieces of text together. Must not know: sessions.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

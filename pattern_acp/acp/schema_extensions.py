@@ -1,6 +1,6 @@
-"""The wire structs of `_pattern/memory/*`, our extension that lets an editor show memory live (docs/memory-context.md).
+"""Wire structs of our extensions: memory, checkpoints, forks and subagents (`_pattern/*`; docs/memory-context.md).
 
-It only reads: there is no method by which a plugin could write, as the person or as anyone.
+Those of memory only read: there is no method by which a plugin could write, as the user or as anyone.
 """
 
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Requests of the client to the agent, and their responses (ACP v1, initialization, sessions, prompt turn)."""
+"""Requests of the client to the agent, their responses, and content blocks (ACP v1)."""
 
 from typing import TypeAlias
 

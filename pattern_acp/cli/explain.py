@@ -1,6 +1,6 @@
 """`pattern-acp explain`: what a failure code means and what to do, without opening anything.
 
-Owns: how a row of the registry is printed. Must not know: where failures come from.
+Owns: the registry of failures (failures.toml), and how a row is printed. Must not know: where failures come from.
 """
 
 import tomllib

@@ -1,7 +1,7 @@
-"""The files that one would open first for a topic.
+"""The files that one would open first for a topic, and the outline of one file.
 
-Owns: which files those are, in which order, and why each is among them. Must not know: what memory has on the topic,
-or how an answer is worded.
+Owns: which files those are, in which order, and why each is among them. Must not know: what memory has on the topic, or
+how an answer is worded.
 
 The topic's words are looked for in names of files and symbols. A word that few files have counts more than one that
 many have. Tests are at most a quarter, and how much a file is used only breaks ties.

@@ -1,6 +1,6 @@
-"""Who uses a symbol or imports a file, with what is proven apart from what only has the same name.
+"""Users of a symbol or a file, proven ones apart from mere namesakes, and what a change of it reaches.
 
-Owns: what counts as proof. Must not know: how an answer is worded, or what follows from a use (`impact.py`).
+Owns: what counts as proof, and the steps from use to use. Must not know: how an answer is worded.
 
 A use is proven when the using file imports the name from the defining file (also under another name, through its
 module, or through a file that hands it on), when both are in one file, or for a method when it is called on its own

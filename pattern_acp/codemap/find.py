@@ -1,10 +1,11 @@
-"""Finding a symbol or file by name.
+"""Finding a symbol or file by name, and the ones that a question is about.
 
 Owns: what a query may look like, and the order of what is found: exact names, then paths, then what is merely alike.
 Must not know: how an answer is worded, or who may see which file beyond the test that it is handed.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from pattern_acp.codemap import lookups, store
 from pattern_acp.codemap.lookups import fold, is_path_like, qualified_parts, stem_of, words_of
-from pattern_acp.codemap.model import Symbol
+from pattern_acp.codemap.model import FileRecord, Symbol
 from pattern_acp.db.transaction import Transaction
 
 CANDIDATES = 2_000
@@ -235,3 +236,69 @@ def _cut(hits: Sequence[Hit], query: FindQuery) -> list[Hit]:
     if any(hit.match.is_exact for hit in clear) or (clear and is_path_like(query.text)):
         room = min(room, FUZZY_BESIDE_EXACT)
     return [*clear, *(hit for hit in hits if hit.match.is_fuzzy)][: min(len(clear) + max(room, 0), query.limit)]
+
+
+_MOST_CANDIDATES = 200
+"""Things found that are looked through for those that have exactly the name."""
+
+MOST_SYMBOLS = 12
+"""Symbols of one name that are looked at together; a name that more have says nothing."""
+
+_AT_LINE = re.compile(r"(.+):(\d+)(?::\d+)?")
+
+
+class Targets(Struct, frozen=True):
+    """What a text names: symbols, or a file. Nothing of either when it names nothing; `near` is then what is alike."""
+
+    symbols: tuple[Symbol, ...] = ()
+    files: tuple[FileRecord, ...] = ()
+    near: tuple[str, ...] = ()
+    left_out: int = 0
+    """Symbols of the same name that are not among these."""
+
+
+def targets_named(tx: Transaction, text: str, *, may_show: Callable[[str], bool]) -> Targets:
+    """The symbols or the file that a text names; what may not be shown does not count as being there.
+
+    It is a path, its end (when only one file has it), a name, `Class.method`, `path:name` or `path:line`.
+    """
+    wanted = text.strip().removeprefix("./")
+    at_line = _AT_LINE.fullmatch(wanted)
+    if at_line is not None and (files := _target_files(tx, at_line[1], may_show)):
+        symbol = lookups.symbol_at(tx, files[0].path, int(at_line[2]))
+        return Targets((symbol,)) if symbol is not None else Targets(files=files)
+    if files := _target_files(tx, wanted, may_show):
+        return Targets(files=files)
+    if is_path_like(wanted) and ":" not in wanted:
+        return Targets(near=_near(tx, wanted, may_show))
+    return _target_symbols(tx, wanted, may_show)
+
+
+def _target_files(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> tuple[FileRecord, ...]:
+    if not wanted or wanted.endswith("/"):
+        return ()
+    exact = [file for file in store.files_at(tx, wanted) if may_show(file.path)]
+    if exact or not is_path_like(wanted):
+        return tuple(exact)
+    same_name = store.files_called(tx, wanted.rpartition("/")[2])
+    ends = [
+        file for file in same_name if f"/{file.path}".lower().endswith(f"/{wanted.lower()}") and may_show(file.path)
+    ]
+    return tuple(ends) if len(ends) == 1 else ()
+
+
+def _target_symbols(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> Targets:
+    answer = find(tx, FindQuery(wanted, limit=_MOST_CANDIDATES), may_show=may_show)
+    exact = [hit.symbol for hit in answer.hits if hit.symbol is not None and hit.match is Match.EXACT]
+    if not exact:
+        exact = [hit.symbol for hit in answer.hits if hit.symbol is not None and hit.match is Match.EXACT_BUT_CASE]
+    if not exact:
+        names = dict.fromkeys(hit.symbol.qualified_name if hit.symbol else hit.path for hit in answer.hits)
+        return Targets(near=tuple(names)[:3])
+    return Targets(tuple(exact[:MOST_SYMBOLS]), left_out=max(len(exact) - MOST_SYMBOLS, 0))
+
+
+def _near(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> tuple[str, ...]:
+    base = wanted.rpartition("/")[2]
+    answer = find(tx, FindQuery(base, kinds=frozenset({"file"}), limit=3), may_show=may_show)
+    return tuple(hit.path for hit in answer.hits)

@@ -1,8 +1,8 @@
-"""Loading tree-sitter's grammars.
+"""The languages of source files, and loading tree-sitter's grammars for them.
 
-Owns: the one place of the code map that imports tree-sitter and the grammars, each at its first use, and saying why one
-cannot be used. Must not know: what is read with them. Runs in the building process, since a grammar can end the
-process that it is loaded into.
+Owns: the table, the one place of the code map that imports tree-sitter and the grammars, each at its first use, and
+saying why one cannot be used. Must not know: what is read with them. Grammars are loaded in the building process, since
+one can end the process that it is loaded into.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reading files into the index; what the building process does.
+"""Reading files into the index: which are stale, the process that reads them, and the work in it.
 
-Owns: opening files safely, telling sources from what is binary, generated or too large, and one transaction a portion.
-Must not know: which files have to be read (`freshness.py`) or who started the process (`building.py`). Everything here
-blocks. A grammar may end the process at any file: what was written before stays, and whoever started it goes on.
+Owns: judging which files have to be read, opening them safely, telling sources from what is binary, generated or too
+large, one transaction a portion, and starting the process. Must not know: what is asked of the index. A grammar may end
+the process at any file: what was written before stays, and whoever started it goes on.
 """
 
 import codecs

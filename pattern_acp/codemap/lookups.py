@@ -1,4 +1,4 @@
-"""Reading of the index that only questions need.
+"""Reading of the index that only questions need, and comparing names and paths.
 
 Owns: the statements behind find, brief, callers and impact. Must not know: how answers are ranked or worded.
 """

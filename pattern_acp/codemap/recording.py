@@ -1,7 +1,7 @@
-"""Writing what was read out of files into the index.
+"""Writing what was read out of files into the index, and resolving its imports to files.
 
-Owns: the statements that change rows, and keeping resolved imports true when files come and go. Must not know: how
-files are read (`indexing.py`) or which have to be (`freshness.py`). Every function takes the transaction of its caller.
+Owns: the statements that change rows, what an import leads to, and keeping resolved imports true when files come and
+go. Must not know: how files are read (`indexing.py`). Every function takes the transaction of its caller.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""The code map of one workspace, as the rest of the program uses it.
+"""The code maps of the workspace's folders, as the rest of the program uses them.
 
-Owns: judging its freshness, refreshing it before an answer as far as the time allows, reading at once what the agent
-changed itself, and telling progress. Must not know: what is asked of the index, nor how the workspace is listed.
+Owns: opening them, judging their freshness, refreshing before an answer as far as the time allows, reading at once what
+the agent changed itself, and reporting progress. Must not know: what is asked of the index, nor how the workspace is
+listed.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The index file of a workspace: where it is, opening it whatever state it is in, and reading it.
 
 Owns: its place, dropping one that is damaged or of another version, and the statements that read rows as values. Must
-not know: how rows come about (`recording.py`), whether they are still true (`freshness.py`), or how answers are ranked.
+not know: how rows come about (`recording.py`), whether they are still true (`indexing.py`), or how answers are ranked.
 
 Reading functions take a transaction: `await index.read(lambda tx: symbols_named(tx, "append"))`. SQL of another
 query belongs to the query, in the manner of the functions here: `SYMBOLS + "WHERE …"` with `symbol_of`, and so on.

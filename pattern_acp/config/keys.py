@@ -1,7 +1,7 @@
-"""Every setting there is: its key, what it may hold, where it may be set.
+"""Settings: the key of each, what it may hold, where it may be set.
 
-Owns: the table of keys. Must not know: files, precedence, or what a setting does. Providers
-are described in config/providers.py, since their keys repeat for each name.
+Owns: the table of keys. Must not know: files, precedence, or what a setting does. Providers are described in
+config/providers.py, since their keys repeat for each name.
 """
 
 from enum import Enum

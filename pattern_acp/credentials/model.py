@@ -1,4 +1,4 @@
-"""What is kept for a provider, and what may be shown of it."""
+"""Credentials of a provider, how they may be shown, and the errors of getting them."""
 
 from collections.abc import Awaitable, Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""One apsw connection, set up the way a constellation needs it.
+"""One apsw connection, set up the way a constellation needs it, and the fair lock of its writers.
 
 Owns: opening the file (created private to the user), pragmas, the vector extension, the bounds of a transaction. Must
 not know: tables, threads or the event loop. Every method runs on the connection's own thread.
@@ -193,7 +193,7 @@ BUSY_BUDGET_SECONDS = 15.0
 """Longest wait for another process's lock. Four processes under load waited up to 4.2 s (memory.md section 3)."""
 
 _BUSY_TIMEOUT_MS = 250
-"""SQLite's own wait for a lock where several may have it; who writes next is decided by `db/queue.py`."""
+"""SQLite's own wait for a lock where several may have it; who writes next is decided by `db/driver.py`."""
 
 _REWRITE_TIMEOUT_MS = 5_000
 """Longest wait for other processes when the file is written anew; whoever asked for it is waiting too."""

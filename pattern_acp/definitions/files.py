@@ -1,6 +1,7 @@
-"""Finding Markdown files below a folder, safely.
+"""Finding Markdown files below a folder, safely, and reading their front matter.
 
-Owns: how deep and how much is looked at, and that no link leads out. Must not know: what the files mean.
+Owns: how deep and how much is looked at, that no link leads out, and the part of YAML that front matter may use. Must
+not know: what the files mean.
 """
 
 import os

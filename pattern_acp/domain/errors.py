@@ -7,14 +7,14 @@
     ├── BlockError             a block, an edit, a document (memory/errors.py refines it)
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
-    ├── SignInError            keys and sign-ins (credentials/errors.py refines it)
+    ├── SignInError            keys and sign-ins (credentials/model.py refines it)
     ├── WorkspaceError         files, terminals, paths (workspace/errors.py refines it)
-    ├── WebError               a page of the web (web/errors.py refines it)
+    ├── WebError               a page of the web (web/pages.py refines it)
     ├── SessionError           a request that a session cannot serve
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
 
 The message of every one is a full sentence for a person: what is wrong, and what to do. It never holds a key or a
-prompt. Its `failure_code` names a row of domain/failures.toml (docs/failures.md), which says whose fault it is and what
+prompt. Its `failure_code` names a row of cli/failures.toml (docs/failures.md), which says whose fault it is and what
 helps; tests/architecture/test_failures.py keeps both equal.
 """
 
@@ -23,7 +23,7 @@ class PatternError(Exception):
     """Root of all errors that pattern-acp raises on purpose."""
 
     failure_code: str = "agent.fault"
-    """The row of domain/failures.toml; every class that is raised has one of its own."""
+    """The row of cli/failures.toml; every class that is raised has one of its own."""
 
     def __init__(self, *message: object, failure_code: str = "") -> None:
         """`failure_code` is given where a class stands for several failures, or for the error that it translates."""

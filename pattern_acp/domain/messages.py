@@ -1,4 +1,10 @@
-"""Messages between the person, the model and the tools, independent of any wire."""
+"""Messages between the user, the model and the tools, independent of any wire.
+
+Owns: them, and all that is known of the forms in which clients send prompts: earlier prompts and notes around the
+words, the words themselves in tags, mentions of the agent. Must not know: any wire, or what the words mean. Pure.
+
+The model always reads the prompt as it was sent; titles, slash commands and searches go by what the user typed.
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""What a hook's end means.
+"""The meaning of a hook's end, and the names of our tools in the words of hooks' scripts.
 
-Owns: exit codes and the JSON of stdout. Must not know: how the command ran, or what is done with its opinion.
+Owns: exit codes, the JSON of stdout, and the table of names. Must not know: how the command ran, or what is done with
+its opinion.
 """
 
 import json

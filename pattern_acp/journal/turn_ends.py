@@ -13,7 +13,7 @@ from pattern_acp.journal.events import ErrorReported, Event, TurnEnded
 
 
 class TurnFailure(Struct, frozen=True):
-    """Why a turn failed: a code of domain/failures.toml, and the class of the error where there was one."""
+    """Why a turn failed: a code of cli/failures.toml, and the class of the error where there was one."""
 
     code: str
     kind: str = ""

@@ -1,4 +1,4 @@
-"""The `Transport` port: lines to and from one peer."""
+"""The `Transport` port: lines to and from one peer, and cutting bytes into lines."""
 
 from typing import Protocol
 

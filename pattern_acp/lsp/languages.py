@@ -1,6 +1,6 @@
-"""The languages of files, and the servers that are known for them.
+"""The languages of files, the servers known for them, and where those are installed.
 
-Owns: both tables. Must not know: which servers are installed. Language ids are those of LSP 3.17, "Text Document
+Owns: the tables and the search. Must not know: how a server is run. Language ids are those of LSP 3.17, "Text Document
 Language Identifiers".
 """
 

@@ -1,6 +1,6 @@
-"""What language servers say, in our own types.
+"""Diagnostics, locations and edits of language servers, in our own types.
 
-Owns: diagnostics, locations, and edits. Must not know: the wire, or who asks. Lines and columns of `Diagnostic` and
+Owns: them and their positions. Must not know: the wire, or who asks. Lines and columns of `Diagnostic` and
 `CodeLocation` count from 1 as people do; a `Span` counts as the protocol does: lines from 0, columns in UTF-16 units.
 """
 

@@ -1,7 +1,7 @@
 """One language server of one session.
 
-Owns: its start with the first file, its deadline for starting and answering, its one restart, its end when nobody needs
-it. Must not know: the protocol (connection.py), nor which server is for what.
+Owns: its start with the first file, its deadlines, its one restart, its end when nobody needs it, the texts it has been
+sent, and which of its errors are new. Must not know: the protocol (connection.py), nor which server is for what.
 """
 
 import logging

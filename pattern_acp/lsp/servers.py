@@ -1,7 +1,7 @@
 """The language servers of a session.
 
-Owns: what they are told and asked, and which errors are new since an edit. Must not know: sessions, tools, or what is
-done with what servers say. Which server a file has is `lsp/started.py`.
+Owns: which server a file has, starting it, sending it files and questions, and telling which errors are new since an
+edit. Must not know: sessions, tools, or what is done with what servers say.
 """
 
 import os

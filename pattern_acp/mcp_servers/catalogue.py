@@ -1,6 +1,7 @@
-"""What a server offers, as values of ours.
+"""Offers of a server, as values of ours: their names, and the definitions the user agreed to.
 
-Owns: the value types, and what two definitions of a tool have in common. Must not know: the `mcp` package.
+Owns: the value types, names that models accept, pins, and what two definitions of a tool have in common. Must not know:
+the `mcp` package.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

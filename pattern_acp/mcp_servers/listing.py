@@ -1,10 +1,11 @@
 """Lists of servers, entry by entry: one odd entry costs itself and not its server.
 
-Owns: which entries are repaired or left out before the `mcp` package's session judges a list as a whole. Must not know:
-what the entries are for.
+Owns: which entries are repaired or left out before the `mcp` package's session judges a list as a whole, and tools'
+schemas in the form that every vendor accepts. Must not know: what the entries are for.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -14,8 +15,324 @@ from mcp_types import methods
 from msgspec import Struct
 from pydantic_core import ValidationError
 
-from pattern_acp.domain.canonical import Json
-from pattern_acp.mcp_servers.schemas import UnusableSchemaError, is_sound, usable_schema
+from pattern_acp.domain.canonical import Json, JsonObject
+
+_DEEPEST = 64
+"""A schema that is nested deeper is not repaired."""
+
+_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
+_SHORT_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
+
+_ELSEWHERE = frozenset(
+    {"$schema", "$id", "$vocabulary", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"}
+)
+"""Keywords that only mean something together with other documents."""
+
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMAS = ("contains", "propertyNames", "not", "if", "then", "else", "contentSchema")
+_OR_BOOLEAN = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
+_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COUNTS = (
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
+)  # fmt: skip
+_TEXTS = ("title", "description", "format", "pattern", "$comment", "contentEncoding", "contentMediaType")
+_BOOLEANS = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
+_SIMPLE: dict[str, type] = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_BOOLEANS, bool)}
+_VALUES = frozenset({"default", "const", "enum", "examples"})
+"""Keywords that hold values, which are no schemas whatever they look like."""
+
+_Schema = dict[str, Json]
+
+
+class UnusableSchemaError(ValueError):
+    """A schema cannot be repaired. Its text says why, as the end of a sentence."""
+
+
+def usable_schema(schema: Json) -> JsonObject:
+    """The schema as vendors take it: sound, an object at the root, and nothing that names another document.
+
+    Raises:
+        UnusableSchemaError: it is no schema, or not one of an object.
+    """
+    if schema is None or schema == []:
+        # Of a tool without arguments: some languages write an empty object as an empty list.
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, Mapping):
+        raise UnusableSchemaError("its inputSchema is no JSON Schema")
+    cleaned = _cleaned(schema, 0)
+    cleaned = cast("_Schema", _without_dangling(cleaned, cleaned))
+    cleaned = _flat(cleaned)
+    kinds = _kinds(cleaned, "object")
+    if "object" not in kinds:
+        kind = " or ".join(map(str, kinds))
+        raise UnusableSchemaError(f"its inputSchema is of type {kind}, and arguments are an object")
+    return {**cleaned, "type": "object", "properties": cleaned.get("properties", {})}
+
+
+def is_sound(schema: Json) -> bool:
+    """Whether a schema, of whatever type, needs no repair."""
+    if not isinstance(schema, Mapping):
+        return False
+    try:
+        cleaned = _cleaned(schema, 0)
+    except UnusableSchemaError:
+        return False
+    kept = {key: value for key, value in schema.items() if key not in _ELSEWHERE}
+    return _without_dangling(cleaned, cleaned) == kept
+
+
+def _cleaned(node: JsonObject, depth: int) -> _Schema:
+    """A schema without what is unsound in it, in the order that it has."""
+    if depth > _DEEPEST:
+        raise UnusableSchemaError(f"its inputSchema is nested deeper than {_DEEPEST} levels")
+    cleaned: _Schema = {}
+    for key, value in node.items():
+        if key not in _ELSEWHERE:
+            kept = _kept(key, value, depth)
+            if kept is not None or key in {"default", "const"}:
+                cleaned[key] = kept
+    _hoist_required(node, cleaned)
+    _fit_type(cleaned)
+    if isinstance(node.get("items"), list):
+        cleaned.pop("additionalItems", None)
+    if "array" in _kinds(cleaned) and "prefixItems" not in cleaned:
+        cleaned.setdefault("items", {})
+    return cleaned
+
+
+def _kept(key: str, value: Json, depth: int) -> Json:
+    """The sound value of a keyword; None where there is none."""
+    if key in _BY_NAME:
+        return _named_schemas(value, depth) if isinstance(value, Mapping) else None
+    if key in _SCHEMAS:
+        return _schema(value, depth)
+    if key in _OR_BOOLEAN:
+        return value if isinstance(value, bool) else _schema(value, depth)
+    if key == "items":
+        return _items(value, depth)
+    if key in _SCHEMA_LISTS:
+        choices = [choice for item in _sequence(value) if (choice := _schema(item, depth)) is not None]
+        return choices or None
+    if key in {"dependentRequired", "dependencies"}:
+        return _dependencies(value, depth, schemas=key == "dependencies")
+    return _plain(key, value)
+
+
+def _plain(key: str, value: Json) -> Json:
+    """The sound value of a keyword that holds no schema."""
+    match key:
+        case "type":
+            return _known_types(value)
+        case "required":
+            return _names(value) if isinstance(value, list | tuple) else None
+        case "enum" | "examples":
+            is_sound = isinstance(value, list | tuple) and bool(value)
+        case "$ref":
+            is_sound = isinstance(value, str) and (value == "#" or value.startswith("#/"))
+        case _ if key in _NUMBERS:
+            is_sound = _is_number(value, above=0 if key == "multipleOf" else None)
+        case _ if key in _COUNTS:
+            is_sound = _is_number(value, above=-1) and value == int(cast("float", value))
+        case _:
+            is_sound = isinstance(value, _SIMPLE.get(key, object))
+    return value if is_sound else None
+
+
+def _is_number(value: Json, *, above: float | None) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return (isinstance(value, int) or math.isfinite(value)) and (above is None or value > above)
+
+
+def _schema(value: Json, depth: int) -> _Schema | None:
+    """A schema below; `true`, which allows anything, in the words that all vendors know."""
+    if value is True:
+        return {}
+    return _cleaned(value, depth + 1) if isinstance(value, Mapping) else None
+
+
+def _named_schemas(schemas: JsonObject, depth: int) -> _Schema:
+    named: _Schema = {}
+    for name, value in schemas.items():
+        if isinstance(value, Mapping):
+            named[name] = _cleaned(value, depth + 1)
+        elif isinstance(value, str) and _known_types(value) is not None:
+            named[name] = {"type": _known_types(value)}
+        elif value is not False and not (name == "required" and isinstance(value, list)):
+            # An argument of which nothing is known is still an argument.
+            named[name] = {}
+    return named
+
+
+def _items(value: Json, depth: int) -> Json:
+    if not isinstance(value, list | tuple):
+        return _schema(value, depth)
+    # The form of older drafts, one schema a place, which newer ones refuse.
+    places = [place for item in value if (place := _schema(item, depth)) is not None]
+    return places[0] if len(places) == 1 else {"anyOf": [*places]} if places else {}
+
+
+def _dependencies(value: Json, depth: int, *, schemas: bool) -> Json:
+    if not isinstance(value, Mapping):
+        return None
+    found: _Schema = {}
+    for name, needs in value.items():
+        if isinstance(needs, list | tuple):
+            found[name] = _names(needs)
+        elif schemas and isinstance(needs, Mapping):
+            found[name] = _cleaned(needs, depth + 1)
+    return found
+
+
+def _known_types(value: Json) -> Json:
+    if isinstance(value, str):
+        word = _SHORT_TYPES.get(value.lower(), value.lower())
+        return word if word in _TYPES else None
+    kinds = dict.fromkeys(
+        kind for item in _sequence(value) if isinstance(item, str) and isinstance(kind := _known_types(item), str)
+    )
+    return [*kinds] or None
+
+
+def _hoist_required(node: JsonObject, cleaned: _Schema) -> None:
+    """Say of an object which of its arguments are needed, where the server says it in one of them or among them."""
+    properties = node.get("properties")
+    known = cleaned.get("properties")
+    if not isinstance(properties, Mapping) or not isinstance(known, Mapping):
+        return
+    among = properties.get("required")
+    names = [name for name in _names(among) if name in known] if isinstance(among, list) else []
+    names += [
+        name for name, value in properties.items() if isinstance(value, Mapping) and value.get("required") is True
+    ]
+    if names:
+        cleaned["required"] = [*dict.fromkeys([*_names(cleaned.get("required")), *names])]
+
+
+def _fit_type(cleaned: _Schema) -> None:
+    """Let a type allow the values of its enumeration, which say better what is meant."""
+    kinds, words = set(_kinds(cleaned)), _sequence(cleaned.get("enum"))
+    if kinds and any(not _types_of(word) & kinds for word in words):
+        fitting = [kind for kind in _TYPES if any(_first_type(word) == kind for word in words)]
+        cleaned["type"] = fitting[0] if len(fitting) == 1 else [*fitting]
+
+
+def _first_type(value: Json) -> str:
+    return next(kind for kind in _TYPES if kind in _types_of(value))
+
+
+def _types_of(value: Json) -> set[Json]:
+    match value:
+        case None:
+            return {"null"}
+        case bool():
+            return {"boolean"}
+        case int():
+            return {"integer", "number"}
+        case float():
+            return {"integer", "number"} if value.is_integer() else {"number"}
+        case str():
+            return {"string"}
+        case Mapping():
+            return {"object"}
+        case _:
+            return {"array"}
+
+
+def _without_dangling(value: Json, root: JsonObject) -> Json:
+    """Without references that lead nowhere, after everything else is sound."""
+    if isinstance(value, Mapping):
+        return {
+            key: item if key in _VALUES else _without_dangling(item, root)
+            for key, item in value.items()
+            if key != "$ref" or not isinstance(item, str) or _target(item, root) is not None
+        }
+    if isinstance(value, list):
+        return [_without_dangling(item, root) for item in value]
+    return value
+
+
+def _target(reference: str, root: JsonObject) -> JsonObject | None:
+    found: Json = root
+    for step in reference.removeprefix("#").removeprefix("/").split("/") if reference != "#" else ():
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found.get(name)
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            return None
+    return found if isinstance(found, Mapping) else None
+
+
+def _flat(root: _Schema, depth: int = 0) -> _Schema:
+    """The root as one object: vendors refuse alternatives and references there, also where they are sound."""
+    if depth > _DEEPEST:
+        raise UnusableSchemaError("its inputSchema refers to itself at the root")
+    followed: set[str] = set()
+    while isinstance(reference := root.get("$ref"), str):
+        target = {} if reference in followed else _target(reference, root) or {}
+        followed.add(reference)
+        root = {**target, **{key: value for key, value in root.items() if key != "$ref"}}
+    for key in ("allOf", "anyOf", "oneOf"):
+        if key in root:
+            root = _joined(root, key, depth)
+    return {key: value for key, value in root.items() if key not in {"enum", "not"}}
+
+
+def _joined(root: _Schema, key: str, depth: int) -> _Schema:
+    """The root with its alternatives, or its parts, laid together; needed is what all of them, or any part, need."""
+    defined = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    branches = [_flat({**defined, **cast("_Schema", item)}, depth + 1) for item in _sequence(root[key])]
+    objects = [branch for branch in branches if "object" in _kinds(branch, "object")] or branches
+    properties: _Schema = {**_properties(root)}
+    for branch in objects:
+        for name, schema in _properties(branch).items():
+            properties[name] = _either(properties[name], schema) if name in properties else schema
+    needs = [_names(branch.get("required")) for branch in objects]
+    needed = [name for names in needs for name in names if key == "allOf" or all(name in each for each in needs)]
+    required = [*dict.fromkeys([*_names(root.get("required")), *needed])]
+    kinds = _kinds(root) or [kind for branch in objects for kind in _kinds(branch, "object")]
+    joined: _Schema = {name: value for name, value in root.items() if name != key}
+    joined |= {"type": [*dict.fromkeys(map(str, kinds))], "properties": properties}
+    return joined | ({"required": required} if required else {})
+
+
+def _kinds(schema: JsonObject, default: str = "") -> Sequence[Json]:
+    """The types that a schema names."""
+    kind = schema.get("type", default)
+    return ([kind] if kind else []) if isinstance(kind, str) else _sequence(kind)
+
+
+def _properties(branch: JsonObject) -> JsonObject:
+    properties = branch.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _either(one: Json, other: Json) -> Json:
+    if one == other or not other:
+        return one
+    known = cast("JsonObject", one)
+    if set(known) == {"anyOf"}:
+        return one if other in _sequence(known["anyOf"]) else {"anyOf": [*_sequence(known["anyOf"]), other]}
+    return {"anyOf": [one, other]} if one else other
+
+
+def _names(value: Json) -> list[str]:
+    return [*dict.fromkeys(item for item in _sequence(value) if isinstance(item, str))]
+
+
+def _sequence(value: Json) -> Sequence[Json]:
+    return () if isinstance(value, str) or not isinstance(value, Sequence) else value
+
 
 NAME_LIMIT = 80
 """Characters of an entry's name that are told when it is left out."""

@@ -1,7 +1,7 @@
 """The ways to a server: a program's pipes, streamable HTTP, and the older HTTP with server-sent events.
 
-Owns: the streams that the `mcp` package's session reads and writes, and noticing that a server is gone. Must not know:
-what is said.
+Owns: the streams that the `mcp` package's session reads and writes, starting the program, and noticing that a server is
+gone. Must not know: what is said.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Finds what a shell line may touch: its words that are or may be paths.
+"""Paths of a shell line: the words that are or may be paths, and the files that it plainly changes.
 
 Owns: the reading of words as paths. Must not know: grants, modes, files (it is handed a `Resolver`). It errs on the
 side of seeing a path where there is none, since the price is one question.
@@ -21,8 +21,7 @@ from pattern_acp.policy.paths import (
     protection_of_names,
     resolve_by_text,
 )
-from pattern_acp.policy.program_tables import INTERPRETERS
-from pattern_acp.policy.programs import effective_commands, program_name
+from pattern_acp.policy.programs import INTERPRETERS, effective_commands, program_name
 
 _HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/zero", "/dev/urandom", "NUL"})
 _HOME = re.compile(r"~[\w.+-]*(?:/|\\|$)")

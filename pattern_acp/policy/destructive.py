@@ -1,7 +1,8 @@
-"""The short built-in list of commands that ask even in `auto`, each with the reason (issue 2 section 9).
+"""Commands that destroy and therefore ask even in `auto`, each with the reason (issue 2 section 9).
 
-Owns: the list. Must not know: grants, modes, roots. The list is a seat belt, not a sandbox: a program that the agent
-wrote itself can do all of this unseen, which is why `auto` is never the default.
+Owns: the short built-in list, and that of git's subcommands. Must not know: grants, modes, roots. The list is a seat
+belt, not a sandbox: a program that the agent wrote itself can do all of this unseen, which is why `auto` is never the
+default.
 """
 
 import re
@@ -10,8 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pattern_acp.policy.commands import CommandLine, SimpleCommand
-from pattern_acp.policy.program_tables import INTERPRETERS, SHELLS
-from pattern_acp.policy.programs import effective_commands, program_name
+from pattern_acp.policy.programs import INTERPRETERS, SHELLS, effective_commands, program_name
 
 _WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}

@@ -1,7 +1,8 @@
-"""Remembered decisions of the person.
+"""Remembered decisions of the user: their rows, what each covers, and which are offered with a question.
 
-Owns: what a grant is, and its row. Must not know: what it covers (`covers.py`), or the event that records it (the
-caller appends `GrantStored` first, in the same transaction, and hands over its `seq`: rule R1).
+Owns: the reach of allowances and refusals. An allowance reaches as little as can be, a refusal as much: an allowance
+needs every command of a line, a refusal is met by any of them. Must not know: modes, or the event that records a grant
+(the caller appends `GrantStored` first, in the same transaction, and hands over its `seq`: rule R1).
 """
 
 import json

@@ -13,8 +13,15 @@ from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, expand_braces
 from pattern_acp.policy.paths import Resolver
-from pattern_acp.policy.program_tables import INTERPRETERS, PLAIN, SHELLS, STARTERS
-from pattern_acp.policy.programs import effective_commands, hidden_features, program_name
+from pattern_acp.policy.programs import (
+    INTERPRETERS,
+    PLAIN,
+    SHELLS,
+    STARTERS,
+    effective_commands,
+    hidden_features,
+    program_name,
+)
 
 PROGRAM, PACKAGE = "pattern-acp", "pattern_acp"
 

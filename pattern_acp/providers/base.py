@@ -213,7 +213,7 @@ ProviderEvent: TypeAlias = (
 
 
 class ModelProperty(StrEnum):
-    """What is known of a model, or assumed (providers/model_figures.py)."""
+    """What is known of a model, or assumed (providers/catalogue.py)."""
 
     WINDOW = "context window"
     OUTPUT = "longest answer"
@@ -243,7 +243,7 @@ class ModelInfo(Struct, frozen=True):
     cache_write_price: int = 0
     calls_tools: bool = True
     writes_patches: bool = False
-    """Whether it was trained on the patch format of apply_patch (tools/patch_format.py)."""
+    """Whether it was trained on the patch format of apply_patch (tools/apply_patch.py)."""
     long_prompt_tokens: int = 0
     long_input_percent: int = 100
     long_output_percent: int = 100

@@ -96,7 +96,7 @@ class HttpResponse:
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self.retry_after_ms = parse_retry_after(response.headers, now_ms)
         self.rate_headers = {name.lower(): text for name, text in response.headers.items() if "ratelimit" in name}
-        """What the server says of its limits, names in lower case (providers/buckets.py)."""
+        """What the server says of its limits, names in lower case (providers/rate_limiter.py)."""
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes.

@@ -1,13 +1,13 @@
-"""How much a provider still takes: token buckets, filled from what its answers say.
+"""Token buckets: how much a provider still accepts, as its answers report it.
 
-Owns: the buckets of the process, one set for each server, key and model (vendors limit each model by itself), and one
-more for counting; all sessions and subagents draw on the same, and other processes are told what answers said
+Owns: the limits of the process, one set for each server, key and model (vendors limit each model by itself), and one
+more for counting; all sessions and subagents draw on the same, and other processes read what answers said
 (`SharedLimits`). Must not know: HTTP, wires, and who waits.
 
 A server says how large a bucket is, how much is left, and when it is full again: `x-ratelimit-*` (OpenAI, Groq, vLLM's
-gateways), `anthropic-ratelimit-*`. What is taken meanwhile is taken off at once, so that requests side by side do not
-all spend the same rest; a bucket may go into debt, and whoever takes it there waits until it is paid. A bucket that no
-answer has told of holds up nobody.
+gateways), `anthropic-ratelimit-*`. A reservation is subtracted at once, so that requests side by side do not all spend
+the same rest; a bucket may go into debt, and whoever takes it there waits until it is paid. A bucket that no answer has
+mentioned delays nobody.
 """
 
 import datetime

@@ -78,7 +78,7 @@ class Finding(Struct, frozen=True):
     remedy: str = ""
     repair: Repair | None = None
     code: str = ""
-    """The code of the failure that it is (domain/failures.toml), where it is one."""
+    """The code of the failure that it is (cli/failures.toml), where it is one."""
 
 
 NETWORK_FILE_SYSTEMS = frozenset(

@@ -107,7 +107,7 @@ class ToolOutcome(Struct, frozen=True):
     changed: tuple[str, ...] = ()
     """Absolute paths of files that the call wrote, as the editor knows them."""
     failure: str = ""
-    """The code of a failure (domain/failures.toml); empty for one that no error stands for, as of a failed command."""
+    """The code of a failure (cli/failures.toml); empty for one that no error stands for, as of a failed command."""
 
 
 class Progress(Protocol):

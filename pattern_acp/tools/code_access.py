@@ -5,9 +5,10 @@ of `codemap` is imported when a session starts.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import Judgement, Progress
@@ -15,6 +16,35 @@ if TYPE_CHECKING:
     from pattern_acp.workspace.git import ChangedFile
 
 FoundT = TypeVar("FoundT")
+
+
+MOST_DEPTH = 5
+
+
+class CodeOperation(StrEnum):
+    """What can be asked of the code map."""
+
+    FIND = "find"
+    OUTLINE = "outline"
+    BRIEF = "brief"
+    CALLERS = "callers"
+    IMPORTERS = "importers"
+    IMPACT = "impact"
+    DEFINITION = "definition"
+    REFERENCES = "references"
+    RENAME = "rename"
+
+
+class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of code_map."""
+
+    operation: CodeOperation
+    query: Annotated[str, Meta(description="Name, Class.method, path, path:name, path:line:name or topic.")] = ""
+    kinds: Annotated[tuple[str, ...], Meta(description="For find: class, function, file...")] = ()
+    under: Annotated[str, Meta(description="For find: a folder.")] = ""
+    depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
+    limit: Annotated[int, Meta(ge=1, le=200)] | None = None
+    new_name: Annotated[str, Meta(description="For rename; like definition and references by a language server.")] = ""
 
 
 class CodeState(Struct, frozen=True):

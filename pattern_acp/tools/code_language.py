@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio.to_thread
 from msgspec import Struct
 
+from pattern_acp.codemap.find import targets_named
 from pattern_acp.codemap.model import Symbol
-from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import Location, ToolKind
@@ -27,7 +27,7 @@ from pattern_acp.tools.base import (
     ToolInputError,
     WrongTargetError,
 )
-from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
+from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import FileChange, prepared_changes
 from pattern_acp.tools.language_access import LanguageAccess

@@ -1,15 +1,13 @@
 """The tool code_map.
 
-Owns: its arguments, the table of its operations, and what each is called for the person. Must not know: how a question
+Owns: the table of its operations and their titles for the user. Must not know: how a question
 is answered (`code_questions.py`, which is imported with the first call, as is everything of `codemap`).
 """
 
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 from functools import partial
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
@@ -17,37 +15,10 @@ from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.policy.access import Access, ReadMemory, ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
+from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import find_target
 from pattern_acp.tools.text_limits import one_line
-
-MOST_DEPTH = 5
-
-
-class CodeOperation(StrEnum):
-    """What can be asked of the code map."""
-
-    FIND = "find"
-    OUTLINE = "outline"
-    BRIEF = "brief"
-    CALLERS = "callers"
-    IMPORTERS = "importers"
-    IMPACT = "impact"
-    DEFINITION = "definition"
-    REFERENCES = "references"
-    RENAME = "rename"
-
-
-class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of code_map."""
-
-    operation: CodeOperation
-    query: Annotated[str, Meta(description="Name, Class.method, path, path:name, path:line:name or topic.")] = ""
-    kinds: Annotated[tuple[str, ...], Meta(description="For find: class, function, file...")] = ()
-    under: Annotated[str, Meta(description="For find: a folder.")] = ""
-    depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
-    limit: Annotated[int, Meta(ge=1, le=200)] | None = None
-    new_name: Annotated[str, Meta(description="For rename; like definition and references by a language server.")] = ""
 
 
 class Operation(Struct, frozen=True):

@@ -25,10 +25,9 @@ from pattern_acp.codemap.callers import (
     symbols_changed,
     uses_of,
 )
-from pattern_acp.codemap.find import FILE_KIND, FindQuery, find
+from pattern_acp.codemap.find import FILE_KIND, FindQuery, find, targets_named
 from pattern_acp.codemap.model import FileRecord, Symbol, SymbolKind
 from pattern_acp.codemap.model import Progress as IndexProgress
-from pattern_acp.codemap.targets import targets_named
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import (
@@ -40,8 +39,7 @@ from pattern_acp.tools.base import (
     ToolOutcome,
     WrongTargetError,
 )
-from pattern_acp.tools.code_access import CodeAccess, CodeState
-from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
+from pattern_acp.tools.code_access import CodeAccess, CodeMapArguments, CodeOperation, CodeState
 from pattern_acp.tools.code_texts import (
     ELSEWHERE,
     CodeRoot,

@@ -1,6 +1,7 @@
-"""The words of answers about code.
+"""The folders that a question about code goes to, and the words of its answer.
 
-Owns: one line for each symbol, use and file, and how fresh an answer is, in words. Must not know: how things are found.
+Owns: the index of each root, one line for each symbol, use and file, and how fresh an answer is, in words. Must not
+know: how things are found.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,14 +12,12 @@ from msgspec import Struct, field
 
 from pattern_acp.codemap.brief import BriefFile, FileOutline, FolderOutline, OutlineLine
 from pattern_acp.codemap.callers import Reached, Use
-from pattern_acp.codemap.find import FindAnswer, Hit
+from pattern_acp.codemap.find import FindAnswer, Hit, Targets
 from pattern_acp.codemap.model import Judgement, Symbol
-from pattern_acp.codemap.targets import Targets
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.tools.base import ToolContext
-from pattern_acp.tools.code_access import CodeState
-from pattern_acp.tools.code_map import CodeMapArguments, CodeOperation
+from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation, CodeState
 from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.git import ChangedFile
 from pattern_acp.workspace.paths import display_path

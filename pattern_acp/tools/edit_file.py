@@ -1,4 +1,8 @@
-"""The tool edit_file."""
+"""The tool edit_file: exact replacement, and finding the text that is to be replaced.
+
+Owns: what counts as a match, and the sentences about texts that do not match. Must not know: how changes are written
+(file_changes.py).
+"""
 
 import difflib
 import heapq

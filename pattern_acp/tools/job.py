@@ -1,4 +1,4 @@
-"""The tool job: background commands that run already.
+"""The tool job: background commands that run already, and the words about them.
 
 Owns: reading, writing, stopping and listing them. Must not know: how they run. Starting one is run_command's business.
 

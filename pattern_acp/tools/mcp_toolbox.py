@@ -1,7 +1,7 @@
-"""Which tools of MCP servers a session has.
+"""Tools of MCP servers: which of them a session has, and calling one.
 
-Owns: what is in the prompt, which is fixed at the first prompt of a session's process, and what changed since. Must not
-know: what a call does.
+Owns: the part of them in the prompt, which is fixed at the first prompt of a session's process, what changed since, and
+the results of calls. Must not know: the protocol.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What the person agreed to of a folder.
+"""Folders that the user agreed to, and what is new in them since.
 
-Owns: the rows. Must not know: how the person is asked, or the event that records a decision (the caller appends
-`FolderTrustDecided` first, in the same transaction, and hands over its `seq`: rule R1).
+Owns: the rows, and the words of a question. Must not know: how the user is asked, or the event that records a decision
+(the caller appends `FolderTrustDecided` first, in the same transaction, and hands over its `seq`: rule R1).
 """
 
 import difflib

@@ -1,10 +1,11 @@
-"""Fetches one page.
+"""Fetching one page.
 
-Owns: the way from a URL to bytes, within limits. Must not know: what the bytes mean (`web/reading.py`).
+Owns: the way from a URL to bytes, within limits, and which addresses are public. Must not know: what the bytes mean
+(`web/reading.py`).
 
 A name is resolved once, its addresses are checked, and the connection goes to one of them by number: a name that leads
 elsewhere at the second look (DNS rebinding) gains nothing. Redirects within the site are followed, each checked in the
-same way; one that leads to another host is reported instead, since the person allowed this host only.
+same way; one that leads to another host is reported instead, since the user allowed this host only.
 """
 
 import ipaddress

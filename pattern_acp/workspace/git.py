@@ -1,8 +1,8 @@
-"""What git says about a folder, read from git's own files.
+"""Facts of git about a folder: its repository, its branch, its state and what changed.
 
-Owns: finding the repository around a folder, its shared directory and its branch. No git process is started, so it
-also works where git is not installed. Must not know: what the facts are used for. The `GIT_*` variables are ignored,
-since an editor may be started from a git hook of another repository.
+Owns: finding the repository around a folder from git's own files, which also works where git is not installed, and
+asking git for the rest. Must not know: what the facts are used for. The `GIT_*` variables are ignored, since an editor
+may be started from a git hook of another repository.
 """
 
 import os

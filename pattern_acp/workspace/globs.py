@@ -1,10 +1,11 @@
-"""File name patterns.
+"""File name patterns, and the rules of `.gitignore` made of them.
 
-Owns: the meaning of `*`, `?`, `[…]`, `{a,b}` and `**` on names relative to a root. A pattern without a slash matches
-the last part of a name at any depth, as in `.gitignore`; `*` never crosses a slash. Must not know: the disk.
+Owns: the meaning of `*`, `?`, `[…]`, `{a,b}` and `**` on names relative to a root, and which rule decides. A pattern
+without a slash matches the last part of a name at any depth; `*` never crosses a slash. Must not know: which files
+exist.
 
-Every pattern matches in time that grows gently with the name: within one part of a name, the leftmost place for the
-text after a star is always good enough, so that the matcher need not come back to it.
+Every pattern matches in time that grows gently with the name: within one part of a name, the leftmost match of the text
+after a star is always good enough, so that the matcher need not come back to it.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Commands that go on beside the conversation.
+"""Commands that go on beside the conversation, and their output.
 
 Owns: `Jobs`, the background commands of one session: starting them or taking over one that runs, following their
 output, waiting, writing and stopping. Each is driven by one task in the task group that the jobs were given, and ends
-with it. Must not know: tools, the journal, what the editor shows; `JobObserver` is told.
+with it. Must not know: tools, the journal, or what the editor shows; a `JobObserver` hears of it.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""Commands run by us.
+"""Commands run by us, over pipes or a pseudo terminal.
 
 Owns: `LocalTerminal`. A command is driven by whoever waits for it (`next_output`, `wait_for_exit`), so that no task is
-left behind; a command that nobody waits for stands still once the pipe is full. Must not know: editors, time limits.
+left behind; a command that nobody waits for stops once the pipe is full. Must not know: editors, time limits.
 """
 
 import codecs

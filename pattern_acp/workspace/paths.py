@@ -1,7 +1,7 @@
-"""Which path is really meant.
+"""Resolving a path that a model or an editor wrote.
 
-Owns: turning what a model or an editor wrote into one absolute path, following symbolic links, and saying whether a
-path lies inside a folder. Must not know: what is done with the path, nor whether it is allowed.
+Owns: turning it into one absolute path, following symbolic links, and saying whether a path lies inside a folder. Must
+not know: what is done with the path, nor whether it is allowed.
 
 Everything except `resolve_path` is pure and takes a `Flavour`, so Windows rules are tested everywhere.
 """

@@ -1,4 +1,4 @@
-"""Which shell runs a line, and in which environment.
+"""The shell that runs a line, its environment, and a line as a script where a client takes no arguments.
 
 Owns: the choice of shell on each platform and the variables a command sees. Must not know: processes.
 """

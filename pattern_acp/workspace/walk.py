@@ -1,4 +1,4 @@
-"""Walking a folder the way a person sees it.
+"""Walking a folder the way a user sees it, and listing it.
 
 Owns: visiting files in a stable order without ignored ones, `.git`, and linked folders. Must not know: what is looked
 for. Everything here blocks and belongs in a worker thread; `in_thread` runs it there and stops it on cancellation.

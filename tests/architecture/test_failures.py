@@ -154,7 +154,7 @@ def test_every_error_that_is_raised_has_a_code_of_its_class_or_its_place():
         for kind, call in made(path)
         if "failure_code" not in vars(kind) and given_code(call) is None and kind.__name__ != "RpcError"
     }
-    assert sorted(without) == [], "give the class a failure_code, and the code a table in domain/failures.toml"
+    assert sorted(without) == [], "give the class a failure_code, and the code a table in cli/failures.toml"
 
 
 def test_every_code_that_the_program_names_is_registered():

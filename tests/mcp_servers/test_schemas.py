@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.mcp_servers.schemas import UnusableSchemaError, is_sound, usable_schema
+from pattern_acp.mcp_servers.listing import UnusableSchemaError, is_sound, usable_schema
 
 TEXT: JsonObject = {"type": "string"}
 

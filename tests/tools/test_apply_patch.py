@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.policy.access import WritePath
-from pattern_acp.tools.apply_patch import ApplyPatch
+from pattern_acp.tools.apply_patch import ApplyPatch, PatchSyntaxError
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
-from pattern_acp.tools.patch_format import PatchSyntaxError
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileChangedError

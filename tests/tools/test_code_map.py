@@ -10,8 +10,8 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.policy.access import ReadMemory, ReadPath
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
-from pattern_acp.tools.code_access import CodeState
-from pattern_acp.tools.code_map import OPERATIONS, CodeMap, CodeOperation
+from pattern_acp.tools.code_access import CodeOperation, CodeState
+from pattern_acp.tools.code_map import OPERATIONS, CodeMap
 from pattern_acp.workspace.git import ChangedFile
 from tests.support.code_index import FakeCode, code_index
 from tests.support.tools import ToolBench, tool_bench

@@ -1,6 +1,6 @@
 import pytest
 
-from pattern_acp.tools.patch_format import (
+from pattern_acp.tools.apply_patch import (
     AddFile,
     DeleteFile,
     Hunk,

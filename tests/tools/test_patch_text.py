@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.tools.apply_patch import PatchedText, apply_hunks
+from pattern_acp.tools.apply_patch import Hunk, PatchedText, UpdateFile, apply_hunks, parse_patch
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.edit_file import PassageError
-from pattern_acp.tools.patch_format import Hunk, UpdateFile, parse_patch
 
 
 def hunks_of(*lines: str) -> tuple[Hunk, ...]:

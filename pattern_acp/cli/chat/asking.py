@@ -1,7 +1,7 @@
-"""Asking the person.
+"""Asking the user.
 
 Owns: how a question looks, and turning keys, lines and flags into answers. Must not know: the connection; a question is
-answered through questions.py.
+answered through events.py.
 """
 
 from typing import Literal, Protocol

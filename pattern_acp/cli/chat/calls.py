@@ -1,4 +1,4 @@
-"""Tool calls on the screen.
+"""Tool calls and diffs on the screen.
 
 Owns: the line of a call, and what is shown below it. Must not know: the order in which calls are printed.
 """

@@ -1,6 +1,6 @@
-"""The SDK's client: what the agent may ask of us.
+"""The SDK's client: files, commands and questions that the agent may ask of us.
 
-Owns: the translation between the SDK's models and files.py, terminals.py and questions.py. Must not know: screens.
+Owns: the translation between the SDK's models and local files, local commands and events.py. Must not know: screens.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What the loop's thread tells the terminal's thread.
+"""Messages from the loop's thread to the terminal's thread, questions among them.
 
-Owns: the happenings and the inbox they arrive in. Must not know: who draws them.
+Owns: the events and the inbox they arrive in. Must not know: who draws them.
 """
 
 import concurrent.futures
@@ -107,4 +107,4 @@ Happening: TypeAlias = Updated | Asked | TurnEnded
 
 Inbox: TypeAlias = "queue.SimpleQueue[Happening]"
 """Holds at most what one turn says; the terminal's thread empties it while the turn runs. Terminals are looked at
-instead (terminals.py), since a command can write without end."""
+instead (client.py), since a command can write without end."""

@@ -1,6 +1,7 @@
 """Prompt after prompt.
 
-Owns: the banner, the prompt line, `/quit`, and what an error means here. Must not know: the connection.
+Owns: the banner, the prompt line and what is printed above it, `/quit`, and what an error means here. Must not know:
+the connection.
 """
 
 import contextlib

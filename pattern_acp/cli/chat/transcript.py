@@ -1,4 +1,4 @@
-"""The conversation on the screen.
+"""The conversation on the screen, with its plan, usage and times.
 
 Owns: the order of what is printed, what stays in the region at the bottom meanwhile, and what is folded. Takes the wire
 structs of session/update, live or from a replay. Must not know: the connection, keys, or where updates come from.

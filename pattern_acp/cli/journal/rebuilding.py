@@ -1,6 +1,6 @@
 """`pattern-acp journal rebuild`: makes the constellation again from its segments, says what came of it, and asks.
 
-Owns: the question and what is printed. Must not know: how it is rebuilt (bootstrap/rebuilding.py).
+Owns: the question and what is printed. Must not know: how it is rebuilt (recovery/rebuild.py).
 """
 
 import sys
