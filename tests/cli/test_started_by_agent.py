@@ -81,6 +81,7 @@ def test_what_policy_takes_for_reading_is_never_refused():
             assert decides_for_user(parse_arguments(words)) == "", words
 
 
+@pytest.mark.slow
 def test_inside_an_agents_command_the_program_says_so_in_a_sentence_and_changes_nothing(tmp_path: Path):
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".claude").mkdir(parents=True)

@@ -70,6 +70,7 @@ async def statuses(database: Database) -> dict[str, str]:
     return {record.path: record.status for record in await database.read(lambda tx: files_at(tx, ""))}
 
 
+@pytest.mark.slow
 async def test_a_grammar_that_ends_the_process_costs_one_file(index: Database, tmp_path: Path):
     names = make_files(tmp_path / "work", 4)
     work = partial(die_at, names[2])

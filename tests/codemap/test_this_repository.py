@@ -35,6 +35,7 @@ def everything(_path: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_serve_is_where_the_process_is_served(index: Database):
     answer = await index.read(lambda tx: find(tx, FindQuery("serve"), may_show=everything))
     first = answer.hits[0].symbol

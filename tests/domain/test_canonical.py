@@ -40,6 +40,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(value=values)
 def test_the_canonical_form_is_that_of_the_json_module_with_sorted_keys(value: Json):
     spelled = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -101,6 +101,7 @@ async def test_additional_directories_are_listed():
         assert row["additionalDirectories"] == [extra]
 
 
+@pytest.mark.slow
 async def test_pages_hold_every_session_once_with_opaque_cursors():
     async with running_agent(talkative()) as agent:
         sessions = [await talked(agent, agent.folder) for _ in range(53)]

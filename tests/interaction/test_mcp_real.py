@@ -100,6 +100,7 @@ async def test_the_reference_server_of_npm_works(everything: Path):
         await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_the_reference_server_of_pypi_works(clock: Path):
     times = {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"}
@@ -137,6 +138,7 @@ async def official(transport: str, port: int = 0) -> AsyncGenerator[JsonDict, No
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
 async def test_a_server_of_the_official_package_works_over_every_transport(transport: str):
     model = ScriptedProvider(
@@ -158,6 +160,7 @@ async def test_a_server_of_the_official_package_works_over_every_transport(trans
         assert "Greet Ada politely." in json.dumps([str(part) for part in model.requests[4].messages[-1].parts])
 
 
+@pytest.mark.slow
 async def test_a_server_over_http_that_was_started_anew_is_joined_again_and_no_call_is_lost():
     model = ScriptedProvider(
         [*[calls("official__add", first=1, second=each) for each in (1, 2, 3)], says("Done."), says("")]
@@ -175,6 +178,7 @@ async def test_a_server_over_http_that_was_started_anew_is_joined_again_and_no_c
             assert joined.restarts == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["http", "sse"])
 async def test_a_server_over_http_that_goes_away_fails_calls_and_nothing_else(transport: str):
     model = ScriptedProvider([calls("official__add", first=1, second=2), says("Done."), says("Still here.")])

@@ -153,6 +153,7 @@ def settings_of(draw: random.Random) -> tuple[Settings, Mapping[str, object] | N
     return settings, capabilities, [passed("usual")] if draw.random() < 0.3 else []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_whatever_a_model_does_ends_well(
     few: Callable[[int, int], Sequence[int]], caplog: pytest.LogCaptureFixture

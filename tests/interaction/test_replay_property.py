@@ -1,5 +1,6 @@
 """Whatever a session did, a load shows what was shown live: same order, texts, calls, statuses and contents."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ prompts = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(prompts)
 async def test_a_load_shows_what_was_shown_live(

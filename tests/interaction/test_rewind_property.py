@@ -172,6 +172,7 @@ async def memory_of(agent: RunningAgent, session: str) -> str:
     return next(block.text for block in blocks if block.label == "human")
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=9))
 async def test_any_order_of_changes_rewinds_undos_and_crashes_comes_to_what_a_model_says(taken: list[Step]):

@@ -171,6 +171,7 @@ def prompts_of(agent: RunningAgent, session: str) -> list[str]:
     return [m.text for m in history if m.role is Role.USER and m.text.startswith("Prompt ")]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=6, max_size=10))

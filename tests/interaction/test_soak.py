@@ -40,6 +40,7 @@ def counted() -> tuple[int, int, int]:
     return len([*Path("/proc/self/fd").iterdir()]), len(asyncio.all_tasks()), threading.active_count()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
 @pytest.mark.timeout(180)
 async def test_a_hundred_turns_leave_no_descriptor_task_or_thread_behind():

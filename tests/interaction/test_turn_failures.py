@@ -251,6 +251,7 @@ LONG = {"repeating", "too long for the provider"}
 ORDINARY = [name for name, way in WAYS.items() if way == Way(way.code, way.model, way.prompt) and name not in LONG]
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(names=st.lists(st.sampled_from(ORDINARY), min_size=2, max_size=4))
 async def test_turns_that_follow_each_other_have_each_their_own(names: list[str]):

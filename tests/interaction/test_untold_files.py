@@ -123,6 +123,7 @@ def test_there_is_an_attempt_for_every_tool():
     assert set(ATTEMPTS) == {tool.spec.name for tool in default_tools()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_no_tool_tells_a_byte_of_a_file_that_reading_would_ask_for(tmp_path: Path, mode: Mode):
     turns = [turn for path in (*NAMES, str(tmp_path / "notes.txt")) for turn in (attempts(path), says("I see."))]

@@ -62,6 +62,7 @@ def titles(tx: Transaction, stream: str) -> list[str]:
     return [entry.event.title.strip() for entry in read_stream(tx, stream) if isinstance(entry.event, SessionTitled)]
 
 
+@pytest.mark.slow
 async def test_four_processes_lose_nothing_and_never_see_a_locked_database(tmp_path: Path):
     path = tmp_path / "constellation.db"
     children = [start_writer(path, f"own-{index},shared", 75, 0) for index in range(4)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -332,6 +333,7 @@ def needed_contents(known: dict[str, Modelled], before_ms: int) -> set[str]:
     return needed
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_a_content_stays_exactly_as_long_as_a_session_that_can_be_opened_names_it(steps: list[tuple[str, int, object]]):

@@ -157,6 +157,7 @@ def test_a_result_that_json_cannot_hold_is_refused():
         encode_result(1, object())
 
 
+@pytest.mark.slow
 @given(IDS, st.text(), st.dictionaries(st.text(), JSON_VALUES))
 def test_a_request_comes_back_as_it_was_written(request_id: RequestId, method: str, params: dict[str, object]):
     line = encode_request(request_id, method, params)

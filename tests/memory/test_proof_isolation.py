@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
@@ -67,6 +69,7 @@ async def finished(agent: RunningAgent, session: str) -> list[str]:
     return [str(item.event.status) for item in recorded if isinstance(item.event, ToolCallFinished)]
 
 
+@pytest.mark.slow
 async def test_a_canary_of_one_constellation_is_in_no_file_prompt_search_or_line_of_another():
     theirs = ScriptedProvider([says("Noted: " + FACT)])
     finder = (calls("memory_search", query="zeppelin hangar"), says("Nobody knows."))

@@ -45,6 +45,7 @@ def kept(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 @example("echo", [("", "&>/dev/null"), (" ", "touch ran")])
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(

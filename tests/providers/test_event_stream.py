@@ -30,6 +30,7 @@ def as_botocore_reads_it(stream: bytes) -> list[tuple[dict[str, str], bytes]]:
     return [(message.headers, message.payload) for message in buffer]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.binary(max_size=99), st.dictionaries(st.text(min_size=1, max_size=20), st.text()))))
 def test_what_the_fake_server_writes_is_what_amazons_own_library_reads(messages: list[tuple[bytes, dict[str, str]]]):
     stream = b"".join(event_frame(payload, headers) for payload, headers in messages)

@@ -1,8 +1,11 @@
 """A conversation of 150 turns in a small window. benchmarks/window.py holds one of 1,000."""
 
+import pytest
+
 from tests.support.long_conversation import FACTS, converse
 
 
+@pytest.mark.slow
 async def test_a_hundred_and_fifty_turns_stay_in_the_window_and_recall_finds_what_was_said_first():
     measured = await converse(150)
     assert measured.refused == 0

@@ -309,6 +309,7 @@ async def lines_of_project(path: Path) -> list[str]:
         return (await text_of(memory, "project")).splitlines()
 
 
+@pytest.mark.slow
 async def test_four_processes_that_append_lose_nothing(tmp_path: Path):
     path = tmp_path / "constellation.db"
     writers = [start_writer(path, f"w{number}", 50) for number in range(4)]

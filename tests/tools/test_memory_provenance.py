@@ -153,6 +153,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 async def test_no_column_of_any_row_can_be_changed_unseen(constellation: Constellation):
     database = constellation.database
     assert not await database.read(found)

@@ -54,6 +54,7 @@ async def test_an_undo_asks_with_the_diff_and_is_done_when_allowed():
         assert await agent.database.read(newest) == ("persona", "undo", 2, "It was wrong.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["undo", "rollback"])
 async def test_a_refused_proposal_changes_nothing(operation: str):
     model = ScriptedProvider([calls("memory_write", label="human", operation=operation, version=2), says("All right.")])

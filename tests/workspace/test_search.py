@@ -190,6 +190,7 @@ async def test_one_file_can_be_searched_even_when_ignored(tmp_path: Path):
     assert [(line.path, line.name, line.line) for line in matches.lines] == [(str(tmp_path / "a.log"), "a.log", 1)]
 
 
+@pytest.mark.slow
 async def test_an_expression_that_never_ends_is_stopped(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"needle\n")
     (tmp_path / "b").write_bytes(b"a" * 60 + b"!\n")
