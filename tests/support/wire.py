@@ -15,6 +15,7 @@ import acp.schema as sdk
 from pydantic import BaseModel, ValidationError
 
 from pattern_acp.domain.canonical import JsonObject
+from tests.support.quick_schema import QuickSchema
 
 LINE_BYTES = 1_000_000
 """Longest line that every known client reads (reference acp.md, part 1 section 1)."""
@@ -198,6 +199,8 @@ class _OfficialSchema:
         self.check(self._names["agent", method, "Response"], result)
 
     def check(self, name: str, value: Members) -> None:
+        if _quick(self._schema).takes(name, value):
+            return
         validator = self._make({"$ref": f"#/$defs/{name}", "$defs": self._schema["$defs"]})
         try:
             validator.validate(value)
@@ -206,6 +209,16 @@ class _OfficialSchema:
             raise WireFaultError(
                 f"The official schema refuses {name} at {where or 'its root'}: {fault.message}"
             ) from None
+
+
+_QUICK: dict[int, tuple[JsonObject, QuickSchema]] = {}
+"""One a schema, which stays with it so that no other takes its identity."""
+
+
+def _quick(schema: JsonObject) -> QuickSchema:
+    known = _QUICK.get(id(schema)) or (schema, QuickSchema(cast("Members", schema["$defs"])))
+    _QUICK[id(schema)] = known
+    return known[1]
 
 
 def _read_line(line: bytes) -> Members:
