@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import ModuleType, TracebackType
 from typing import cast
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import anyio
 import anyio.to_thread
@@ -58,14 +59,16 @@ with SkippedImport("httpx._main"):
     # import than all the rest of httpx.
     import httpx
 
+    from pattern_acp.providers.http_transport import ReusingTransport
+
 WRITE_SECONDS = 60.0
 """A request with images can be megabytes on a slow line."""
 
 ERROR_BODY_BYTES = 64 * 1024
 """As much of an error's body as is read; the reason is at its start."""
 
-KEPT_SECONDS = 30.0
-"""How long an idle connection is kept; httpx's own 5 s cost a new handshake after each command that took longer."""
+IDLE_SECONDS = 30.0
+"""The life of an idle connection; httpx's own 5 s cost a new handshake after each command that took longer."""
 
 EXCHANGE_BYTES = 1024 * 1024
 """An answer that holds a token has some kilobytes."""
@@ -235,9 +238,7 @@ class HttpClient:
     def _local_client(self) -> httpx.AsyncClient:
         with self._lock:
             if self._local is None:
-                # An empty trust store: this client only ever speaks plain HTTP.
-                bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-                self._local = httpx.AsyncClient(timeout=self._timeout, limits=_limits(), trust_env=False, verify=bare)
+                self._local = _direct_client(self._timeout, None)
             return self._local
 
 
@@ -270,14 +271,19 @@ def _parsed(url: str) -> httpx.URL:
     return httpx.URL(url)
 
 
-def _limits() -> httpx.Limits:
-    return httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS)
+def _direct_client(timeout: httpx.Timeout, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
+    return httpx.AsyncClient(timeout=timeout, transport=ReusingTransport(tls, IDLE_SECONDS), trust_env=False)
 
 
 def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
     try:
-        # Given, since httpx would read all certificates once more for every proxy that a variable names.
-        return httpx.AsyncClient(timeout=timeout, limits=_limits(), verify=httpx.create_ssl_context())
+        tls = httpx.create_ssl_context()
+        if not getproxies():
+            tls.set_alpn_protocols(["http/1.1"])
+            return _direct_client(timeout, tls)
+        limits = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=IDLE_SECONDS)
+        # Without `verify`, httpx would read all certificates once more for every proxy that a variable names.
+        return httpx.AsyncClient(timeout=timeout, limits=limits, verify=tls)
     except ImportError:
         raise ProviderRequestError(
             "A SOCKS proxy cannot be used; name an HTTP proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY."
