@@ -157,10 +157,13 @@ _MEANINGS: "dict[str, Callable[[Call], Arguments]]" = {
 
 def _main() -> click.Group:
     acp = Parameter("acp", "serve ACP, as without any argument", Kind.FLAG, option="--acp")
+    json = Parameter("json", "print JSON, of commands that have it", Kind.FLAG, option="--json")
 
     @click.pass_context
     def serve(ctx: click.Context, **_: object) -> Call | None:
         if ctx.invoked_subcommand is None:
+            if ctx.params.get("json"):
+                raise click.UsageError("--json needs a command.", ctx)
             return Call("", flags=_flags(_given(ctx)))
         if ctx.params.get("acp") and ctx.invoked_subcommand != "acp":
             raise click.UsageError(f"--acp and {ctx.invoked_subcommand} are two commands; give one of them.", ctx)
@@ -169,7 +172,7 @@ def _main() -> click.Group:
     made = _Verbs(
         PROGRAM,
         commands=[_group(one) for one in GROUPS],
-        params=_options((acp, *SETTINGS)),
+        params=_options((acp, json, *SETTINGS)),
         help=ABOUT,
         epilog=MORE,
         invoke_without_command=True,
@@ -293,6 +296,8 @@ def _command(group: Group, command: Command) -> click.Command:
         found = {one.name: [_unescaped(one, text) for text in _texts(given.get(one.name))] for one in own}
         typed = f"{group.name} {command.name}".rstrip()
         known = {one.name for one in (*own, *group.shared)}
+        if given.get("json") and "json" not in known:
+            raise click.UsageError(f"{typed} has no --json.", ctx)
         for one in _own(group, group.default):
             if given.get(one.name) and one.name not in known:
                 raise click.UsageError(f"{one.option} belongs to {group.name} {group.default}, not to {typed}.", ctx)

@@ -6,9 +6,9 @@ declared twice. Must not know: values, or which file is read. Nothing on the way
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
 from pattern_acp.cli.arguments import EXIT_OK, ConfigWanted
 from pattern_acp.cli.output import OutputClosed, write_line
@@ -31,6 +31,20 @@ _LEVEL = Literal["off", "low", "medium", "high"]
 _TEXTS = list[str]
 _TABLE = dict[str, str]
 
+
+def _any_case(*words: str) -> _Form:
+    """One of these words, as the readers take it: in any case, with blanks around. An editor completes the words."""
+
+    def judge(text: str) -> str:
+        if text.strip().lower() not in words:
+            raise ValueError(f"it must be one of {', '.join(words)}")
+        return text
+
+    letters = ("".join(f"[{each.upper()}{each}]" if each.isalpha() else each for each in word) for word in words)
+    written: JsonObject = {"type": "string", "pattern": rf"^\s*({'|'.join(letters)})\s*$"}
+    return Annotated[str, AfterValidator(judge), WithJsonSchema({"anyOf": [{"enum": list(words)}, written]})]
+
+
 FORMS: Mapping[str, Mapping[str, _Form]] = {
     "providers": {
         "wire": Literal["anthropic", "openai", "responses", "gemini"],
@@ -47,7 +61,7 @@ FORMS: Mapping[str, Mapping[str, _Form]] = {
         "tools": bool,
         "images": bool,
         "thinking": list[_LEVEL],
-        "thinking_level": Literal["default", "off", "low", "medium", "high"],
+        "thinking_level": _any_case("default", "off", "low", "medium", "high"),
         "input_price": _DOLLARS,
         "output_price": _DOLLARS,
         "cached_price": _DOLLARS,
@@ -93,7 +107,7 @@ def config_model() -> type[BaseModel]:
     lsp = _model("lsp", groups.pop("lsp"), _table("lsp", LSP_SERVER_KEYS.items()))
     for name, members in groups.items():
         fields[name] = (_model(name, members) | None, None)
-    fields["lsp"] = (lsp | Literal["on", "off"] | bool | None, Field(default=None, description="Language servers."))
+    fields["lsp"] = (lsp | _any_case("on", "off") | bool | None, Field(default=None, description="Language servers."))
     for name, keys in (
         ("providers", ((name, each.allowed) for name, each in PROVIDER_KEYS.items())),
         ("models", ((name, each.about) for name, each in MODEL_KEYS.items())),
@@ -124,6 +138,8 @@ def _judged(rule: Rule) -> _Form:
         return value
 
     form = Annotated[rule.form, Field(ge=rule.bounds[0], le=rule.bounds[1])] if rule.bounds else rule.form
+    if get_origin(rule.form) is Literal:
+        form = _any_case(*get_args(rule.form))
     return Annotated[form, AfterValidator(judge)]
 
 

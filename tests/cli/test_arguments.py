@@ -76,6 +76,10 @@ def test_a_command_line_asks_for(line: str, expected: Arguments):
         ("session", "perhaps you mean 'sessions'"),
         ("journal", "verify, export, anchor"),
         ("journal redact ses_1 secret", "--match TEXT"),
+        ("--json", "--json needs a command"),
+        ("--json auth frobnicate", "login, status or logout"),
+        ("--json trust revoke", "trust revoke has no --json"),
+        ("--json acp", "acp has no --json"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_that_names_the_fault(line: str, word: str):
@@ -123,3 +127,27 @@ def test_a_switch_may_stand_between_the_action_and_the_session():
     assert parse_arguments(["sessions", "show", "--json", "ses_1"]) == parse_arguments(
         ["sessions", "show", "ses_1", "--json"]
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sessions",
+        "sessions search word",
+        "memory show project",
+        "journal verify",
+        "trust list",
+        "auth status",
+        "usage",
+        "models",
+        "backup",
+        "restore --latest",
+        "gc",
+        "explain",
+        "doctor",
+        "chat hello",
+    ],
+)
+def test_json_may_be_asked_for_before_the_command(line: str):
+    words = line.split()
+    assert parse_arguments(["--json", *words]) == parse_arguments([*words, "--json"])

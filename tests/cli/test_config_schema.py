@@ -84,6 +84,20 @@ def test_what_the_readers_refuse_is_a_fault_for_the_editor(text: str):
         config_model().model_validate(tomllib.loads(text))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['mode = "Plan"', 'mode = " ASK "', '[memory]\nisolation = "Core-Only"', '[models."a/b"]\nthinking_level = "HIGH"'],
+)
+def test_a_choice_is_valid_in_any_case_as_the_readers_take_it(text: str):
+    assert faults(text) == 0
+    config_model().model_validate(tomllib.loads(text))
+
+
+def test_an_editor_completes_a_choice_by_its_words():
+    choice = json.dumps(config_schema())
+    assert '{"enum": ["ask", "edit", "plan", "auto"]}' in choice
+
+
 def test_what_only_a_rule_can_tell_is_refused_by_the_model():
     with pytest.raises(ValidationError, match="it must be text of the form"):
         config_model().model_validate({"model": "a b c"})
@@ -108,7 +122,7 @@ def test_forms_are_of_keys_that_the_readers_know():
     assert all(set(FORMS[name]) <= set(keys) for name, keys in readers.items())
 
 
-@pytest.mark.parametrize("text", ['lsp = "off"', "lsp = false", ""])
+@pytest.mark.parametrize("text", ['lsp = "off"', 'lsp = "Off"', "lsp = false", ""])
 def test_short_forms_and_an_empty_file_are_valid(text: str):
     assert faults(text) == 0
 
