@@ -5,16 +5,20 @@
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from pattern_acp.acp import initialize_response as initialize_answer
-from pattern_acp.acp import schema, schema_extensions
+from pattern_acp.acp import schema
+from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.initialize_response import AUTH_METHOD, LOGIN_METHOD, TERMINAL_AUTH_METHOD
-from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
+from pattern_acp.jsonrpc.dispatcher import Answer, Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
 from pattern_acp.jsonrpc.transport import Transport
+
+if TYPE_CHECKING:
+    from pattern_acp.acp.session_methods import SessionMethods
 
 __all__ = ["AUTH_METHOD", "LOGIN_METHOD", "TERMINAL_AUTH_METHOD", "auth_methods", "initialize_response"]
 
@@ -39,117 +43,6 @@ def _runs_in_terminal(client: schema.ClientCapabilities) -> bool:
 T = TypeVar("T")
 
 
-class MemoryEventsPort(Protocol):
-    """Memory live; see `acp.memory_feed.MemoryEvents`."""
-
-    async def subscribe(self, request: schema_extensions.SubscribeRequest, context: RequestContext, /) -> object:
-        """_pattern/memory/subscribe."""
-        ...
-
-    async def unsubscribe(self, request: schema_extensions.UnsubscribeRequest, context: RequestContext, /) -> object:
-        """_pattern/memory/unsubscribe."""
-        ...
-
-
-class RewindPort(Protocol):
-    """Going back; see `acp.rewind_methods.RewindMethods`."""
-
-    async def list(self, request: schema_extensions.ListCheckpointsRequest, context: RequestContext, /) -> object:
-        """_pattern/checkpoint/list."""
-        ...
-
-    async def preview(self, request: schema_extensions.RewindRequest, context: RequestContext, /) -> object:
-        """_pattern/checkpoint/preview."""
-        ...
-
-    async def restore(self, request: schema_extensions.RewindRequest, context: RequestContext, /) -> object:
-        """_pattern/checkpoint/restore."""
-        ...
-
-    async def rewind(self, request: schema_extensions.RewindRequest, context: RequestContext, /) -> object:
-        """_pattern/session/rewind."""
-        ...
-
-
-class SessionExtensionsPort(Protocol):
-    """Forks and sessions in use; see `acp.session_extensions.SessionExtensions`."""
-
-    async def fork(self, request: schema_extensions.ForkSessionRequest, context: RequestContext, /) -> object:
-        """session/fork."""
-        ...
-
-    async def open(self, request: schema_extensions.OpenSessionRequest, context: RequestContext, /) -> object:
-        """_pattern/session/open."""
-        ...
-
-    async def stop_subagent(self, request: schema_extensions.StopSubagentRequest, context: RequestContext, /) -> object:
-        """_pattern/subagent/stop."""
-        ...
-
-
-class SessionMethodsPort(Protocol):
-    """The methods that need sessions; see `acp.session_methods.SessionMethods`."""
-
-    @property
-    def more(self) -> SessionExtensionsPort:
-        """session/fork and _pattern/session/*."""
-        ...
-
-    @property
-    def memory_events(self) -> MemoryEventsPort:
-        """_pattern/memory/*."""
-        ...
-
-    @property
-    def rewinds(self) -> RewindPort:
-        """_pattern/checkpoint/* and _pattern/session/rewind."""
-        ...
-
-    async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> object:
-        """session/new."""
-        ...
-
-    async def load(self, request: schema.LoadSessionRequest, context: RequestContext, /) -> object:
-        """session/load."""
-        ...
-
-    async def resume(self, request: schema.ResumeSessionRequest, context: RequestContext, /) -> object:
-        """session/resume."""
-        ...
-
-    async def list(self, request: schema.ListSessionsRequest, context: RequestContext, /) -> object:
-        """session/list."""
-        ...
-
-    async def close(self, request: schema.SessionRequest, context: RequestContext, /) -> object:
-        """session/close."""
-        ...
-
-    async def delete(self, request: schema.SessionRequest, context: RequestContext, /) -> object:
-        """session/delete."""
-        ...
-
-    async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> object:
-        """session/set_mode."""
-        ...
-
-    async def set_config_option(self, request: schema.SetConfigOptionRequest, context: RequestContext, /) -> object:
-        """session/set_config_option."""
-        ...
-
-    def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> None:
-        """The part of session/prompt that happens in wire order."""
-        ...
-
-    async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> object:
-        """session/prompt."""
-        ...
-
-    def cancel(self, request: schema.SessionRequest) -> None:
-        """session/cancel."""
-        ...
-
-
 class Services(Protocol):
     """Builds what sessions need, outside the hot path of initialize."""
 
@@ -159,7 +52,7 @@ class Services(Protocol):
         """Start building for this client, without waiting. Called again, it only takes the client's new promises."""
         ...
 
-    async def methods(self) -> SessionMethodsPort:
+    async def methods(self) -> "SessionMethods":
         """The session methods, once they are built.
 
         Raises:
@@ -167,7 +60,7 @@ class Services(Protocol):
         """
         ...
 
-    def methods_if_ready(self) -> SessionMethodsPort | None:
+    def methods_if_ready(self) -> "SessionMethods | None":
         """The session methods, or None while they are not built."""
         ...
 
@@ -194,58 +87,56 @@ class Agent:
         translate: Callable[[Exception], RpcError | None],
         *,
         is_introduced: bool = False,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
-        """`is_introduced`: the first request, an initialize, was answered already (`acp.introduction`)."""
+        """A connection that is not served yet.
+
+        Args:
+            transport: Lines to and from the client.
+            services: Builds the methods that need sessions.
+            translate: The error to answer with; see `Dispatcher`.
+            is_introduced: The first request, an initialize, was answered already (`acp.initialize_response`).
+            on_end: See `Dispatcher`.
+        """
         self._services = services
         self._is_introduced = is_introduced
         self._client = schema.ClientCapabilities()
         self._initialized = False
         self._signed_out = False
+        serve = self._for_sessions
         self.dispatcher = Dispatcher(
             transport,
             requests={
                 "initialize": self._initialize,
                 "authenticate": self._authenticate,
                 "logout": self._logout,
-                "session/new": self._for_sessions(schema.NewSessionRequest, lambda methods: methods.new),
-                "session/load": self._for_sessions(schema.LoadSessionRequest, lambda methods: methods.load),
-                "session/resume": self._for_sessions(schema.ResumeSessionRequest, lambda methods: methods.resume),
-                "session/list": self._for_sessions(schema.ListSessionsRequest, lambda methods: methods.list),
-                "session/close": self._for_sessions(schema.SessionRequest, lambda methods: methods.close),
-                "session/delete": self._for_sessions(schema.SessionRequest, lambda methods: methods.delete),
-                "session/set_mode": self._for_sessions(schema.SetModeRequest, lambda methods: methods.set_mode),
-                "session/set_config_option": self._for_sessions(
-                    schema.SetConfigOptionRequest, lambda methods: methods.set_config_option
+                "session/new": serve(schema.NewSessionRequest, lambda ours: ours.new),
+                "session/load": serve(schema.LoadSessionRequest, lambda ours: ours.load),
+                "session/resume": serve(schema.ResumeSessionRequest, lambda ours: ours.resume),
+                "session/list": serve(schema.ListSessionsRequest, lambda ours: ours.list),
+                "session/close": serve(schema.SessionRequest, lambda ours: ours.close),
+                "session/delete": serve(schema.SessionRequest, lambda ours: ours.delete),
+                "session/set_mode": serve(schema.SetModeRequest, lambda ours: ours.set_mode),
+                "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
+                "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
+                extensions.FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
+                extensions.OWN_FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
+                extensions.OPEN: serve(extensions.OpenSessionRequest, lambda ours: ours.open),
+                extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.stop_subagent),
+                extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.memory_events.subscribe),
+                extensions.UNSUBSCRIBE: serve(
+                    extensions.UnsubscribeRequest, lambda ours: ours.memory_events.unsubscribe
                 ),
-                schema_extensions.FORK: self._for_sessions(
-                    schema_extensions.ForkSessionRequest, lambda methods: methods.more.fork
-                ),
-                schema_extensions.OWN_FORK: self._for_sessions(
-                    schema_extensions.ForkSessionRequest, lambda methods: methods.more.fork
-                ),
-                schema_extensions.OPEN: self._for_sessions(
-                    schema_extensions.OpenSessionRequest, lambda methods: methods.more.open
-                ),
-                schema_extensions.STOP_SUBAGENT: self._for_sessions(
-                    schema_extensions.StopSubagentRequest, lambda methods: methods.more.stop_subagent
-                ),
-                "session/prompt": self._for_sessions(schema.PromptRequest, lambda methods: methods.prompt),
-                schema_extensions.SUBSCRIBE: self._for_sessions(
-                    schema_extensions.SubscribeRequest, lambda methods: methods.memory_events.subscribe
-                ),
-                schema_extensions.UNSUBSCRIBE: self._for_sessions(
-                    schema_extensions.UnsubscribeRequest, lambda methods: methods.memory_events.unsubscribe
-                ),
-                **self._rewinds(),
+                extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.list_checkpoints),
+                extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.preview_rewind),
+                extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.restore),
+                extensions.REWIND: serve(extensions.RewindRequest, lambda ours: ours.rewind),
             },
             notifications={"session/cancel": self._cancel},
-            prepare={"initialize": self._take_introduction, "session/prompt": self._register_prompt},
+            in_order={"initialize": self._take_introduction, "session/prompt": self._register_prompt},
             translate=translate,
+            on_end=on_end,
         )
-
-    async def run(self) -> None:
-        """Serve until the client is gone."""
-        await self.dispatcher.run()
 
     async def _initialize(self, raw: msgspec.Raw, context: RequestContext) -> schema.InitializeResponse:
         request = schema.read_params(raw, schema.InitializeRequest)
@@ -281,7 +172,7 @@ class Agent:
         await self._services.forget_keys()
         return schema.EmptyResponse()
 
-    async def _sessions(self) -> SessionMethodsPort:
+    async def _sessions(self) -> "SessionMethods":
         if self._signed_out and await self._services.has_kept_keys():
             # Signed in again in a terminal, of which the client need not tell.
             self._signed_out = False
@@ -294,7 +185,7 @@ class Agent:
         return await self._services.methods()
 
     def _for_sessions(
-        self, params: type[T], choose: Callable[[SessionMethodsPort], Callable[[T, RequestContext], Awaitable[object]]]
+        self, params: type[T], choose: "Callable[[SessionMethods], Callable[[T, RequestContext], Awaitable[object]]]"
     ) -> RequestHandler:
         """A handler that reads its parameters, waits for the sessions, and calls one of their methods."""
 
@@ -304,21 +195,11 @@ class Agent:
 
         return handle
 
-    def _rewinds(self) -> dict[str, RequestHandler]:
-        asked = schema_extensions.RewindRequest
-        return {
-            schema_extensions.LIST: self._for_sessions(
-                schema_extensions.ListCheckpointsRequest, lambda methods: methods.rewinds.list
-            ),
-            schema_extensions.PREVIEW: self._for_sessions(asked, lambda methods: methods.rewinds.preview),
-            schema_extensions.RESTORE: self._for_sessions(asked, lambda methods: methods.rewinds.restore),
-            schema_extensions.REWIND: self._for_sessions(asked, lambda methods: methods.rewinds.rewind),
-        }
-
-    def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> None:
+    def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> Answer | None:
         methods = self._services.methods_if_ready()
-        if methods is not None and not self._signed_out:
-            methods.register_prompt(schema.read_params(raw, schema.PromptRequest), context)
+        if methods is None or self._signed_out:
+            return None
+        return methods.register_prompt(schema.read_params(raw, schema.PromptRequest), context)
 
     def _cancel(self, raw: msgspec.Raw) -> None:
         methods = self._services.methods_if_ready()

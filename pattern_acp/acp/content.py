@@ -28,13 +28,15 @@ _LINES = late_pattern(r"L(\d+)(?:[-:]L?(\d+))?")
 """Lines of a selection in a URI's fragment: `L10:20` is Zed's form, `L10-L20` that of web pages."""
 
 
-async def checked_parts(blocks: Sequence[schema.PromptBlock]) -> tuple[Part, ...]:
-    """The message parts of a prompt, images as models take them.
+async def with_checked_images(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The parts with images as models take them.
 
     Raises:
-        RpcError: `INVALID_PARAMS` as `parts_of`; also for an image that is damaged, too large, or none.
+        RpcError: `INVALID_PARAMS` for an image that is damaged, too large, or none.
     """
-    return tuple([await _checked(part) if isinstance(part, ImagePart) else part for part in parts_of(blocks)])
+    if not any(isinstance(part, ImagePart) for part in parts):
+        return parts
+    return tuple([await _checked(part) if isinstance(part, ImagePart) else part for part in parts])
 
 
 async def _checked(part: ImagePart) -> ImagePart:
@@ -50,7 +52,7 @@ def parts_of(blocks: Sequence[schema.PromptBlock]) -> tuple[Part, ...]:
     Raises:
         RpcError: `INVALID_PARAMS` for an empty prompt or a block that was not advertised.
     """
-    parts = tuple(part for block in blocks for part in (_part_of(block),) if part is not None)
+    parts = tuple(filter(None, map(_part_of, blocks)))
     if not parts:
         raise RpcError(INVALID_PARAMS, "The prompt is empty; send at least one block with content.")
     return parts

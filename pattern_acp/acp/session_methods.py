@@ -1,27 +1,42 @@
 """The methods that need sessions: each translates, calls the session layer, and translates back."""
 
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
 import anyio
 
 from pattern_acp.acp import schema
+from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.client import EditorClient
-from pattern_acp.acp.content import checked_parts, parts_of
+from pattern_acp.acp.content import parts_of, with_checked_images
 from pattern_acp.acp.memory_feed import MemoryEvents
-from pattern_acp.acp.rewind_methods import RewindMethods
-from pattern_acp.acp.session_extensions import SessionExtensions
-from pattern_acp.acp.session_wire import asked_of, opened, opening_of, servers_of, session_info
-from pattern_acp.acp.updates import config_options, mode_state
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.jsonrpc.dispatcher import RequestContext
-from pattern_acp.jsonrpc.messages import RequestId
+from pattern_acp.acp.updates import config_options, iso_time, mode_state
+from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.file_states import FileChange
+from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.messages import Part
+from pattern_acp.journal.session_lists import ListedSession
+from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.session.commands import more_commands
+from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.holding import Held, hold, say
 from pattern_acp.session.jobs import running_jobs
 from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION
-from pattern_acp.session.registry import Sessions, unknown_session
+from pattern_acp.session.registry import Sessions
+from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.session.turn_stages import answer_prompt
 from pattern_acp.turn.loop import TurnEnd
+
+if TYPE_CHECKING:
+    from pattern_acp.session.rewind_plan import PlannedFile
+
+OPEN_MODES = ("read", "take_over")
+
+MOST_TEXTS = 50
+"""Most files of which a preview brings the texts; a line to the client must stay small."""
 
 COMMANDS_DELAY = 0.075
 """Seconds between the answer to session/new and the commands: Zed drops updates of a session it has not registered."""
@@ -38,16 +53,13 @@ SERVERS_SECONDS = 90.0
 
 
 class SessionMethods:
-    """session/* over `session.registry.Sessions`."""
+    """session/* and what ACP v1 has no method for (`_pattern/*`), over `session.registry.Sessions`."""
 
     def __init__(self, sessions: Sessions, client: EditorClient) -> None:
         self._sessions = sessions
         self._client = client
-        self._tickets: dict[RequestId, tuple[Session, PromptTicket]] = {}
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
-        self.rewinds = RewindMethods(sessions)
-        self.more = SessionExtensions(sessions, self._announce_later)
         self.answered = anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
@@ -70,7 +82,7 @@ class SessionMethods:
             damage = self._sessions.constellation.database.damage
             await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
         self._announce_later(session, context)
-        return opened(session)
+        return _opened(session)
 
     async def resume(
         self, request: schema.ResumeSessionRequest, context: RequestContext, /
@@ -78,16 +90,16 @@ class SessionMethods:
         """session/resume: no replay."""
         session = await self._sessions.resume(request.session_id, opening_of(request))
         self._announce_later(session, context)
-        return opened(session)
+        return _opened(session)
 
     async def list(
         self, request: schema.ListSessionsRequest, _context: RequestContext, /
     ) -> schema.ListSessionsResponse:
         """session/list."""
-        archived = asked_of(request.meta).get("archived") is True
+        archived = _asked_of(request.meta).get("archived") is True
         page = await self._sessions.list(request.cwd, request.cursor, archived=archived)
         return schema.ListSessionsResponse(
-            sessions=tuple(session_info(listed) for listed in page.rows), next_cursor=page.next_cursor
+            sessions=tuple(_session_info(listed) for listed in page.rows), next_cursor=page.next_cursor
         )
 
     async def close(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
@@ -125,22 +137,112 @@ class SessionMethods:
             context.after_response(lambda: show_context(session))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
-    def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> None:
-        """Register the turn before the next line is read, so that a cancel in that line finds it."""
+    def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:
+        """Register the turn before the next line is read, so that a cancel in that line finds it; the turn to run."""
         session = self._sessions.get(request.session_id)
-        parts_of(request.prompt)
+        parts = parts_of(request.prompt)
         ticket = session.register_prompt()
-        self._tickets[context.request_id] = (session, ticket)
         context.on_cancel(ticket.cancel)
+        return partial(self._answer_prompt, session, ticket, parts, context)
 
-    async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> schema.PromptResponse:
-        """session/prompt: every update of the turn goes out before this answer."""
-        registered = self._tickets.pop(context.request_id, None)
-        if registered is None:
-            raise unknown_session(request.session_id)
-        session, ticket = registered
+    async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> object:
+        """session/prompt, when it could not be registered in wire order."""
+        return await self.register_prompt(request, context)()
+
+    def cancel(self, request: schema.SessionRequest) -> None:
+        """session/cancel: at once; a no-op for an idle or unknown session."""
+        session = self._sessions.find(request.session_id)
+        if session is not None:
+            session.cancel()
+
+    async def fork(
+        self, request: extensions.ForkSessionRequest, context: RequestContext, /
+    ) -> extensions.ForkSessionResponse:
+        """session/fork and _pattern/session/fork."""
+        from pattern_acp.session.forking import fork_session
+
+        turn = request.turn if request.turn is not None else _asked_of(request.meta).get("turn", "")
+        shared = self._sessions.constellation
+        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
+        fork = await fork_session(shared.database, request.session_id, str(turn), clock=shared.clock, ids=shared.ids)
+        session = await self._sessions.resume(fork.session_id, opening)
+        return self._opened_elsewhere(session, context)
+
+    async def open(
+        self, request: extensions.OpenSessionRequest, context: RequestContext, /
+    ) -> extensions.ForkSessionResponse:
+        """_pattern/session/open: the whole replay goes out before the answer. To go on in a fork, fork it."""
+        if request.mode not in OPEN_MODES:
+            raise InvalidRequestError(f"`mode` is {request.mode[:40]!r}; send one of {', '.join(OPEN_MODES)}.")
+        how = Reopening(request.mode, SessionId(request.session_id), take_over=request.mode == "take_over")
+        only_read = request.mode == "read"
+        session = await self._sessions.open(request.session_id, opening_of(request), how, only_read=only_read)
+        return self._opened_elsewhere(session, context)
+
+    async def stop_subagent(
+        self, request: extensions.StopSubagentRequest, context: RequestContext, /
+    ) -> extensions.StopSubagentResponse:
+        """_pattern/subagent/stop: its turn goes on with what it had found, and reads that the user ended it."""
+        del context
+        running = self._sessions.get(request.session_id).subagents
+        call_id = ToolCallId(request.tool_call_id or next(reversed(running), ""))
+        if call_id not in running:
+            return extensions.StopSubagentResponse(tool_call_id="")
+        running[call_id]()
+        return extensions.StopSubagentResponse(tool_call_id=call_id)
+
+    async def list_checkpoints(self, request: extensions.ListCheckpointsRequest, _context: RequestContext, /) -> object:
+        """`_pattern/checkpoint/list`."""
+        from pattern_acp.session.rewind_requests import points_of
+
+        points = await points_of(self._sessions.get(request.session_id))
+        return extensions.ListCheckpointsResponse(
+            points=tuple(
+                extensions.RewindPoint(
+                    key=point.key,
+                    kind=point.kind,
+                    text=point.text,
+                    at=iso_time(point.at_ms),
+                    files=point.files,
+                    message_id=point.message_id or None,
+                    checkpoint_id=point.checkpoint_id or None,
+                )
+                for point in points
+            )
+        )
+
+    async def preview_rewind(self, request: extensions.RewindRequest, _context: RequestContext, /) -> object:
+        """`_pattern/checkpoint/preview`: nothing is changed."""
+        from pattern_acp.session.rewind_requests import preview_rewind
+
+        session = self._sessions.get(request.session_id)
+        plan = await preview_rewind(session, request.to)
+        return extensions.PreviewResponse(
+            words=plan.target.words,
+            lost=plan.lost,
+            regained=plan.regained,
+            files=tuple([await _file(session, file, texts=at < MOST_TEXTS) for at, file in enumerate(plan.files)]),
+            blocks=tuple(extensions.RewindBlock(label=block.label, text=block.sentence) for block in plan.blocks),
+            not_kept=plan.left_out,
+            fork_behind=plan.target.fork_behind,
+        )
+
+    async def restore(self, request: extensions.RewindRequest, _context: RequestContext, /) -> object:
+        """`_pattern/checkpoint/restore`: everything, unless parts are named."""
+        return await self._rewind(request, ())
+
+    async def rewind(self, request: extensions.RewindRequest, _context: RequestContext, /) -> object:
+        """`_pattern/session/rewind`: the conversation, unless parts are named."""
+        from pattern_acp.session.rewind_points import PARTS
+
+        return await self._rewind(request, PARTS[:1])
+
+    async def _answer_prompt(
+        self, session: Session, ticket: PromptTicket, parts: tuple[Part, ...], context: RequestContext
+    ) -> schema.PromptResponse:
+        """Every update of the turn goes out before this answer."""
         try:
-            parts = await checked_parts(request.prompt)
+            parts = await with_checked_images(parts)
             held = await hold(self._sessions, session, ticket)
         except BaseException:
             # A prompt that never ran must not keep the session busy.
@@ -149,21 +251,43 @@ class SessionMethods:
         if not isinstance(held, Held):
             return schema.PromptResponse(stop_reason=held.stop_reason)
         context.on_cancel(held.ticket.cancel)
-
-        async def announce() -> None:
-            if session.state.client_id not in self._announced:
-                await self._client.view(session.state.client_id).show_commands(more_commands(session))
-                self._announced.add(session.state.client_id)
-
         # Within the prompt, so that a cancel also ends the wait for a client that does not read.
-        end = await answer_prompt(held.session, held.ticket, parts, announce)
-        return schema.PromptResponse(stop_reason=end.stop_reason, meta=_told_of(end, running_jobs(held.session.jobs)))
+        end = await answer_prompt(held.session, held.ticket, parts, partial(self._announce_first, session))
+        return schema.PromptResponse(stop_reason=end.stop_reason, meta=_meta_of(end, running_jobs(held.session.jobs)))
 
-    def cancel(self, request: schema.SessionRequest) -> None:
-        """session/cancel: at once; a no-op for an idle or unknown session."""
-        session = self._sessions.find(request.session_id)
-        if session is not None:
-            session.cancel()
+    async def _announce_first(self, session: Session) -> None:
+        if session.state.client_id not in self._announced:
+            await self._client.view(session.state.client_id).show_commands(more_commands(session))
+            self._announced.add(session.state.client_id)
+
+    def _opened_elsewhere(self, session: Session, context: RequestContext) -> extensions.ForkSessionResponse:
+        self._announce_later(session, context)
+        options = session.options()
+        return extensions.ForkSessionResponse(
+            session_id=session.state.client_id, modes=mode_state(options), config_options=config_options(options)
+        )
+
+    async def _rewind(self, request: extensions.RewindRequest, parts: tuple[str, ...]) -> extensions.RewindResponse:
+        from pattern_acp.session.rewind_requests import rewind_for_client
+        from pattern_acp.session.rewind_text import refused
+
+        session = self._sessions.get(request.session_id)
+        if request.parts == ():
+            raise InvalidRequestError("`parts` is empty, so that nothing would go back; name a part, or leave it out.")
+        wanted = request.parts or (() if request.to == "undo" else parts)
+        plan, done, fork = await rewind_for_client(session, request.to, wanted, overwrite=request.overwrite)
+        parts_gone = wanted or plan.target.parts
+        has_files = "files" in parts_gone
+        return extensions.RewindResponse(
+            words=plan.target.words,
+            lost=plan.lost,
+            regained=plan.regained,
+            files=done.files,
+            kept=tuple(file.path for file in plan.conflicts) if has_files and not request.overwrite else (),
+            blocks=done.blocks,
+            problems=(*done.problems, *refused(plan, parts_gone)),
+            fork_session_id=fork.session_id if fork is not None else None,
+        )
 
     def _announce_later(self, session: Session, context: RequestContext) -> None:
         async def announce() -> None:
@@ -187,11 +311,79 @@ class SessionMethods:
         self._client.forget(session_id)
 
 
-def _told_of(end: TurnEnd, running: int) -> "dict[str, object] | None":
+def _asked_of(meta: dict[str, object] | None) -> dict[str, object]:
+    """What a client that knows us says in `_meta.pattern`."""
+    pattern = (meta or {}).get("pattern")
+    return cast("dict[str, object]", pattern) if isinstance(pattern, dict) else {}
+
+
+def _session_info(listed: ListedSession) -> schema.SessionInfo:
+    """One session of the list; what ACP has no field for stands in `_meta.pattern`."""
+    row = listed.row
+    more: dict[str, object] = {
+        "status": listed.status.value,
+        "preview": listed.preview,
+        "messages": row.message_count,
+        "archived": row.archived,
+    }
+    if row.parent is not None:
+        more["parent"] = row.parent
+    return schema.SessionInfo(
+        session_id=row.session_id,
+        cwd=row.cwd,
+        title=row.title or None,
+        updated_at=iso_time(row.updated_ms),
+        additional_directories=row.additional_directories,
+        meta={"pattern": more},
+    )
+
+
+def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:
+    """What the client says when it opens a recorded session."""
+    return Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
+
+
+def _opened(session: Session) -> schema.OpenedSessionResponse:
+    """Modes and options, as session/new returns them."""
+    options = session.options()
+    return schema.OpenedSessionResponse(modes=mode_state(options), config_options=config_options(options))
+
+
+def servers_of(servers: Sequence[schema.McpServer]) -> tuple[McpServerSettings, ...]:
+    """The MCP servers that the client passed, also those that cannot work: the session reports them."""
+    return tuple(
+        McpServerSettings(
+            server.name,
+            server.type,
+            server.command,
+            server.args,
+            {item.name: item.value for item in server.env if item.name},
+            server.url,
+            {item.name: item.value for item in server.headers if item.name},
+        )
+        for server in servers
+    )
+
+
+async def _file(session: Session, file: "PlannedFile", *, texts: bool) -> extensions.RewindFile:
+    from pattern_acp.session.rewind_plan import diff_of
+
+    diff = await diff_of(session, FileChange(file.path, file.now, file.then)) if texts and not file.problem else None
+    return extensions.RewindFile(
+        path=file.path,
+        kind=file.kind,
+        conflict=file.conflict or None,
+        problem=file.problem or None,
+        old_text=diff.old_text if diff is not None else None,
+        new_text=diff.new_text if diff is not None else None,
+    )
+
+
+def _meta_of(end: TurnEnd, running: int) -> "dict[str, object] | None":
     """`_meta` of an answer: the background commands that run, and the code of what failed (docs/failures.md)."""
-    told: dict[str, object] = {}
+    meta: dict[str, object] = {}
     if running:
-        told["backgroundJobs"] = running
+        meta["backgroundJobs"] = running
     if end.failure is not None:
-        told["failure"] = end.failure.code
-    return {"pattern": told} if told else None
+        meta["failure"] = end.failure.code
+    return {"pattern": meta} if meta else None

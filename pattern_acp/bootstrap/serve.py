@@ -13,7 +13,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import LazyServices
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import Oversize, Transport
+from pattern_acp.jsonrpc.transport import Transport
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ async def serve_transport(
     for problem in process.loaded.problems:
         logger.warning("%s", problem)
     services = LazyServices(process)
-    agent = Agent(
-        _EndNoticing(transport) if last_resort else transport, services, translate, is_introduced=is_introduced
-    )
+    # Invariant 9: turns that end wait, each for a bounded time, for a client that does not read.
+    on_end = _end_at_last if last_resort else None
+    dispatcher = Agent(transport, services, translate, is_introduced=is_introduced, on_end=on_end).dispatcher
     async with anyio.create_task_group() as tasks:
         owner = anyio.Event()
 
@@ -61,33 +61,12 @@ async def serve_transport(
             owner.set()
 
         tasks.start_soon(own_services, name="services")
-        tasks.start_soon(_stop_on_signal, agent.dispatcher.end, last_resort, name="signals")
-        await agent.run()
+        tasks.start_soon(_stop_on_signal, dispatcher.end, last_resort, name="signals")
+        await dispatcher.run()
         with anyio.move_on_after(SHUTDOWN_SECONDS):
             services.stop()
             await owner.wait()
         tasks.cancel_scope.cancel()
-
-
-class _EndNoticing:
-    """`Transport` that starts the clock of invariant 9 when the peer is gone.
-
-    What follows may take long: turns that end wait, each for a bounded time, for a client that does not read.
-    """
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-
-    async def receive(self) -> bytes | Oversize | None:
-        """See `Transport.receive`."""
-        item = await self._inner.receive()
-        if item is None:
-            _end_at_last()
-        return item
-
-    async def send(self, line: bytes) -> None:
-        """See `Transport.send`."""
-        await self._inner.send(line)
 
 
 def translate(error: Exception) -> RpcError | None:

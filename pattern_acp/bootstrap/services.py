@@ -11,13 +11,13 @@ import anyio
 from msgspec import Struct, field
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.agent import SessionMethodsPort
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 
 if TYPE_CHECKING:
+    from pattern_acp.acp.session_methods import SessionMethods
     from pattern_acp.bootstrap.credentials import KeysOfPerson
     from pattern_acp.bootstrap.opening import OpenedFile
 
@@ -34,7 +34,7 @@ class _Attempt(Struct):
     """One try to build the services; everyone who waits shares its end."""
 
     done: anyio.Event = field(default_factory=anyio.Event)
-    methods: SessionMethodsPort | None = None
+    methods: "SessionMethods | None" = None
     error: PatternError | None = None
 
 
@@ -63,7 +63,7 @@ class LazyServices:
             self._introduce(client, info)
         self._wanted.set()
 
-    async def methods(self) -> SessionMethodsPort:
+    async def methods(self) -> "SessionMethods":
         """See `Services.methods`."""
         if self._attempt.error is not None:
             # The last try failed (a locked file, a full disk): this request starts a new one.
@@ -77,7 +77,7 @@ class LazyServices:
             raise ConnectionClosedError("The agent is shutting down.")
         return attempt.methods
 
-    def methods_if_ready(self) -> SessionMethodsPort | None:
+    def methods_if_ready(self) -> "SessionMethods | None":
         """See `Services.methods_if_ready`."""
         return self._attempt.methods
 

@@ -6,6 +6,7 @@ method's meaning, except `$/cancel_request`.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import anyio
@@ -75,8 +76,6 @@ class RequestContext:
             self._own_cancel()
 
 
-__all__ = ["Dispatcher", "NotificationHandler", "Prepare", "RequestContext", "RequestHandler", "Translate"]
-
 T = TypeVar("T")
 
 RequestHandler: TypeAlias = Callable[[msgspec.Raw, RequestContext], Awaitable[object]]
@@ -85,8 +84,12 @@ RequestHandler: TypeAlias = Callable[[msgspec.Raw, RequestContext], Awaitable[ob
 NotificationHandler: TypeAlias = Callable[[msgspec.Raw], None]
 """Acts on a notification at once, before the next line is read."""
 
-Prepare: TypeAlias = Callable[[msgspec.Raw, RequestContext], None]
-"""The part of a request that happens in wire order, before its task starts and before the next line is read."""
+Answer: TypeAlias = Callable[[], Awaitable[object]]
+"""A request handler with its arguments."""
+
+InOrderHook: TypeAlias = Callable[[msgspec.Raw, RequestContext], Answer | None]
+"""The part of a request that happens in wire order, before its task starts and before the next line is read. It may
+return what goes on with the request in place of its handler, so that parameters are decoded once."""
 
 Translate: TypeAlias = Callable[[Exception], RpcError | None]
 """The error to answer with, or None for an error that nobody foresaw."""
@@ -112,13 +115,16 @@ class Dispatcher:
         requests: Mapping[str, RequestHandler],
         notifications: Mapping[str, NotificationHandler],
         translate: Translate,
-        prepare: Mapping[str, Prepare] | None = None,
+        in_order: Mapping[str, InOrderHook] | None = None,
+        on_end: Callable[[], None] | None = None,
         eof_grace: float = EOF_GRACE,
     ) -> None:
+        """A connection that is not served yet; `on_end` is called once when nothing more is taken from the peer."""
         self._transport = transport
         self._requests = requests
         self._notifications = notifications
-        self._prepare = prepare or {}
+        self._in_order = in_order or {}
+        self._on_end = on_end
         self._translate = translate
         self._eof_grace = eof_grace
         self._outgoing = Outgoing(transport)
@@ -138,6 +144,8 @@ class Dispatcher:
                     while (item := await self._transport.receive()) is not None:
                         await self._take(item, tasks)
                         await anyio.lowlevel.checkpoint()
+                if self._on_end is not None:
+                    self._on_end()
                 self._outgoing.close()
                 await self._wait_until_idle()
                 tasks.cancel_scope.cancel()
@@ -194,14 +202,14 @@ class Dispatcher:
         """Start a request's task, or refuse it at once."""
         context = RequestContext(request.id, request.method)
         try:
-            handler = self._find_handler(request)
-            if (prepare := self._prepare.get(request.method)) is not None:
-                prepare(request.params, context)
+            answer: Answer = partial(self._find_handler(request), request.params, context)
+            if (hook := self._in_order.get(request.method)) is not None:
+                answer = hook(request.params, context) or answer
         except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the peer gets its answer
             await self._outgoing.answer(encode_error(request.id, self._explain(error, request.method)))
             return
         self._in_flight[request.id] = context
-        tasks.start_soon(self._serve, request, handler, context, tasks, name=f"request {request.method}")
+        tasks.start_soon(self._serve, request, answer, context, tasks, name=f"request {request.method}")
 
     def _find_handler(self, request: Request) -> RequestHandler:
         if request.id in self._in_flight:
@@ -218,25 +226,25 @@ class Dispatcher:
         self._notifications[context.method](params)
 
     async def _serve(
-        self, request: Request, handler: RequestHandler, context: RequestContext, tasks: anyio.abc.TaskGroup
+        self, request: Request, answer: Answer, context: RequestContext, tasks: anyio.abc.TaskGroup
     ) -> None:
         """Run a request to its one answer."""
-        line = encode_error(request.id, RpcError(REQUEST_CANCELLED, "The request was cancelled."))
+        line: bytes | None = None
         try:
             with context.scope:
-                line = await self._outcome(request, handler, context)
+                line = await self._outcome(request, answer)
         finally:
             if not context.is_answered:
-                await self._outgoing.answer(line)
+                await self._outgoing.answer(line or _cancelled(request))
             del self._in_flight[request.id]
             if not self._in_flight:
                 self._idle.set()
         for act in context.follow_ups:
             tasks.start_soon(_follow_up, act, request.method)
 
-    async def _outcome(self, request: Request, handler: RequestHandler, context: RequestContext) -> bytes:
+    async def _outcome(self, request: Request, answer: Answer) -> bytes:
         try:
-            return encode_result(request.id, await handler(request.params, context))
+            return encode_result(request.id, await answer())
         except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the peer gets its answer
             return encode_error(request.id, self._explain(error, request.method))
         except anyio.get_cancelled_exc_class():
@@ -291,6 +299,10 @@ async def _follow_up(act: Callable[[], Awaitable[None]], method: str) -> None:
         logger.debug("The peer left before what follows %s.", method)
     except Exception:
         logger.exception("What follows the answer to %s failed.", method)
+
+
+def _cancelled(request: Request) -> bytes:
+    return encode_error(request.id, RpcError(REQUEST_CANCELLED, "The request was cancelled."))
 
 
 def _internal_error() -> RpcError:

@@ -41,6 +41,10 @@ class StdioTransport:
         """`received` was read from `read_fd` before and belongs in front."""
         self._reader = _Reader(read_fd, received)
         self._writer = _Writer(write_fd, on_failure=self._reader.stop)
+        self.receive = self._reader.receive
+        """See `Transport.receive`."""
+        self.send = self._writer.send
+        """See `Transport.send`."""
 
     async def __aenter__(self) -> "StdioTransport":
         loop = asyncio.get_running_loop()
@@ -55,14 +59,6 @@ class StdioTransport:
         self._writer.stop()
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             await self._writer.wait_until_done()
-
-    async def receive(self) -> bytes | Oversize | None:
-        """See `Transport.receive`."""
-        return await self._reader.receive()
-
-    async def send(self, line: bytes) -> None:
-        """See `Transport.send`."""
-        await self._writer.send(line)
 
 
 class _Wakeup:

@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.agent import Agent, SessionMethodsPort
+from pattern_acp.acp.agent import Agent
 from pattern_acp.acp.errors import to_rpc_error
+from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -32,14 +33,14 @@ class StubbornServices:
         del dispatcher, client, info
         self.began += 1
 
-    async def methods(self) -> SessionMethodsPort:
+    async def methods(self) -> SessionMethods:
         """See `Services.methods`."""
         if self.failure is not None:
             raise self.failure
         await anyio.sleep_forever()
         raise AssertionError("nothing ends a sleep for ever")
 
-    def methods_if_ready(self) -> SessionMethodsPort | None:
+    def methods_if_ready(self) -> SessionMethods | None:
         """See `Services.methods_if_ready`."""
         return None
 
@@ -56,7 +57,7 @@ async def connected(services: StubbornServices, *, is_introduced: bool = False) 
     near, far = loopback_pair()
     editor = FakeEditor(far)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Agent(near, services, to_rpc_error, is_introduced=is_introduced).run)
+        tasks.start_soon(Agent(near, services, to_rpc_error, is_introduced=is_introduced).dispatcher.run)
         tasks.start_soon(editor.dispatcher.run)
         yield editor
         tasks.cancel_scope.cancel()

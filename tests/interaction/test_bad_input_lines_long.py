@@ -23,7 +23,7 @@ async def test_a_line_of_60_megabytes_is_read_answered_and_followed_by_the_next(
             pipe.write((long_line + next_line).encode())
 
     async with StdioTransport(to_agent, of_agent) as transport, anyio.create_task_group() as tasks:
-        tasks.start_soon(Agent(transport, LateServices(), to_rpc_error).run)
+        tasks.start_soon(Agent(transport, LateServices(), to_rpc_error).dispatcher.run)
         tasks.start_soon(anyio.to_thread.run_sync, write)
         with anyio.fail_after(100), os.fdopen(to_editor, "rb") as answers:
             for number in (1, 2):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pattern_acp.jsonrpc.decoding import decode_params
-from pattern_acp.jsonrpc.dispatcher import Dispatcher, NotificationHandler, Prepare, RequestContext, RequestHandler
+from pattern_acp.jsonrpc.dispatcher import Dispatcher, InOrderHook, NotificationHandler, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -60,7 +60,7 @@ async def serving(
     requests: Mapping[str, RequestHandler] | None = None,
     notifications: Mapping[str, NotificationHandler] | None = None,
     *,
-    prepare: Mapping[str, Prepare] | None = None,
+    in_order: Mapping[str, InOrderHook] | None = None,
     translate: Callable[[Exception], RpcError | None] = lambda error: None,
     eof_grace: float = 0.05,
 ) -> AsyncGenerator[Peer, None]:
@@ -70,7 +70,7 @@ async def serving(
         ours,
         requests=handlers,
         notifications=notifications or {},
-        prepare=prepare,
+        in_order=in_order,
         translate=translate,
         eof_grace=eof_grace,
     )
@@ -213,11 +213,11 @@ async def test_a_handler_may_answer_a_withdrawal_in_its_own_way():
         assert (await peer.receive())["result"] == {"stopReason": "cancelled"}
 
 
-async def test_a_withdrawal_in_the_very_next_line_finds_what_was_prepared():
+async def test_a_withdrawal_in_the_very_next_line_finds_what_was_registered():
     started: list[str] = []
     cancelled: list[str] = []
 
-    def prepare(params: msgspec.Raw, context: RequestContext) -> None:
+    def hook(params: msgspec.Raw, context: RequestContext) -> None:
         started.append(context.method)
         context.on_cancel(lambda: cancelled.append(context.method))
 
@@ -233,7 +233,7 @@ async def test_a_withdrawal_in_the_very_next_line_finds_what_was_prepared():
         ours,
         requests={"m": handler},
         notifications={"note": lambda params: seen.append(list(started))},
-        prepare={"m": prepare},
+        in_order={"m": hook},
         translate=lambda error: None,
     )
     with anyio.fail_after(30):
@@ -241,16 +241,16 @@ async def test_a_withdrawal_in_the_very_next_line_finds_what_was_prepared():
     assert seen == [["m"]]
 
 
-async def test_what_prepare_refuses_is_answered_and_does_not_run():
+async def test_what_an_in_order_hook_refuses_is_answered_and_does_not_run():
     ran: list[bool] = []
 
-    def prepare(params: msgspec.Raw, context: RequestContext) -> None:
+    def hook(params: msgspec.Raw, context: RequestContext) -> None:
         raise RpcError(-32002, "There is no such session.")
 
     async def handler(params: msgspec.Raw, context: RequestContext) -> object:
         ran.append(True)
 
-    async with serving({"m": handler}, prepare={"m": prepare}) as peer:
+    async with serving({"m": handler}, in_order={"m": hook}) as peer:
         assert code(await peer.ask(1, "m")) == -32002
     assert ran == []
 

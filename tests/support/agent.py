@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.agent import Agent, SessionMethodsPort
+from pattern_acp.acp.agent import Agent
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.acp.errors import to_rpc_error
@@ -78,7 +78,7 @@ class ReadyServices:
         del dispatcher
         self._client.introduce(client, info)
 
-    async def methods(self) -> SessionMethodsPort:
+    async def methods(self) -> SessionMethods:
         """See `Services.methods`."""
         return self._methods
 
@@ -90,7 +90,7 @@ class ReadyServices:
         """See `Services.has_kept_keys`."""
         return self.keys_kept
 
-    def methods_if_ready(self) -> SessionMethodsPort | None:
+    def methods_if_ready(self) -> SessionMethods | None:
         """See `Services.methods_if_ready`."""
         return self._methods
 
@@ -108,7 +108,7 @@ class LateServices:
         if self.ready is not None:
             self.ready.begin(dispatcher, client, info)
 
-    async def methods(self) -> SessionMethodsPort:
+    async def methods(self) -> SessionMethods:
         """See `Services.methods`."""
         if self.ready is None:
             raise ConnectionClosedError("The services are not built.")
@@ -123,7 +123,7 @@ class LateServices:
         """See `Services.has_kept_keys`."""
         return self.ready is not None and await self.ready.has_kept_keys()
 
-    def methods_if_ready(self) -> SessionMethodsPort | None:
+    def methods_if_ready(self) -> SessionMethods | None:
         """See `Services.methods_if_ready`."""
         return self.ready.methods_if_ready() if self.ready is not None else None
 
@@ -185,7 +185,7 @@ async def running_agent(
                 client = EditorClient(agent.dispatcher, means, shared.clock)
                 sessions = Sessions(shared, client)
                 services.ready = ReadyServices(sessions, client)
-                tasks.start_soon(agent.run)
+                tasks.start_soon(agent.dispatcher.run)
                 tasks.start_soon(editor.dispatcher.run)
                 tasks.start_soon(client.timer.run)
                 tasks.start_soon(services.ready.watch_memory)

@@ -55,7 +55,7 @@ async def bare_agent() -> AsyncGenerator[FakeEditor, None]:
     editor = FakeEditor(far)
     agent = Agent(near, LateServices(), to_rpc_error)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(agent.run)
+        tasks.start_soon(agent.dispatcher.run)
         tasks.start_soon(editor.dispatcher.run)
         yield editor
         tasks.cancel_scope.cancel()
