@@ -1,4 +1,4 @@
-"""What a tool call wants to touch, as facts that policy decides on."""
+"""Facts about a tool call, on which policy decides."""
 
 from enum import StrEnum
 from typing import TypeAlias
@@ -11,7 +11,7 @@ class ReadPath(Struct, frozen=True):
 
     path: str
     is_folder: bool = False
-    """Whether `path` is a folder, so that an always answer reaches below it and not below the folder it is in."""
+    """True for a folder, so that an "always" answer covers the folder itself and not the one around it."""
 
 
 class WritePath(Struct, frozen=True):
@@ -34,8 +34,8 @@ class ReadMemory(Struct, frozen=True):
     """Read or search memory."""
 
 
-class Standing(StrEnum):
-    """What the permission of a block, and the guards, say of a write."""
+class WriteVerdict(StrEnum):
+    """Verdict of a block's permission, and of the guards, on a write."""
 
     ALLOWED = "allowed"
     CONSENT = "consent"
@@ -45,14 +45,14 @@ class Standing(StrEnum):
 class WriteMemory(Struct, frozen=True):
     """Change a memory block.
 
-    `scope` and `owner` tell blocks of one label apart. `reason` says in a sentence why the person has to consent, or
-    why nobody may; `only_once` that an always answer must not reach it, as with a secret.
+    `scope` and `owner` distinguish blocks with the same label. `reason` is a sentence that says why the user has to
+    consent, or why nobody may; `only_once` excludes "always" answers, as with a secret.
     """
 
     label: str
     scope: str = ""
     owner: str = ""
-    standing: Standing = Standing.ALLOWED
+    standing: WriteVerdict = WriteVerdict.ALLOWED
     reason: str = ""
     only_once: bool = False
 
@@ -60,27 +60,28 @@ class WriteMemory(Struct, frozen=True):
 class CallServer(Struct, frozen=True):
     """Use an MCP server: one of its tools, or its resources.
 
-    `definition` is a hash of what the person would agree to: the program or address behind the server, and the tool as
-    it is described now. `news` says in a sentence what the person has not agreed to so far; empty for what they know.
+    `definition` is a hash of what the user would agree to: the program or address behind the server, and the current
+    description of the tool. `news` is a sentence about what the user has not agreed to yet; empty when there is nothing
+    new.
     """
 
     server: str
     tool: str
     definition: str = ""
     read_only: bool = False
-    """By the server's own word, which is worth a question and no more."""
+    """The server's own claim; it only turns a denial into a question."""
     news: str = ""
 
 
 class FetchUrl(Struct, frozen=True):
-    """Fetch a page of the web. `host` has the port where the URL names one."""
+    """Fetch a web page. `host` includes the port if the URL names one."""
 
     host: str
     url: str
 
 
 class NoEffect(Struct, frozen=True):
-    """Nothing outside the conversation, such as a plan."""
+    """Affect nothing outside the conversation, such as by a plan."""
 
 
 Access: TypeAlias = ReadPath | WritePath | RunCommand | ReadMemory | WriteMemory | CallServer | FetchUrl | NoEffect

@@ -1,4 +1,4 @@
-"""The `Approver` port: ask the person."""
+"""The `Approver` port: ask the user."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -9,7 +9,7 @@ from pattern_acp.domain.tool_calls import ToolCallView
 
 
 class PermissionAnswer(StrEnum):
-    """The four answers of an ACP permission request, and what stands for no answer. Values equal ACP's option kinds.
+    """The four answers of an ACP permission request, and a value for no answer. Values equal ACP's option kinds.
 
     Option ids equal their kinds: avante takes any other id for a refusal (reference: interop rule 1).
     """
@@ -19,16 +19,16 @@ class PermissionAnswer(StrEnum):
     REJECT_ONCE = "reject_once"
     REJECT_ALWAYS = "reject_always"
     CANCELLED = "cancelled"
-    """The client withdrew the question. A turn that was not cancelled takes it for a refusal."""
+    """The client withdrew the question. A turn that was not cancelled treats this as a refusal."""
 
     @property
     def allows(self) -> bool:
-        """Whether the call may run."""
+        """Return whether the call may run."""
         return self in {PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS}
 
 
 class ApprovalOption(Struct, frozen=True):
-    """One button: an answer and its label, which says how far an always reaches."""
+    """One button: an answer and its label, which says how far an "always" reaches."""
 
     answer: PermissionAnswer
     name: str
@@ -43,8 +43,8 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class Approver(Protocol):
-    """Asks the person."""
+    """Asks the user."""
 
     async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
-        """The person's answer. An error or an unknown option of the client is `REJECT_ONCE`."""
+        """Return the user's answer. An error or an unknown option of the client is `REJECT_ONCE`."""
         ...

@@ -1,7 +1,7 @@
 """Paths of a shell line: the words that are or may be paths, and the files that it plainly changes.
 
-Owns: the reading of words as paths. Must not know: grants, modes, files (it is handed a `Resolver`). It errs on the
-side of seeing a path where there is none, since the price is one question.
+Owns: the reading of words as paths. Must not know: grants, modes, files (the caller passes a `Resolver`). It errs on
+the side of seeing a path where there is none, since the price is one question.
 """
 
 import re
@@ -38,19 +38,19 @@ _FOLDER_OPTIONS = frozenset(
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "chdir", "set-location", "sl"})
 _MOST_FOLDERS = 32
 _MOST_QUESTIONS = 2_000
-"""Bounds on the questions put to the disk for one line; a line beyond them is asked about."""
+"""Limit on disk look-ups for one line; a line that needs more asks the user."""
 _TOO_MANY = "(more paths than are checked)"
 
 
 class CommandTarget(Struct, frozen=True):
-    """A word that may be a path: as written, and what it leads to; `resolved` is None when that cannot be told."""
+    """A word that may be a path: as written, and the path it leads to; `resolved` is None when that is unknown."""
 
     word: str
     resolved: str | None
 
 
 class _Search(Struct):
-    """What is known while the words of a line are gone through."""
+    """State of the walk through the words of a line."""
 
     line: CommandLine
     resolve: Resolver
@@ -83,7 +83,7 @@ def protected_words(
 
 
 def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None) -> tuple[CommandTarget, ...]:
-    """Every word of a line that may be a path, those of nested commands included.
+    """Return every word of a line that may be a path, including those of nested commands.
 
     A change of folder may or may not happen, so each later word is looked up from every folder the line may be in.
     """
@@ -93,7 +93,7 @@ def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None
     repeats = not line.features.isdisjoint({Feature.CONTROL_FLOW, Feature.FUNCTION})
     unknown = [word for word in words if word.moves and (word.changing or (repeats and ".." in word.text))]
     found = [CommandTarget(word.text, None) for word in unknown]
-    # Where the line may be comes first: a loop, a redirection or a function may use a folder before it is named.
+    # Collect the possible folders first: a loop, a redirection or a function may use a folder before it is named.
     for word in [word for word in words if word.moves] + words:
         found += _look_up(word, search)
         if search.questions > _MOST_QUESTIONS or len(search.folders) > _MOST_FOLDERS:
@@ -137,7 +137,7 @@ def _command_words(command: SimpleCommand) -> Iterator[_Word]:
 
 
 def _pattern_index(name: str, words: tuple[str, ...]) -> int | None:
-    """Where the pattern or script of a search is, which is no path; None when that is not sure."""
+    """Return the index of a search's pattern or script, which is no path; None when that is not certain."""
     if name not in _PATTERN_FIRST or any(re.match(r"--\w|-\w*[ef]", word) for word in words[1:]):
         return None
     return next((index for index, word in enumerate(words) if index and not word.startswith("-")), None)
@@ -168,7 +168,7 @@ def _look_up(word: _Word, search: _Search) -> Iterator[CommandTarget]:
 
 
 def _resolved(piece: str, folder: str, search: _Search) -> str | None:
-    """What a path leads to; None for one that the resolver refuses.
+    """Resolve a path; None if the resolver refuses it.
 
     POSIX follows a link before it takes `..` away, so `link/../x` is looked up step by step; Windows takes it by text.
     """
@@ -188,7 +188,7 @@ def _resolved(piece: str, folder: str, search: _Search) -> str | None:
 
 
 def _has_foreign_variable(word: str, line: str) -> bool:
-    """Whether a word uses a variable that this line does not set, so that its text cannot be known."""
+    """Return whether a word uses a variable that this line does not set, so that its text cannot be known."""
     for match in _VARIABLE.finditer(word):
         name = match[1]
         is_set = re.search(
@@ -235,24 +235,24 @@ _WITH = {
     "eslint": re.compile(r"--fix"),
     "ruff": re.compile(r"--fix(?:-only)?"),
 }
-"""Programs that change the files they name when one of their words is this."""
+"""Programs that change the files they name if one of their words matches."""
 
 _COMMANDS = {"git": frozenset(("mv", "rm", "checkout", "restore")), "ruff": frozenset(("format",))}
-"""Programs that change the files they name behind one of these, which is their first word but for options."""
+"""Programs that change the files named after one of these subcommands."""
 
 _LAST = frozenset(("cp", "install", "ln", "copy"))
 """Programs that change the file that they name last."""
 
 
 def changed_files(line: CommandLine, cwd: str) -> tuple[str, ...]:
-    """The absolute paths of what a line changes, each once; `cwd` is absolute. Links are not followed."""
+    """Return the absolute paths of the files a line changes, each once; `cwd` is absolute. Links are not followed."""
     windows = is_windows_path(cwd)
     named = {redirection.target for redirection in line.redirections if redirection.writes}
     for command in effective_commands(line, windows=windows):
         named.update(_changed_words(command))
     if not named:
         return ()
-    # Which folder a word is meant in, and which word is a pattern, is known there.
+    # The search knows the folder of each word, and which word is a pattern.
     targets = command_targets(line, cwd)
     return tuple(dict.fromkeys(one.resolved for one in targets if one.resolved is not None and one.word in named))
 

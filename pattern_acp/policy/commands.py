@@ -1,8 +1,8 @@
-"""Reads a shell line into the simple commands it runs, and says what in it is more than simple commands.
+"""Parses a shell line into simple commands, and lists its other features.
 
-Owns: when a line counts as read. Must not know: which commands are dangerous, which are allowed, or any path.
-No allowance for a prefix covers a line with a feature (issue 2 section 9), so two readers have to agree on the words
-of every line that is covered: tree-sitter-bash and the standard library's shlex.
+Owns: the decision when a line counts as read. Must not know: which commands are dangerous, which are allowed, or any
+path. No allowance for a prefix covers a line with a feature (issue 2 section 9), so two readers have to agree on the
+words of every line that is covered: tree-sitter-bash and the standard library's shlex.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 
 class Feature(StrEnum):
-    """What a line holds besides plain simple commands. The value is how it is named in a reason."""
+    """Parts of a line besides plain simple commands. The value is its name in a reason."""
 
     SUBSTITUTION = "a command substitution"
     PROCESS_SUBSTITUTION = "a process substitution"
@@ -56,7 +56,7 @@ HIDING = frozenset(
         Feature.TOO_LONG, Feature.UNREADABLE, Feature.NO_GRAMMAR,
     }
 )  # fmt: skip
-"""Features that keep a reader from knowing which commands a line runs: such a line asks even in `auto`."""
+"""Features that hide which commands a line runs: such a line asks even in `auto`."""
 
 
 class Redirection(Struct, frozen=True):
@@ -67,15 +67,15 @@ class Redirection(Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """Whether it can change the target."""
+        """Return whether it can change the target."""
         return ">" in self.operator
 
 
 class SimpleCommand(Struct, frozen=True):
-    """One simple command. Words have their quotes taken off; expansions stay as they are written.
+    """One simple command. Words have their quotes removed; expansions stay as written.
 
-    `changing` are the indexes of words that hold an expansion or substitution. `piped` says that it reads what
-    another command of the line writes, or a here-document.
+    `changing` are the indexes of words that contain an expansion or substitution. `piped`: it reads the output of
+    another command of the line, or a here-document.
     """
 
     words: tuple[str, ...]
@@ -85,7 +85,7 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class CommandLine(Struct, frozen=True):
-    """A line as read: every simple command at any depth, in source order, and what else it holds."""
+    """A parsed line: every simple command at any depth, in source order, and its other features."""
 
     text: str
     commands: tuple[SimpleCommand, ...]
@@ -95,7 +95,7 @@ class CommandLine(Struct, frozen=True):
 
     @property
     def is_hiding(self) -> bool:
-        """Whether it cannot be told which commands run."""
+        """Return whether the commands that run cannot be determined."""
         return not self.parse_ok or not self.features.isdisjoint(HIDING)
 
 
@@ -117,21 +117,21 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _SEQUENCE = re.compile(r"(?:-?\d+\.\.-?\d+|[A-Za-z]\.\.[A-Za-z])(?:\.\.-?\d+)?")
 _OPEN, _CLOSE = "\x00", "\x01"  # stand for braces that expand to nothing while the others are expanded
 _BRACE_LIMIT = 64
-"""Most words one brace expression is expanded to; a line that makes more is not read but asked about."""
+"""Limit on the words one brace expression expands to; a line that makes more counts as unread and asks."""
 
 
 def unquote_word(text: str) -> str:
-    """What an unquoted word stands for: a backslash keeps the next character, before a line's end it vanishes."""
+    """Unquote an unquoted word: a backslash keeps the next character and vanishes before a line end."""
     return re.sub(r"\\(.)", lambda match: "" if match[1] == "\n" else match[1], text, flags=re.DOTALL)
 
 
 def unquote_double(text: str) -> str:
-    """What the inside of double quotes stands for; expansions stay as they are written."""
+    """Unquote the inside of double quotes; expansions stay as written."""
     return re.sub(r'\\([$`"\\\n])', lambda match: "" if match[1] == "\n" else match[1], text)
 
 
 def unquote_ansi(text: str) -> str:
-    r"""What the inside of `$'…'` stands for, such as `rm` for `\x72\155`."""
+    r"""Unquote the inside of `$'…'`, such as `rm` for `\x72\155`."""
     return _ANSI_ESCAPE.sub(_ansi_character, text)
 
 
@@ -148,24 +148,24 @@ def _ansi_character(match: re.Match[str]) -> str:
 
 
 def has_control_characters(text: str) -> bool:
-    """Whether a character other than tab and newline could hide or change what is read."""
+    """Return whether a character other than tab and newline could hide or change what is read."""
     return any(unicodedata.category(char) in {"Cc", "Cs", "Co", "Cn"} and char not in "\t\n" for char in text)
 
 
 def has_invisible_characters(text: str) -> bool:
-    """Whether the line holds format characters (zero width, text direction) or spaces that only look like one."""
+    """Return whether the line contains format characters (zero width, text direction) or look-alike spaces."""
     return any(unicodedata.category(char) in {"Cf", "Zl", "Zp"} or (char != " " and _is_space(char)) for char in text)
 
 
 def _is_space(char: str) -> bool:
-    # U+115F, U+1160, U+2800, U+3164 and U+FFA0 are drawn as nothing though they are letters or symbols.
+    # U+115F, U+1160, U+2800, U+3164 and U+FFA0 are letters or symbols that are drawn as nothing.
     return unicodedata.category(char) == "Zs" or char in "\u115f\u1160\u2800\u3164\uffa0"
 
 
 def expand_braces(word: str) -> tuple[str, ...] | None:
-    """The words that `word` stands for in a shell with brace expansion, itself included; None when it cannot be told.
+    """Expand the braces of `word` as a shell would, itself included; None when the result is unknown.
 
-    Ranges of numbers or letters hold no path separator, so one stand-in is enough for them.
+    Ranges of numbers or letters contain no path separator, so one stand-in is enough for them.
     """
     pending, done = [word], [word]
     while pending:
@@ -247,7 +247,7 @@ _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 
 class _Visit(Struct, frozen=True):
-    """A node to look at. `owed` are words of its command that the grammar put elsewhere."""
+    """A node to visit. `owed` are words of its command that the grammar put elsewhere."""
 
     node: Node
     piped: bool = False
@@ -256,7 +256,7 @@ class _Visit(Struct, frozen=True):
 
 
 class _Reading(Struct):
-    """The line, and what the walk has found so far."""
+    """The line, and the results of the walk so far."""
 
     line: str
     commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
@@ -294,7 +294,7 @@ def _parser() -> Parser:
 
 
 def _plain_letters(line: str) -> str:
-    """The line with a letter for each character that is not plain text; as long as before, so that places stay.
+    """Replace each character that is not plain text by a letter; the length and all offsets stay the same.
 
     tree-sitter-bash 0.25 asks the C library for the class of characters that it has none for: `{` before a rare letter
     ends the process. A shell takes such characters for letters too.
@@ -336,7 +336,7 @@ def _body(statement: Node) -> list[Node]:
 
 
 def _visits_below(visit: _Visit, reading: _Reading) -> list[_Visit]:
-    """The children of a node, each with what it has to know of those above it."""
+    """The children of a node, each with the context that it needs from its ancestors."""
     node, children = visit.node, visit.node.children
     is_fed = (
         visit.piped or node.type == "heredoc_redirect" or any(child.type == "heredoc_redirect" for child in children)
@@ -354,9 +354,9 @@ def _visits_below(visit: _Visit, reading: _Reading) -> list[_Visit]:
 
 
 def _heir(visit: _Visit, children: list[Node], reading: _Reading) -> tuple[int | None, tuple[Node, ...]]:
-    """Which child gets the words that the grammar takes for further targets: `echo >/dev/null rm` runs `echo rm`.
+    """Find the child to which words belong that the grammar takes for targets: `echo >/dev/null rm` is `echo rm`.
 
-    They belong to the last command of what is redirected.
+    They belong to the last command of the redirected node.
     """
     named = [index for index, child in enumerate(children) if child.is_named]
     if visit.node.type in {"pipeline", "list", "negated_command"}:
@@ -452,7 +452,7 @@ def _is_changing(node: Node) -> bool:
 
 
 def _meaning(node: Node, source: str) -> str:
-    """What a word stands for once its quotes are taken off."""
+    """The value of a word once its quotes are removed."""
     text = _text(node, source)
     if node.type in {"command_name", "concatenation"}:
         return "".join(_meaning(child, source) for child in node.children)
@@ -468,7 +468,7 @@ def _meaning(node: Node, source: str) -> str:
 
 
 MAX_LINE = 20_000
-"""Longest line that is read, in characters; a longer one is asked about. Bounds the time of one decision."""
+"""Longest line that is read, in characters; a longer one asks the user. Bounds the time of one decision."""
 
 MAX_COMMANDS = 200
 MAX_WORDS = 1_000
@@ -476,7 +476,7 @@ MAX_WORDS = 1_000
 
 _BROKEN_WORD = re.compile(r"\S\\\r?\n\S")
 _OTHER_SHELL = re.compile(r"[\^`']|%[^%\s]+%|![^!\s]+!")
-"""What cmd and PowerShell read in another way than a POSIX shell: escapes, quotes and their own expansions."""
+"""Characters that cmd and PowerShell read differently from a POSIX shell: escapes, quotes and their own expansions."""
 _PUNCTUATION = frozenset("();<>|&")
 
 
@@ -486,11 +486,11 @@ SyntaxReader: TypeAlias = Callable[[str], CommandLine]
 
 @lru_cache(maxsize=256)
 def read_command_line(line: str, *, windows: bool = False, read: SyntaxReader = read_syntax) -> CommandLine:
-    """Read a shell line; never fails.
+    """Parse a shell line; never fails.
 
-    With `windows`, backslashes separate folders, and what only a POSIX shell quotes counts as not understood. Without
-    the grammar (invariant 10) or with a line that does not parse, `parse_ok` is False and only an allowance for this
-    exact line covers it.
+    With `windows`, backslashes separate folders, and quoting that only a POSIX shell knows counts as not understood.
+    Without the grammar (invariant 10) or with a line that does not parse, `parse_ok` is False and only an allowance for
+    this exact line covers it.
     """
     found = _text_features(line, windows=windows)
     if len(line) > MAX_LINE:
@@ -519,7 +519,7 @@ def _text_features(line: str, *, windows: bool) -> frozenset[Feature]:
 
 
 def _readers_agree(read: CommandLine) -> bool:
-    # Tabs and spaces are all the white space that is left once control and invisible characters are features.
+    # Control and invisible characters are features, so tabs and spaces are the only white space left.
     reader = shlex.shlex(read.text, posix=True, punctuation_chars=True)
     reader.whitespace_split = True
     reader.commenters = ""

@@ -1,7 +1,7 @@
 """The one decision that every effect goes through.
 
-Owns: the four modes, and how verdicts combine. Must not know: tools, the editor, how the person is asked. Pure: what
-paths lead to comes from the `resolve` that the caller hands in.
+Owns: the four modes, and how verdicts combine. Must not know: tools, the editor, how the user is asked. Pure: the
+caller's `resolve` says where paths lead.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from pattern_acp.policy.access import (
     ReadMemory,
     ReadPath,
     RunCommand,
-    Standing,
     WriteMemory,
     WritePath,
+    WriteVerdict,
 )
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import Feature, read_command_line
@@ -51,7 +51,8 @@ from pattern_acp.policy.paths import (
 from pattern_acp.policy.programs import hidden_features, prefix_words
 
 _LINE_LENGTH, _PREFIX_LENGTH, _FOLDER_LENGTH = 21, 29, 20
-"""Characters shown of what is allowed, so that no label is longer than 60: editors cut wider buttons off."""
+"""Length limits for the parts of a button's label, so that it stays within 60 characters: editors cut wider ones
+off."""
 _UNSEEN = frozenset({Feature.EXPANSION, Feature.SUBSTITUTION, Feature.PROCESS_SUBSTITUTION, Feature.CHANGING_COMMAND})
 
 
@@ -66,7 +67,7 @@ def edit_scopes(access: WritePath, roots: Sequence[str]) -> tuple[GrantScope, ..
 
 
 def read_scopes(access: ReadPath, roots: Sequence[str]) -> tuple[GrantScope, ...]:
-    """Reads below the file's folder; only this path when the folder is near the top of the disk or it is protected."""
+    """Reads below the file's folder; this path alone if the folder is near the disk's root or the path is protected."""
     folder = access.path if access.is_folder else folder_of(access.path)
     is_wide = len(folder.replace("\\", "/").strip("/").split("/")) < 3 or any(is_inside(root, folder) for root in roots)
     guard = protection(access.path, roots)
@@ -77,10 +78,9 @@ def read_scopes(access: ReadPath, roots: Sequence[str]) -> tuple[GrantScope, ...
 
 
 def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver | None) -> tuple[GrantScope, ...]:
-    """The prefix of a line's one command where it would cover the line, else exactly this line.
+    """The prefix of a line's only command if it would cover the line, else exactly this line.
 
-    None at all for a destructive line whose text changes with what the shell puts into it: nobody can say always to
-    what cannot be seen.
+    Empty for a destructive line whose text depends on expansions: nobody can say "always" to something unseen.
     """
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
@@ -135,7 +135,7 @@ def _shown_folder(pattern: str, path: str, roots: Sequence[str]) -> str:
     shown = "".join(char if char.isprintable() else "?" for char in shown_path(pattern, roots))
     if pattern != path:
         shown = f"{shown.rstrip('/')}/"
-    # The end of a path tells more than its start.
+    # The end of a path says more than its start.
     return shown if len(shown) <= _FOLDER_LENGTH else f"…{shown[1 - _FOLDER_LENGTH :]}"
 
 
@@ -143,7 +143,7 @@ __all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]
 
 
 class _Situation(Struct, frozen=True):
-    """What every access of one call is decided by."""
+    """The facts that decide on every access of one call."""
 
     mode: Mode
     roots: tuple[str, ...]
@@ -166,25 +166,25 @@ def decide(
     """Decide on a call by everything that it wants to touch: the strictest answer wins.
 
     Modes (issue 2 section 9): in `ask` reads inside the roots run, edits and commands ask; in `edit` edits inside the
-    roots run too; in `plan` whatever changes something is denied; in `auto` everything inside the roots runs, but
-    commands that are destructive or reach beyond the roots (network, other processes, containers, the machine) ask.
-    Whatever is outside the roots or protected asks in every mode, and so does our own program where it decides.
+    roots run too; in `plan` every change is denied; in `auto` everything inside the roots runs, but commands that are
+    destructive or reach beyond the roots (network, other processes, containers, the machine) ask. Anything outside the
+    roots or protected asks in every mode, and so does our own program where it decides.
 
     A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
 
-    Memory is the agent's own: it may always be read, and a write shows its diff and can be undone, so it runs without
-    a question, unless the block's permission wants the person's consent (issue 3 section 1). In `plan` it is denied
-    all the same, since that mode promises that nothing is different afterwards.
+    Memory is the agent's own: it may always be read, and a write shows its diff and can be undone, so it runs without a
+    question, unless the block's permission requires the user's consent (issue 3 section 1). In `plan` it is denied all
+    the same, since that mode promises that nothing is different afterwards.
 
-    What an MCP server does cannot be seen from here: its tools ask in `ask` and `edit`, and in `plan` where the server
-    calls them read-only; others are denied there. `auto` asks for what the person has not agreed to so far: a server's
-    first use, and tools that were added or changed since (issue 4 section 1). A page of the web asks in every mode.
+    The effects of an MCP server are unknown: its tools ask in `ask` and `edit`, and in `plan` if the server calls them
+    read-only; others are denied there. `auto` asks about anything the user has not agreed to yet: a server's first use,
+    and tools that were added or changed since (issue 4 section 1). A page of the web asks in every mode.
 
     Args:
-        accesses: all that the call wants to touch; none at all is taken for no effect.
+        accesses: everything that the call wants to touch; an empty sequence counts as no effect.
         mode: the session's mode.
         roots: absolute, resolved folders of the session.
-        grants: what the person remembered for this session.
+        grants: the answers that the user had remembered for this session.
         resolve: see `paths.Resolver`; None reads paths by their text.
     """
     situation = _Situation(mode, tuple(roots), tuple(grants), resolve)
@@ -196,9 +196,9 @@ def decide(
 
 
 def _reasons(decisions: Sequence[Decision]) -> str:
-    """Why, for all that a call touches: a patch may hold one file that looks harmless and one that does not."""
+    """The reasons for everything that a call touches: a patch may hold a harmless file and one that is not."""
     reasons = list(dict.fromkeys(decision.reason for decision in decisions))
-    # Ordinary edits look alike and say least.
+    # Ordinary edits look alike and are the least informative.
     reasons.sort(key=lambda reason: any(one.rule == "ask_mode" and one.reason == reason for one in decisions))
     more = len(reasons) - MOST_REASONS
     return " ".join([*reasons[:MOST_REASONS], *([f"And {more} more like these."] if more > 0 else [])])
@@ -235,9 +235,9 @@ def _decide_harmless(access: NoEffect | ReadMemory) -> Decision:
 def _decide_memory(access: WriteMemory, situation: _Situation) -> Decision:
     if situation.mode is Mode.PLAN:
         return Decision(Verdict.DENY, "plan_mode", "Plan mode changes nothing, memory included.")
-    if access.standing is Standing.DENIED:
+    if access.standing is WriteVerdict.DENIED:
         return Decision(Verdict.DENY, "memory_denied", access.reason)
-    if access.standing is Standing.CONSENT:
+    if access.standing is WriteVerdict.CONSENT:
         if access.only_once:
             return Decision(Verdict.ASK, "memory_secret", access.reason)
         if any_covers(situation.grants, access, roots=situation.roots):
@@ -286,7 +286,7 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
     line = read_command_line(access.line, windows=windows)
     own = own_program_reason(line, access.cwd, resolve, windows=windows)
     if own is not None:
-        # Without a scope: no always reaches what is done in the user's place.
+        # No scope: no "always" answer covers acts in the user's place.
         return Decision(Verdict.ASK, "own_program", own)
     if any_covers(situation.grants, access, roots=roots, resolve=resolve):
         return Decision(Verdict.ALLOW, "allowed_before", "You allowed this command for this session.")
@@ -313,7 +313,7 @@ def _decide_server(access: CallServer, situation: _Situation) -> Decision:
 
 
 def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
-    # In every mode: a URL can carry away what the model has read, so `auto` asks as well.
+    # In every mode: a URL can leak text that the model has read, so `auto` asks as well.
     if any_covers(situation.grants, access, roots=situation.roots):
         return Decision(Verdict.ALLOW, "allowed_before", "You allowed pages of this host for this session.")
     reason = f"It fetches a page of {_quoted(access.host)} and tells that server the URL."
@@ -321,8 +321,8 @@ def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
 
 
 def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:
-    """The rule and sentence by which a line asks even in `auto`; None when there is none."""
-    # Its patterns take 10 ms to compile, which a start that decides on no command does not pay.
+    """Return the rule and sentence by which a line asks even in `auto`, if any."""
+    # Its patterns take 10 ms to compile; a start that decides on no command does not pay for them.
     from pattern_acp.policy.external_effects import reaching_reason
 
     windows = is_windows_path(access.cwd)

@@ -1,6 +1,6 @@
-"""What a decision is: modes, verdicts, scopes of an always answer, and the decision itself.
+"""Values of a decision: modes, verdicts, scopes of an "always" answer, and the decision itself.
 
-Owns: the words of policy. Must not know: how a decision is reached.
+Owns: the vocabulary of policy. Must not know: how a decision is reached.
 """
 
 from enum import StrEnum
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Mode(StrEnum):
-    """How much runs without asking. Ids are stable: people save them in their editor's settings."""
+    """Permission modes: how much runs without asking. Ids are stable: people save them in their editor's settings."""
 
     ASK = "ask"
     EDIT = "edit"
@@ -18,7 +18,7 @@ class Mode(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What happens with a call."""
+    """Outcome for a call: run, ask, or deny."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -26,12 +26,12 @@ class Verdict(StrEnum):
 
     @property
     def strictness(self) -> int:
-        """0 for allow, 1 for ask, 2 for deny: the largest wins when accesses are combined."""
+        """Return 0 for allow, 1 for ask, 2 for deny: the largest wins when accesses are combined."""
         return ("allow", "ask", "deny").index(self.value)
 
 
 class GrantScope(Struct, frozen=True):
-    """How far an always reaches. `label` is the text of the allowing button.
+    """The reach of an "always" answer. `label` is the text of the allowing button.
 
     `kind` and `pattern` are one of:
 
@@ -50,9 +50,9 @@ class GrantScope(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A verdict, the rule that gave it, and a sentence why.
+    """A verdict, the rule behind it, and a sentence why.
 
-    `scopes` are what an always would store, narrowest first; empty when only this once can be answered.
+    `scopes` are those an "always" answer would store, narrowest first; empty when only "once" can be answered.
     """
 
     verdict: Verdict

@@ -22,7 +22,7 @@ _RUNS = "With this, git runs other programs."
 
 
 def git_reason(arguments: Sequence[str]) -> str | None:
-    """Why a call of git is on the list; None when it is not. `arguments` come without the word `git`."""
+    """Return why a call of git is on the list, if it is. `arguments` come without the word `git`."""
     settings, rest = _split(arguments)
     if any(re.match(r"-c|--exec-path=|--config-env|--upload-pack", setting) for setting in settings):
         return "It gives git settings on the command line, which can make it run other programs."
@@ -36,13 +36,13 @@ def git_reason(arguments: Sequence[str]) -> str | None:
 
 
 def git_command(arguments: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Git's command and its own arguments, without the options before it; "" when there is none."""
+    """Return git's subcommand and its arguments, without the options before it; "" when there is none."""
     rest = _split(arguments)[1]
     return (rest[0], tuple(rest[1:])) if rest else ("", ())
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options before git's command, and the command with its own arguments."""
+    """Split the options before git's subcommand from the subcommand with its own arguments."""
     settings: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
@@ -120,11 +120,11 @@ def _config(options: Sequence[str]) -> str | None:
     return None if reads else "It changes git's settings, which can make git run other programs."
 
 
-def _runs_always(_: Sequence[str]) -> str | None:
+def _runsalways(_: Sequence[str]) -> str | None:
     return _RUNS
 
 
-def _discards_always(_: Sequence[str]) -> str | None:
+def _discardsalways(_: Sequence[str]) -> str | None:
     return _DISCARDS
 
 
@@ -147,16 +147,16 @@ def _remote(options: Sequence[str]) -> str | None:
 
 _TESTS = {
     "push": _push, "reset": _reset, "clean": _clean, "checkout": _checkout, "restore": _restore, "switch": _switch,
-    "branch": _branch, "tag": _tag, "stash": _stash, "reflog": _reflog, "gc": _gc, "prune": _discards_always,
+    "branch": _branch, "tag": _tag, "stash": _stash, "reflog": _reflog, "gc": _gc, "prune": _discardsalways,
     "update-ref": _update_ref, "worktree": _worktree, "rm": _remove, "config": _config, "submodule": _submodule,
-    "bisect": _bisect, "rebase": _rebase, "remote": _remote, "difftool": _runs_always, "mergetool": _runs_always,
-    "send-email": _runs_always, "daemon": _runs_always, "shell": _runs_always,
+    "bisect": _bisect, "rebase": _rebase, "remote": _remote, "difftool": _runsalways, "mergetool": _runsalways,
+    "send-email": _runsalways, "daemon": _runsalways, "shell": _runsalways,
 }  # fmt: skip
-"""Tests by git's command."""
+"""Tests by git subcommand."""
 
 
 def has_option(arguments: Sequence[str], letters: str, *names: str) -> bool:
-    """Whether a short option of `letters` or a long one of `names` (shortened ones count) is among the arguments."""
+    """Return whether a short option of `letters` or a long one of `names`, in full or shortened, is there."""
     for argument in arguments:
         if argument.startswith("--"):
             given = argument[2:].split("=", 1)[0]
@@ -188,16 +188,30 @@ _DATABASES = _names(
 )
 
 
-class _Rule(Struct, frozen=True):
+class CommandRule(Struct, frozen=True):
     """Programs, which of their calls match, and the reason as the end of a sentence that starts with the command."""
 
     programs: frozenset[str]
-    matches: Callable[[Sequence[str]], bool]
+    matches: Callable[[SimpleCommand], bool]
     reason: str
 
 
+def first_reason(rules: Sequence[CommandRule], command: SimpleCommand) -> str | None:
+    """Return the sentence of the first rule that matches a command."""
+    name = program_name(command.words[0])
+    for rule in rules:
+        if name in rule.programs and rule.matches(command):
+            return f"`{name}` {rule.reason}"
+    return None
+
+
+def always(_: SimpleCommand) -> bool:
+    """Match every call of a program."""
+    return True
+
+
 def destructive_reason(line: CommandLine, *, windows: bool = False) -> str | None:
-    """Why a line is on the list, as one sentence; None when it is not."""
+    """Return why a line is on the list, as one sentence, if it is."""
     for redirection in line.redirections:
         if redirection.writes and _DEVICE.match(redirection.target):
             return "It writes to a device, which can destroy a disk."
@@ -226,61 +240,57 @@ def _command_reason(command: SimpleCommand) -> str | None:
         return git_reason(arguments)
     if name.startswith(("mkfs", "newfs")):
         return f"`{name}` erases a disk."
-    for rule in _RULES:
-        if name in rule.programs and rule.matches(arguments):
-            return f"`{name}` {rule.reason}"
-    return None
+    return first_reason(_RULES, command)
 
 
-def _always(_: Sequence[str]) -> bool:
-    return True
+def _options(letters: str, *names: str) -> Callable[[SimpleCommand], bool]:
+    return lambda command: has_option(command.words[1:], letters, *names)
 
 
-def _options(letters: str, *names: str) -> Callable[[Sequence[str]], bool]:
-    return lambda arguments: has_option(arguments, letters, *names)
-
-
-def _words(*phrases: str) -> Callable[[Sequence[str]], bool]:
-    """Matches when all the words of one phrase are among the arguments, in any place."""
-    return lambda arguments: any(
-        all(any(word == wanted or word.startswith(f"{wanted}=") for word in arguments) for wanted in phrase.split())
+def _words(*phrases: str) -> Callable[[SimpleCommand], bool]:
+    """Match calls that have all the words of one phrase among their arguments, in any order."""
+    return lambda command: any(
+        all(
+            any(word == wanted or word.startswith(f"{wanted}=") for word in command.words[1:])
+            for wanted in phrase.split()
+        )
         for phrase in phrases
     )
 
 
-def _switches(*switches: str) -> Callable[[Sequence[str]], bool]:
-    """Matches Windows switches and PowerShell parameters, which ignore case and may be shortened."""
-    return lambda arguments: any(
-        argument.casefold() == switch or (len(argument) > 2 and switch.startswith(argument.casefold()))
-        for argument in arguments
-        for switch in switches
+def _any_word(matches: Callable[[str], object]) -> Callable[[SimpleCommand], bool]:
+    return lambda command: any(matches(word) for word in command.words[1:])
+
+
+def _switches(*switches: str) -> Callable[[SimpleCommand], bool]:
+    """Match Windows switches and PowerShell parameters, which ignore case and may be shortened."""
+    return _any_word(
+        lambda word: any(
+            word.casefold() == switch or (len(word) > 2 and switch.startswith(word.casefold())) for switch in switches
+        )
     )
 
 
-def _kills_all(arguments: Sequence[str]) -> bool:
-    return "-1" in arguments[1:]
-
-
-def _rule(programs: str, matches: Callable[[Sequence[str]], bool], reason: str) -> _Rule:
-    return _Rule(frozenset(programs.split()), matches, reason)
+def _rule(programs: str, matches: Callable[[SimpleCommand], bool], reason: str) -> CommandRule:
+    return CommandRule(frozenset(programs.split()), matches, reason)
 
 
 _RULES = (
-    _Rule(_PRIVILEGED, _always, "runs a command with the rights of another user."),
-    _Rule(_POWER, _always, "stops or restarts the machine."),
-    _Rule(_DISKS, _always, "overwrites files or disks below the file system."),
+    CommandRule(_PRIVILEGED, always, "runs a command with the rights of another user."),
+    CommandRule(_POWER, always, "stops or restarts the machine."),
+    CommandRule(_DISKS, always, "overwrites files or disks below the file system."),
     _rule(
         "rm", _options("rRf", "recursive", "force", "no-preserve-root"), "deletes folders or deletes without asking."
     ),
     _rule("find fd fdfind", _words("-delete", "-exec rm", "-execdir rm", "-x rm", "-X rm"), "deletes all it finds."),
     _rule("xargs parallel", _words("rm", "unlink", "shred"), "deletes all the files named by its input."),
-    _rule("truncate", _always, "cuts files off."),
+    _rule("truncate", always, "cuts files off."),
     _rule(
         "chmod chown chgrp setfacl chattr icacls takeown", _options("R", "recursive"), "changes rights of a whole tree."
     ),
     _rule("icacls takeown", _switches("/t", "/r"), "changes rights of a whole tree."),
-    _rule("kill", _kills_all, "can end every process of the user."),
-    _rule("killall pkill killall5 taskkill", _always, "ends processes by name."),
+    _rule("kill", lambda command: "-1" in command.words[2:], "can end every process of the user."),
+    _rule("killall pkill killall5 taskkill", always, "ends processes by name."),
     _rule("crontab", _options("r"), "removes all planned jobs."),
     _rule("rsync", _options("", "delete", "delete-after", "remove-source-files"), "deletes files at the target."),
     _rule(
@@ -288,8 +298,8 @@ _RULES = (
         _words("stop", "disable", "mask", "kill", "unload", "delete"),
         "stops services.",
     ),
-    _rule("userdel groupdel deluser passwd usermod visudo", _always, "changes the users of the machine."),
-    _rule("iptables ip6tables nft ufw", _always, "changes the firewall."),
+    _rule("userdel groupdel deluser passwd usermod visudo", always, "changes the users of the machine."),
+    _rule("iptables ip6tables nft ufw", always, "changes the firewall."),
     _rule(
         "npm pnpm yarn", _words("publish", "unpublish", "deprecate", "npm publish"), "publishes or withdraws a package."
     ),
@@ -324,15 +334,15 @@ _RULES = (
         _words("deploy", "destroy", "remove", "rm", "apps:destroy", "pg:reset", "--prod"),
         "changes what is deployed.",
     ),
-    _rule("dropdb dropuser", _always, "deletes a database or its user."),
+    _rule("dropdb dropuser", always, "deletes a database or its user."),
     _rule(
         "redis-cli",
-        lambda arguments: any(word.casefold() in {"flushall", "flushdb"} for word in arguments),
+        _any_word(lambda word: word.casefold() in {"flushall", "flushdb"}),
         "empties a database.",
     ),
     _rule(
         "mongosh mongo",
-        lambda arguments: any("drop" in word for word in arguments),
+        _any_word(lambda word: "drop" in word),
         "deletes a database or collection.",
     ),
     _rule(
@@ -344,9 +354,7 @@ _RULES = (
     _rule("prisma", _words("reset", "push --force-reset"), "empties a database."),
     _rule(
         "aws gcloud az gsutil s3cmd doctl",
-        lambda arguments: any(
-            re.match(r"(?:rm|rb|delete|terminate|destroy|purge|deregister)", word) for word in arguments
-        ),
+        _any_word(re.compile(r"(?:rm|rb|delete|terminate|destroy|purge|deregister)").match),
         "deletes things in the cloud.",
     ),
     _rule("del erase rd rmdir", _switches("/s", "/q", "/f"), "deletes folders or deletes without asking."),
@@ -356,7 +364,7 @@ _RULES = (
         "deletes folders or deletes without asking.",
     ),
     _rule("reg", _words("delete"), "deletes settings of the machine."),
-    _rule("defaults", _words("delete"), "deletes settings of the person."),
+    _rule("defaults", _words("delete"), "deletes settings of the user."),
     _rule("history", _options("c"), "deletes the shell's history."),
-    _Rule(_DATABASES, lambda arguments: any(_SQL.search(word) for word in arguments), "deletes data in a database."),
+    CommandRule(_DATABASES, _any_word(_SQL.search), "deletes data in a database."),
 )

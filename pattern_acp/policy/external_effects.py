@@ -6,13 +6,11 @@ line shows. As for `destructive`, a program of the project can do the same unsee
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from pattern_acp.policy.commands import CommandLine, SimpleCommand
-from pattern_acp.policy.destructive import git_command, has_option
+from pattern_acp.policy.destructive import CommandRule, always, first_reason, git_command, has_option
 from pattern_acp.policy.programs import effective_commands, program_name
 
 
@@ -37,7 +35,7 @@ _LOOPBACK = _names("localhost 127.0.0.1 [::1] ::1 0.0.0.0 host.docker.internal")
 _ADDRESS = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://\S+|(?:[\w-]+\.)*[\w-]+:\d+(?:/\S*)?|(?:[\w-]+\.)+[A-Za-z]{2,}(?:/\S*)?"
 )
-"""A URL, or what a web client takes for one without its scheme: `host:port` or `host.tld`."""
+"""A URL, or one without its scheme, as web clients accept it: `host:port` or `host.tld`."""
 _TAKES_VALUE = re.compile(
     r"-[sSLfkiIv]*[odHXwumAbcF]|--(?:output|data|data-raw|data-binary|json|header|request|write-out|user|max-time|form)"
 )
@@ -46,32 +44,17 @@ _TRANSPORT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|ext::|fd::|[\w.-]+@[\w.-]+:).*
 _OWN_PROCESS = re.compile(r"%\S*|\$!|\$\{!\}|0")
 
 
-class _Rule(Struct, frozen=True):
-    """Programs, which of their calls match, and the reason as the end of a sentence that starts with the command."""
-
-    programs: frozenset[str]
-    matches: Callable[[SimpleCommand], bool]
-    reason: str
-
-
 def reaching_reason(line: CommandLine, *, windows: bool = False) -> str | None:
-    """Why a line reaches beyond the folders of its session, as one sentence; None when it is not known to."""
+    """Return why a line reaches beyond its session's folders, as one sentence, if it is known to."""
     for command in effective_commands(line, windows=windows):
-        if not command.words:
-            continue
-        name = program_name(command.words[0])
-        for rule in _RULES:
-            if name in rule.programs and rule.matches(command):
-                return f"`{name}` {rule.reason}"
+        reason = first_reason(_RULES, command) if command.words else None
+        if reason is not None:
+            return reason
     return None
 
 
-def _always(_: SimpleCommand) -> bool:
-    return True
-
-
 def _calls_away(command: SimpleCommand) -> bool:
-    """Whether a web client may talk to another machine: only what names this one, and nothing else, does not."""
+    """Return whether a web client may talk to another machine: only what names this one, and nothing else, does not."""
     name, arguments = program_name(command.words[0]), command.words[1:]
     if any(argument in {"-h", "--help", "-V", "--version"} for argument in arguments):
         return len(arguments) > 1
@@ -89,7 +72,7 @@ def _calls_away(command: SimpleCommand) -> bool:
 
 
 def _without_values(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The arguments of curl without the words that are values of options: a file's name may look like a host's."""
+    """Drop the words that are values of curl's options: a file's name may look like a host's."""
     return tuple(
         argument
         for index, argument in enumerate(arguments)
@@ -113,7 +96,7 @@ def _copies_away(command: SimpleCommand) -> bool:
 
 
 def _ends_others(command: SimpleCommand) -> bool:
-    """Whether `kill` may reach a process that this line did not start."""
+    """Return whether `kill` may reach a process that this line did not start."""
     arguments = command.words[1:]
     if not arguments or arguments[0] in {"-l", "-L"}:
         return False
@@ -122,7 +105,7 @@ def _ends_others(command: SimpleCommand) -> bool:
 
 
 def _kill_targets(arguments: Sequence[str]) -> list[str]:
-    """The processes that `kill` is given; a negative number behind the signal is a whole group of them."""
+    """Return the arguments of `kill` that name processes; a negative number after the signal is a whole group."""
     rest = list(arguments)
     if rest[0] in {"-s", "-n", "--signal"}:
         rest = rest[2:]
@@ -147,7 +130,7 @@ def _installs_for_all(command: SimpleCommand) -> bool:
 
 
 def _installs_at_home(command: SimpleCommand) -> bool:
-    """Package managers of a language that put programs into the person's home."""
+    """Return whether a language's package manager installs programs into the user's home."""
     name, arguments = program_name(command.words[0]), command.words[1:]
     verbs = [word for word in arguments if not word.startswith(("-", "+"))][:2]
     if name == "uv":
@@ -182,38 +165,45 @@ def _plans(command: SimpleCommand) -> bool:
 
 
 def _git_reaches(command: SimpleCommand) -> bool:
-    """A remote that is named in full is one that nobody has agreed to; `origin` is the project's own."""
+    """Return whether git names a remote in full, which nobody agreed to; `origin` is the project's own."""
     name, options = git_command(command.words[1:])
     return name in {"push", "pull", "fetch", "clone", "ls-remote", "archive", "submodule"} and any(
         _TRANSPORT.fullmatch(option.partition("=")[2] or option) for option in options
     )
 
 
-def _speaks_for_the_person(command: SimpleCommand) -> bool:
+def _acts_for_the_user(command: SimpleCommand) -> bool:
     words = command.words[1:3]
     return any(word in _names("api gist secret auth ssh-key gpg-key codespace variable workflow") for word in words)
 
 
 _RULES = (
-    _Rule(_CLIENTS, _calls_away, _TALKS),
-    _Rule(_CHANNELS, _always, _TALKS),
-    _Rule(_COPIERS, _copies_away, "copies files from or to another machine."),
-    _Rule(_names("git"), _git_reaches, "talks to a repository that is not one of this project's remotes."),
-    _Rule(_names("gh glab hub"), _speaks_for_the_person, "acts in the person's name on another machine."),
-    _Rule(_names("kill skill snice renice"), _ends_others, "acts on processes that this command did not start."),
-    _Rule(_CONTAINERS, _runs_containers, "starts or changes containers, which can change anything on this machine."),
-    _Rule(_ENVIRONMENTS, _installs_for_all, "installs programs outside the folders of this session."),
-    _Rule(_names("cargo go gem pipx uv rustup nvm pyenv"), _installs_at_home, "installs programs into your home."),
-    _Rule(_names("kubectl oc helm"), _changes_cluster, "changes a cluster."),
-    _Rule(_CLOUDS, _always, "acts in the person's name on other machines."),
-    _Rule(_names("openssl"), _opens_connection, _TALKS),
-    _Rule(_SYSTEM_INSTALLERS, _changes_system, "installs or removes programs of this machine."),
-    _Rule(_names("systemctl service launchctl sc"), _changes_services, "changes services of this machine."),
-    _Rule(_names("crontab"), _plans, "plans commands that run when this session is over."),
-    _Rule(_names("at batch schtasks"), _plans, "plans commands that run when this session is over."),
-    _Rule(
-        _names("open xdg-open start explorer osascript"), _always, "opens programs of the person outside this session."
+    CommandRule(_CLIENTS, _calls_away, _TALKS),
+    CommandRule(_CHANNELS, always, _TALKS),
+    CommandRule(_COPIERS, _copies_away, "copies files from or to another machine."),
+    CommandRule(_names("git"), _git_reaches, "talks to a repository that is not one of this project's remotes."),
+    CommandRule(_names("gh glab hub"), _acts_for_the_user, "acts in the user's name on another machine."),
+    CommandRule(_names("kill skill snice renice"), _ends_others, "acts on processes that this command did not start."),
+    CommandRule(
+        _CONTAINERS, _runs_containers, "starts or changes containers, which can change anything on this machine."
     ),
-    _Rule(_names("mount umount insmod rmmod modprobe sysctl loginctl hostnamectl timedatectl"), _always,
-          "changes settings of this machine."),
-)  # fmt: skip
+    CommandRule(_ENVIRONMENTS, _installs_for_all, "installs programs outside the folders of this session."),
+    CommandRule(
+        _names("cargo go gem pipx uv rustup nvm pyenv"), _installs_at_home, "installs programs into your home."
+    ),
+    CommandRule(_names("kubectl oc helm"), _changes_cluster, "changes a cluster."),
+    CommandRule(_CLOUDS, always, "acts in the user's name on other machines."),
+    CommandRule(_names("openssl"), _opens_connection, _TALKS),
+    CommandRule(_SYSTEM_INSTALLERS, _changes_system, "installs or removes programs of this machine."),
+    CommandRule(_names("systemctl service launchctl sc"), _changes_services, "changes services of this machine."),
+    CommandRule(_names("crontab"), _plans, "plans commands that run when this session is over."),
+    CommandRule(_names("at batch schtasks"), _plans, "plans commands that run when this session is over."),
+    CommandRule(
+        _names("open xdg-open start explorer osascript"), always, "opens programs of the user outside this session."
+    ),
+    CommandRule(
+        _names("mount umount insmod rmmod modprobe sysctl loginctl hostnamectl timedatectl"),
+        always,
+        "changes settings of this machine.",
+    ),
+)

@@ -1,8 +1,8 @@
-"""Remembered decisions of the user: their rows, what each covers, and which are offered with a question.
+"""Remembered decisions of the user: their rows, what each covers, and which ones a question offers.
 
-Owns: the reach of allowances and refusals. An allowance reaches as little as can be, a refusal as much: an allowance
-needs every command of a line, a refusal is met by any of them. Must not know: modes, or the event that records a grant
-(the caller appends `GrantStored` first, in the same transaction, and hands over its `seq`: rule R1).
+Owns: the reach of allowances and refusals. An allowance reaches as little as possible, a refusal as far as possible: an
+allowance needs every command of a line, a refusal is met by any of them. Must not know: modes, or the event that
+records a grant (the caller appends `GrantStored` first, in the same transaction, and passes its `seq`: rule R1).
 """
 
 import json
@@ -26,18 +26,18 @@ from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_wind
 from pattern_acp.policy.programs import effective_commands, has_escape_option, prefix_words, program_name
 
 LIFETIME = "session"
-"""How long every grant lasts, as its label says: no file of a project and no later session can bring one back."""
+"""Lifetime of every grant, as its label says: no file of a project and no later session can bring one back."""
 
 
 class Effect(StrEnum):
-    """What a grant does."""
+    """Effect of a grant."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class GrantKind(StrEnum):
-    """What a grant is about; see `decision.GrantScope` for the form of each pattern."""
+    """Subject of a grant; see `decision.GrantScope` for the form of each pattern."""
 
     COMMAND_PREFIX = "command_prefix"
     EXACT_COMMAND = "exact_command"
@@ -49,7 +49,7 @@ class GrantKind(StrEnum):
 
 
 class Grant(Struct, frozen=True):
-    """One remembered answer: an always of either kind, and how far it reaches."""
+    """One remembered answer: an "always" of either kind, and how far it reaches."""
 
     effect: Effect
     kind: GrantKind
@@ -79,7 +79,7 @@ def store_grant(tx: Transaction, session_id: SessionId, grant: Grant, *, seq: in
     Args:
         tx: the transaction that also appended the event `seq`.
         session_id: the session it lasts for.
-        grant: what to remember.
+        grant: the grant to remember.
         seq: the journal event that records it.
         at_ms: milliseconds since 1970 UTC.
 
@@ -93,16 +93,16 @@ def store_grant(tx: Transaction, session_id: SessionId, grant: Grant, *, seq: in
 
 
 def covers(grant: Grant, access: Access, *, roots: Sequence[str], resolve: Resolver | None = None) -> bool:
-    """Whether `grant` on its own allows `access`. A refusal never does."""
+    """Return whether `grant` on its own allows `access`. A refusal never does."""
     return any_covers((grant,), access, roots=roots, resolve=resolve)
 
 
 def any_covers(
     grants: Sequence[Grant], access: Access, *, roots: Sequence[str], resolve: Resolver | None = None
 ) -> bool:
-    """Whether the allowances among `grants`, taken together, allow `access`.
+    """Return whether the allowances among `grants`, taken together, allow `access`.
 
-    Together, since `pytest && ruff check` needs one for each of its commands.
+    `pytest && ruff check` needs one for each of its commands.
     """
     allowances = [grant for grant in grants if grant.effect is Effect.ALLOW]
     if not allowances:
@@ -125,7 +125,7 @@ def any_covers(
 
 
 def forbids(grant: Grant, access: Access, *, resolve: Resolver | None = None) -> bool:
-    """Whether `grant` is a refusal that reaches `access`. An allowance never does."""
+    """Return whether `grant` is a refusal that reaches `access`. An allowance never does."""
     if grant.effect is not Effect.DENY:
         return False
     match access:
@@ -176,7 +176,7 @@ def _is_server_tool(grant: Grant, access: CallServer) -> bool:
 
 
 def _program(word: str, cwd: str, resolve: Resolver | None) -> str:
-    # `./build.sh` is another program in another folder; a bare name is looked up on the PATH from anywhere.
+    # `./build.sh` is another program in another folder; a bare name is looked up on the PATH from any folder.
     try:
         return (resolve or resolve_by_text)(word, cwd) if "/" in word else word
     except PatternError:
@@ -193,7 +193,7 @@ def _covers_path(grant: Grant, kind: GrantKind, path: str, roots: Sequence[str])
         guard is not None and (guard.for_reading or kind is GrantKind.EDIT_FOLDER)
     ):
         return False
-    # The roots may have become fewer since the folder was allowed.
+    # A folder may have left the roots since it was allowed.
     return kind is GrantKind.READ_FOLDER or is_inside_any(path, roots)
 
 
@@ -219,11 +219,11 @@ def _covers_command(
 
 
 def doing_commands(line: CommandLine) -> tuple[SimpleCommand, ...]:
-    """The commands of a line that an allowance is needed for.
+    """The commands of a line that need an allowance.
 
-    `true` and a `cd` into a named folder do nothing by themselves; where the folder is, is checked with every other
-    path. A program named by its path is another one after a `cd`, so there `cd` counts. A line of nothing else counts
-    whole.
+    `true` and a `cd` into a named folder do nothing by themselves; the location of the folder is checked with every
+    other path. A program named by its path is another one after a `cd`, so there `cd` counts. A line of nothing else
+    counts whole.
     """
     has_path = any("/" in command.words[0] for command in line.commands if command.words)
     doing = tuple(command for command in line.commands if not _does_nothing(command.words, has_path=has_path))
@@ -237,7 +237,7 @@ def _does_nothing(words: Sequence[str], *, has_path: bool) -> bool:
 
 
 def is_plain(line: CommandLine, *, windows: bool) -> bool:
-    """Whether a line is nothing but simple commands that a prefix may stand for."""
+    """Return whether a line consists only of simple commands that a prefix may cover."""
     return (
         line.parse_ok
         and bool(line.commands)
@@ -279,7 +279,7 @@ def _forbids_command(grant: Grant, access: RunCommand, resolve: Resolver | None)
 
 
 def _is_refused(words: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Options before the words of a refused prefix do not hide it: `git -C x push` is `git push`."""
+    """Return whether the words start with a refused prefix; options before it do not hide it: `git -C x push`."""
     if not words or program_name(words[0]) != program_name(prefix[0]):
         return False
     wanted = tuple(prefix[1:])
@@ -292,7 +292,7 @@ def _is_refused(words: Sequence[str], prefix: Sequence[str]) -> bool:
 
 
 def _words(pattern: str) -> tuple[str, ...]:
-    """The words of a pattern; empty for one that is not a list of text, which then reaches nothing."""
+    """The words of a pattern; empty if it is not a list of strings, so that it covers nothing."""
     try:
         words = cast("object", json.loads(pattern))
     except ValueError:
@@ -306,8 +306,8 @@ def _words(pattern: str) -> tuple[str, ...]:
 def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[ApprovalOption, ...]:
     """One option a kind, since clients merge those of the same kind (reference: agent-shell PR598).
 
-    The always answers are there only where the decision has a scope, and say how far they reach. There is always a way
-    to refuse.
+    "Always" answers are offered only if the decision has a scope, and say how far they reach. A refusal is always among
+    them.
     """
     once = "Run once" if any(isinstance(access, RunCommand) for access in accesses) else "Allow once"
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
@@ -321,7 +321,7 @@ def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[Ap
 
 
 def grant_for(answer: PermissionAnswer, decision: Decision) -> Grant | None:
-    """What an answer makes the session remember: the narrowest scope for an always, otherwise nothing."""
+    """Return the grant that an answer stores: the narrowest scope for an "always", otherwise nothing."""
     if not decision.scopes:
         return None
     scope = decision.scopes[0]

@@ -1,4 +1,4 @@
-"""Lines that start our own program, which acts with the user's authority: whoever runs it is taken for the user.
+"""Lines that start our own program, which acts with the user's authority.
 
 Owns: how it can be started from a line, and which of its commands only read. Must not know: modes, grants. As with
 every table of policy, a script of the project can do the same unseen; the program itself then refuses what would decide
@@ -37,7 +37,7 @@ READING = {
     "trust": _names("list"),
     "auth": _names("status"),
 }
-"""Commands with the actions that change nothing. Every other action, also one that is not known, decides or erases."""
+"""Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
 _READS = _names("usage models explain")
 _READS_WITH = {
@@ -45,7 +45,7 @@ _READS_WITH = {
     "gc": _names("--json --dry-run"),
     "backup": _names("--json --list"),
 }
-"""Commands that only read with no other words than these behind them; two do so only with the last."""
+"""Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
 _DECIDING = "acp|chat|sessions|memory|journal|trust|auth|backup|restore|gc|doctor"
 
@@ -73,7 +73,7 @@ _RUN_LINES = _names("source . at batch crontab")
 _READERS = PLAIN | _names("sed cd mkdir touch less more man git")
 _COPIERS = _names("cp ln link mv install rsync")
 _TALKERS = _READERS | _COPIERS | _names("printf")
-"""Programs that read our program's name as a text or a path. Git's lines that start programs are looked at apart."""
+"""Programs that read our program's name as a text or a path. Git's lines that start programs are checked separately."""
 _GIT_RUNS = re.compile(r"!|^--exec|^-x|^run$|^foreach$|^--(?:upload|receive)-pack")
 
 _REASON = "It starts `pattern-acp`, which decides and erases with your authority."
@@ -83,7 +83,7 @@ _HIDDEN = "It cannot be told what this runs, and it names `pattern-acp`, which d
 def own_program_reason(
     line: CommandLine, cwd: str, resolve: Resolver | None = None, *, windows: bool = False
 ) -> str | None:
-    """Why a line may act in the user's place, as one sentence; None when it does not, or only reads."""
+    """Return why a line may act in the user's place, as one sentence; None when it does not, or only reads."""
     is_named = _MENTION.search(_QUOTING.sub("", line.text)) is not None
     if is_named and hidden_features(line, windows=windows):
         return _HIDDEN
@@ -106,7 +106,7 @@ def own_program_reason(
 
 
 def only_reads(words: Sequence[str]) -> bool:
-    """Whether our program, with these words behind its name, decides nothing and erases nothing."""
+    """Return whether our program, with these words behind its name, decides nothing and erases nothing."""
     words = _without_settings(words)
     if not words:
         return False
@@ -121,7 +121,7 @@ def only_reads(words: Sequence[str]) -> bool:
 
 
 def _without_settings(words: Sequence[str]) -> list[str]:
-    """The words without the settings that every command takes, whose values could pose as a command."""
+    """The words without the settings that every command accepts, whose values could pose as a command."""
     left: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -133,7 +133,7 @@ def _without_settings(words: Sequence[str]) -> list[str]:
 
 
 def _starts(command: SimpleCommand, cwd: str, resolve: Resolver | None) -> Iterator[Sequence[str] | None]:
-    """The words behind our program wherever the command starts it; None where its commands cannot be told apart."""
+    """Yield the words after our program wherever the command starts it; None if its commands cannot be told apart."""
     words, name = command.words, program_name(command.words[0])
     if _is_own(words[0], cwd, resolve):
         yield words[1:]
@@ -146,7 +146,7 @@ def _starts(command: SimpleCommand, cwd: str, resolve: Resolver | None) -> Itera
         elif name in _RUN_CODE and _is_script(words, at):
             yield words[at + 1 :]
         elif _is_own(word, cwd, None) or (name in _PYTHONS and module):
-            # A program that is not known to run others does so when a command of ours follows.
+            # An unknown program counts as one that runs others when a command of ours follows.
             if any(re.fullmatch(_DECIDING, next_word) for next_word in _plain(words[at + 1 :])[:1]):
                 yield words[at + 1 :]
         elif _OWN_LINE.search(word):
@@ -158,7 +158,7 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 
 def _acting_words(command: SimpleCommand) -> tuple[str, ...]:
-    """Words with which a command may change its environment or that of others; a search for a text is none."""
+    """Words by which a command may change its own environment or that of others; none for a text search."""
     reads = command.words and program_name(command.words[0]) in _READERS
     return command.assignments if reads else (*command.words, *command.assignments)
 
@@ -169,12 +169,12 @@ def _names_mark(words: Sequence[str]) -> bool:
 
 
 def _git_runs(words: Sequence[str]) -> bool:
-    """Whether git may start a program that its words name; a message is none."""
+    """Return whether git may start a program that its words name; a commit message names none."""
     return words[1:2] != ("commit",) and any(_GIT_RUNS.search(word) for word in words[1:])
 
 
 def _is_own(word: str, cwd: str, resolve: Resolver | None) -> bool:
-    """Whether a word names our program: with a folder, a version, a pattern or a link in front of it."""
+    """Return whether a word names our program, with a folder, a version, a pattern or a link before it."""
     names = {program_name(one) for one in expand_braces(word) or (word,)}
     if "/" in word and resolve is not None:
         try:
@@ -189,7 +189,7 @@ def _is_own(word: str, cwd: str, resolve: Resolver | None) -> bool:
 
 
 def _is_script(words: Sequence[str], at: int) -> bool:
-    """Whether a word of an interpreter is our program's script, or the folder of our package as the script."""
+    """Return whether a word of an interpreter is our program's script, or the folder of our package as the script."""
     parts = re.split(r"[/\\]", words[at].casefold())
     if parts[-1] == "__main__.py":
         return PACKAGE in parts[-2:-1]
@@ -204,7 +204,7 @@ def _is_script(words: Sequence[str], at: int) -> bool:
 
 
 def _runs_code(command: SimpleCommand) -> bool:
-    """Whether a text of the command that mentions our program is code of an interpreter."""
+    """Return whether a text of the command that mentions our program is code of an interpreter."""
     name, arguments = program_name(command.words[0]), command.words[1:]
     texts = [word for word in arguments if _MENTION.search(word) and re.search(r"[\s(;!'\"]", word)]
     if name in _AWKS:
@@ -217,7 +217,7 @@ def _runs_code(command: SimpleCommand) -> bool:
 
 
 def _stands_in(command: SimpleCommand) -> bool:
-    """Whether the command gives our program another name, or runs, links or copies it where a search found it."""
+    """Return whether the command renames our program, or runs, links or copies it at a path that a search found."""
     name = program_name(command.words[0])
     if name == "alias":
         return any(_MENTION.search(word) for word in command.words)
@@ -227,12 +227,12 @@ def _stands_in(command: SimpleCommand) -> bool:
 
 
 def _runs_input(command: SimpleCommand) -> bool:
-    """Whether the command runs what it reads."""
+    """Return whether the command runs its input."""
     name, arguments = program_name(command.words[0]), command.words[1:]
     plain = _plain(arguments)
     if name in _FEEDERS:
         runs = any(program_name(word) in SHELLS | STARTERS for word in plain)
-        # `xargs -I{} {} trust`, and a lone `parallel`, start what they read.
+        # `xargs -I{} {} trust`, and a lone `parallel`, start the programs that they read.
         started = plain[1:] if "-I" in arguments else plain
         is_read = bool(started) and re.match(r"[A-Za-z./]", started[0]) is None
         return runs or is_read or (name == "parallel" and not plain)

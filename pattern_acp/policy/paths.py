@@ -1,7 +1,7 @@
-"""Compares paths and knows the ones that always ask.
+"""Comparison of paths, and the paths that always ask.
 
-Owns: inside or outside, and protected names. Must not know: files. It is handed a `Resolver`, since what a path leads
-to through symlinks is a fact of the disk; without one, paths are read by their text alone.
+Owns: inside or outside, and protected names. Must not know: files. The caller passes a `Resolver`, since the target of
+a symlink is a fact of the disk; without one, paths are read by their text alone.
 """
 
 import fnmatch
@@ -41,20 +41,20 @@ _SOURCE_ENDINGS = (
     ".dart", ".ex", ".exs", ".erl", ".hs", ".ml", ".mli", ".elm", ".nim", ".zig", ".sol", ".f90", ".lisp", ".el",
     ".scm", ".rkt", ".proto", ".graphql", ".css", ".scss",
 )  # fmt: skip
-"""Files of code that are named after what they deal with. Shell scripts are none: they are used to set variables."""
+"""Endings of source files, named after their subject. Shell scripts are excluded: they often set variables."""
 _NAMED_ALIKE = re.compile(r"\.?credentials|id_(?:rsa|dsa|ecdsa|ed25519)")
 _PROGRAM_FOLDERS = frozenset({".vscode", ".idea", ".zed", ".fleet", ".claude", ".cursor", ".devcontainer"})
-"""Where editors and agents keep what they run by themselves: tasks when a folder is opened, hooks, containers."""
+"""Folders from which editors and agents run things by themselves: tasks when a folder is opened, hooks, containers."""
 _EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test.example")
 _SAMPLES = (
     ".git", ".pattern", ".vscode", ".claude", ".env", ".env.local", ".ssh", ".aws", ".bashrc", ".zshrc", ".profile",
     ".npmrc", ".netrc", ".pypirc", "id_rsa", "id_ed25519", "credentials", "server.pem", "server.key",
 )  # fmt: skip
-"""Names that stand for what a file pattern might find."""
+"""Sample names that a file pattern might match."""
 
 
 class Protection(Struct, frozen=True):
-    """Why a path asks in every mode. `for_reading` says that already reading it does."""
+    """The reason a path asks in every mode. `for_reading`: it already asks for reading."""
 
     reason: str
     for_reading: bool
@@ -68,19 +68,19 @@ _SHELL = Protection("is read by shells or git when they start, and can run progr
 
 
 def is_windows_path(path: str) -> bool:
-    """Whether a path has a drive letter or names a share, whatever system this is."""
+    """Return whether a path has a drive letter or names a share, regardless of this system."""
     return re.match(r"[A-Za-z]:|\\\\|//[^/]+/[^/]", path) is not None
 
 
 def resolve_by_text(path: str, folder: str) -> str:
-    """A `Resolver` that knows no disk: joins and takes out `.` and `..`."""
+    """Join a path and resolve `.` and `..` without the disk, as a `Resolver`."""
     if is_windows_path(folder):
         return ntpath.normpath(ntpath.join(folder, path))
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or below it; both absolute and resolved. Windows paths ignore case."""
+    """Return whether `path` is `folder` or below it; both absolute and resolved. Windows paths ignore case."""
     if is_windows_path(folder) != is_windows_path(path):
         return False
     here, there = _parts(path), _parts(folder)
@@ -88,12 +88,12 @@ def is_inside(path: str, folder: str) -> bool:
 
 
 def is_inside_any(path: str, folders: Sequence[str]) -> bool:
-    """Whether `path` is in one of `folders`."""
+    """Return whether `path` is in one of `folders`."""
     return any(is_inside(path, folder) for folder in folders)
 
 
 def folder_of(path: str) -> str:
-    """The folder that holds `path`."""
+    """The folder that contains `path`."""
     return (ntpath if is_windows_path(path) else posixpath).dirname(path)
 
 
@@ -103,7 +103,7 @@ def name_of(path: str) -> str:
 
 
 def shown_path(path: str, roots: Sequence[str]) -> str:
-    """`path` as a person reads it: from its root where it is in one, else whole."""
+    """`path` as shown to the user: relative to its root if it is in one, else whole."""
     for root in roots:
         if is_inside(path, root):
             rest = path[len(root.rstrip("/\\")) :].lstrip("/\\")
@@ -112,19 +112,19 @@ def shown_path(path: str, roots: Sequence[str]) -> str:
 
 
 def protection(path: str, roots: Sequence[str]) -> Protection | None:
-    """Why `path` asks in every mode; None when it does not. Only the part below a root counts."""
+    """Return why `path` asks in every mode, if it does. Only the part below a root counts."""
     root = max((root for root in roots if is_inside(path, root)), key=len, default="")
     below = _parts(path)[len(_parts(root)) if root else 0 :]
     return protection_of_names(below or _parts(path)[-1:])
 
 
 def protection_of_names(names: Sequence[str]) -> Protection | None:
-    """As `protection`, for the parts of a path. Parts with wildcards count as what they might find."""
+    """Check the parts of a path as `protection` does. Parts with wildcards count as the names they might match."""
     folded = [_folded(name) for name in names]
     reasons = [reason for reason in map(_protection_of_part, folded) if reason is not None]
     if folded and (of_file := _protection_of_file(folded[-1])) is not None:
         reasons.append(of_file)
-    # Credentials in a folder that only guards writing are credentials all the same.
+    # Credentials in a folder that is protected only from writing are still credentials.
     return max(reasons, key=lambda reason: reason.for_reading, default=None)
 
 
@@ -160,7 +160,7 @@ def _secret_names() -> re.Pattern[str]:
 
 
 def _protection_of_glob(pattern: str) -> Protection | None:
-    # A lone `*` finds no dot files and is too common to ask about; a pattern aimed at such a name is not.
+    # A lone `*` matches no dot files and is too common to ask about; a pattern aimed at such a name is not.
     if not pattern.startswith(".") and len(re.sub(r"[*?\[\]]", "", pattern)) < 3:
         return None
     for sample in _SAMPLES:

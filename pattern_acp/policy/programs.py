@@ -1,4 +1,4 @@
-"""Facts about programs by name, and what they say of a simple command.
+"""Facts about programs by name, applied to simple commands.
 
 Owns: the tables, wrappers, prefixes and escape options of one command, commands that only read, and lines whose
 commands cannot be known before they run. Must not know: grants, modes, paths.
@@ -14,7 +14,7 @@ def _table(text: str) -> frozenset[str]:
 
 
 SHELLS = _table("sh bash dash zsh fish ksh mksh ash csh tcsh rbash busybox pwsh powershell cmd elvish nu xonsh osh")
-"""Programs that run the text they are given or read as shell lines."""
+"""Programs that run their arguments or input as shell lines."""
 
 INTERPRETERS = SHELLS | _table(
     "python pypy ipython node nodejs deno bun ruby irb perl raku php lua luajit r rscript julia tclsh wish "
@@ -60,7 +60,7 @@ RUN_OTHERS = _table(
     "latexmk pandoc asciidoctor jupyter quarto gcc cc g++ c++ cpp clang clang++ rustc javac tcc ld duckdb "
     "sqlcmd clickhouse-client mycli pgcli litecli valkey-cli"
 )
-"""Programs that run, compile with or load whatever their words name: wrappers, compilers with plug-ins, consoles."""
+"""Programs that run, compile with or load anything their words name: wrappers, compilers with plug-ins, consoles."""
 
 WRITE_NAMED = _table(
     "uniq xxd split csplit sponge gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 ar strip objcopy iconv recode "
@@ -87,7 +87,7 @@ NO_PREFIX = (
     | WRITE_NAMED
     | (WRAPPERS - _table("uv poetry pdm hatch pipenv rye bundle"))
 )
-"""Programs that never get a prefix: what they do lies in the rest of their words."""
+"""Programs that never get a prefix: the rest of their words decides what they do."""
 
 PLAIN = _table(
     "pytest py.test mypy pyright basedpyright flake8 pylint black isort bandit tsc eslint prettier jest "
@@ -110,7 +110,7 @@ RUNNERS = {
     "rye": _table("run"),
     "bundle": _table("exec"),
 }
-"""Programs whose second word runs what the third word names: three words make their prefix."""
+"""Programs whose second word runs the program or script in the third: three words make their prefix."""
 
 SCRIPT_RUNNERS = _table("npm pnpm yarn")
 """Runners whose third word is a script of the project and not a program."""
@@ -128,7 +128,7 @@ SUBCOMMANDS = {
         "rev-list name-rev count-objects check-ignore add commit"
     ),
 }
-"""Programs with only these second words for a prefix; others of theirs install, publish, discard or run anything."""
+"""Programs with only these second words for a prefix; their others install, publish, discard or run anything."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -245,7 +245,7 @@ _SHORTEST = 3
 
 
 def is_escape(program: str, word: str) -> bool:
-    """Whether `word` is, or may be, one of the escape options of `program` (a name of `programs.program_name`)."""
+    """Return whether `word` is, or may be, one of the escape options of `program` (see `program_name`)."""
     own = ESCAPES.get(program, frozenset())
     may_shorten = program not in _WHOLE_NAMES
     return any(_matches(word, escape, may_shorten=may_shorten) for escape in own) or any(
@@ -259,7 +259,7 @@ def _matches(word: str, escape: str, *, may_shorten: bool) -> bool:
     given = word.split("=", 1)[0]
     if not given.startswith("-"):
         return False
-    # One dash or two, `--globalSetup` or `--global-setup`, small letters or capitals: parsers differ in what they take.
+    # One dash or two, `--globalSetup` or `--global-setup`, any case: parsers differ in what they accept.
     if _plain(given) == _plain(escape):
         return True
     is_short_form = len(given) >= _SHORTEST and given.startswith("--") and may_shorten
@@ -274,13 +274,13 @@ _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _VERSIONED = re.compile(r"(python|pypy|ruby|perl|php|lua|node|bash)(?:[\d.][\w.-]*|w)")
 _NESTING = 3
-"""How deep a shell line inside a shell line is read; deeper ones are not written by people."""
+"""Depth to which shell lines inside shell lines are read; people do not write deeper ones."""
 _SUFFIXES = 32
-"""How many words of a wrapper are tried as the start of the command that it runs."""
+"""Number of a wrapper's words that are tried as the start of the command that it runs."""
 
 
 def program_name(word: str) -> str:
-    """The name a program goes by: no folder, no `.exe`, no version, lower case since file systems may ignore case."""
+    """The name of a program: no folder, no `.exe`, no version, lower case since file systems may ignore case."""
     name = re.split(r"[/\\]", word)[-1].casefold()
     name = re.sub(r"\.(?:exe|cmd|bat|com|ps1)$", "", name)
     versioned = _VERSIONED.fullmatch(name)
@@ -288,10 +288,10 @@ def program_name(word: str) -> str:
 
 
 def effective_commands(line: CommandLine, *, windows: bool = False, depth: int = _NESTING) -> tuple[SimpleCommand, ...]:
-    """Every command that a line may run, those inside wrappers and quoted shell lines included.
+    """Return every command that a line may run, including those inside wrappers and quoted shell lines.
 
-    A wrapper's options differ between systems, so each of its words may be the start of the command it runs: the
-    answer holds more commands than run, never fewer. A line with more text than is read keeps to its outer commands.
+    A wrapper's options differ between systems, so each of its words may be the start of the command it runs: the answer
+    has more commands than run, never fewer. For a line longer than the limit only its outer commands are returned.
     """
     found = list(line.commands)
     if Feature.TOO_LONG in line.features:
@@ -306,7 +306,7 @@ def effective_commands(line: CommandLine, *, windows: bool = False, depth: int =
 
 
 def takes_line(arguments: tuple[str, ...]) -> bool:
-    """Whether a shell is given a line to run, as with `-lc`, `-Command` or `/c`, and not a script's name."""
+    """Return whether a shell gets a line to run, as with `-lc`, `-Command` or `/c`, and not a script's name."""
     return any(re.match(r"[-+/][A-Za-z]*c", argument, re.IGNORECASE) for argument in arguments)
 
 
@@ -370,7 +370,7 @@ def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def has_escape_option(words: tuple[str, ...]) -> bool:
-    """Whether an option lets the command run or write what its prefix does not say."""
+    """Return whether an option lets the command run or write more than its prefix says."""
     programs = tuple(dict.fromkeys(program_name(word) for word in words[:3]))
     # Many programs read more arguments from a file named after an `@`.
     return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])
@@ -381,7 +381,7 @@ _NOT_A_COMMAND = re.compile(r"-|[A-Za-z_]\w*\+?=|[\d.]+[smhd]?$")
 
 
 def hidden_features(line: CommandLine, *, windows: bool = False) -> frozenset[Feature]:
-    """The features, of the line and of every shell line inside it, that hide what runs; empty when all is seen."""
+    """The features, of the line and of every shell line inside it, that hide what runs; empty when all is visible."""
     commands = [command for command in effective_commands(line, windows=windows) if command.words]
     inner = (read_command_line(text, windows=windows) for text in inner_lines(commands))
     found = line.features.union(*(each.features for each in inner)) & HIDING
@@ -393,7 +393,7 @@ def hidden_features(line: CommandLine, *, windows: bool = False) -> frozenset[Fe
 
 
 def _runs_unknown_text(command: SimpleCommand) -> bool:
-    """Whether what the command is told to run is only known at run time, as in `eval $X` or `env $X`."""
+    """Return whether the program that the command runs is known only at run time, as in `eval $X` or `env $X`."""
     if not command.changing:
         return False
     name, words = program_name(command.words[0]), command.words
@@ -421,7 +421,7 @@ _FIND_WRITES = frozenset({"-delete", "-exec", "-execdir", "-fls", "-fprint", "-f
 
 
 def only_reads(line: str, *, windows: bool = False) -> bool:
-    """Whether a shell line surely changes no file."""
+    """Return whether a shell line surely changes no file."""
     read = read_command_line(line, windows=windows)
     if not read.parse_ok or not read.commands or read.is_hiding:
         return False

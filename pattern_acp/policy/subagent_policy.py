@@ -1,4 +1,4 @@
-"""What a part of a session may do less than the session itself.
+"""Further limits on the part of a session that runs as a subagent.
 
 Owns: how a decision on the session becomes one on a subagent. Must not know: subagents' tasks, or who asks. It only
 ever makes a decision stricter, so nobody gains by delegating.
@@ -14,18 +14,18 @@ from pattern_acp.policy.paths import is_inside_any
 
 
 class SubagentLimits(Struct, frozen=True):
-    """`name` is who is narrowed, for sentences; `paths` are absolute and resolved, none for no limit."""
+    """Limits of a subagent, with its `name` for sentences; `paths` are absolute and resolved, empty for no limit."""
 
     name: str = ""
     only_reads: bool = False
     paths: tuple[str, ...] = ()
 
     def mode(self, mode: Mode) -> Mode:
-        """The mode that decides: who only reads is in plan mode, whatever the session's is."""
+        """The mode that decides: a subagent that only reads is in plan mode, whatever the session's is."""
         return Mode.PLAN if self.only_reads else mode
 
     def narrowed(self, decision: Decision, accesses: Sequence[Access]) -> Decision:
-        """The decision on these accesses, after the one that policy gave for the session."""
+        """Restrict the decision that policy made for the session on these accesses."""
         if decision.verdict is Verdict.DENY:
             return self._denied(decision)
         if not self.paths:
@@ -33,7 +33,7 @@ class SubagentLimits(Struct, frozen=True):
         if any(isinstance(one, WritePath) and not is_inside_any(one.path, self.paths) for one in accesses):
             reason = f"The subagent {self.name} may write only in {', '.join(self.paths)}."
             return Decision(Verdict.DENY, "subagent_paths", reason)
-        # What a program writes cannot be seen from here; what the person said always to, they said for the session.
+        # Writes of a program cannot be seen from here; an "always" of the user covers only the session.
         is_free = decision.verdict is Verdict.ALLOW and decision.rule != "allowed_before"
         if is_free and any(_could_write(one) for one in accesses):
             reason = f"The subagent {self.name} may write only in some places, and this could write elsewhere."
@@ -47,7 +47,7 @@ class SubagentLimits(Struct, frozen=True):
 
 
 UNLIMITED = SubagentLimits()
-"""Nothing less than the session."""
+"""No further limits than the session's."""
 
 
 def _could_write(access: Access) -> bool:

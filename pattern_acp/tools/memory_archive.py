@@ -33,7 +33,7 @@ from pattern_acp.memory.schemas.values import ContentError
 from pattern_acp.memory.service.scope import Writing
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.write_validation import Passages, check_repeats
-from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE, STATUS_OPERATIONS
 from pattern_acp.tools.memory_terms import NO_TERMS, is_never, terms_of
@@ -102,7 +102,7 @@ def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scop
         text = edit.text or ("" if named is None else named.entry.text)
         what = f"It keeps this as a {kind} of the project{_given(edit)}: “{one_line(text)}”.{why}"
     reason = f"{access.reason} {what}".strip()
-    return replace(access, standing=Standing.CONSENT, reason=reason, only_once=True)
+    return replace(access, standing=WriteVerdict.CONSENT, reason=reason, only_once=True)
 
 
 def keep_passage(tx: Transaction, edit: MemoryEdit, change: ProposedChange, writing: Writing) -> str:

@@ -23,8 +23,7 @@ from pattern_acp.memory.edits import Append, Operation, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import encode_conflicts
-from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
-from pattern_acp.memory.permissions import Standing as BlockStanding
+from pattern_acp.memory.permissions import Action, Isolation, Permission, Standing, action_of, explain_permission, judge
 from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
 from pattern_acp.memory.schemas.edits import AnyEdit, RemoveItem
 from pattern_acp.memory.schemas.types import LogSchema
@@ -41,7 +40,7 @@ from pattern_acp.memory.store import (
     store_change,
 )
 from pattern_acp.memory.write_validation import Passages, check_repeats, check_secret, check_words, with_oldest
-from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
 from pattern_acp.tools.memory_views import conflict_note
@@ -270,14 +269,14 @@ def _judged(access: WriteMemory, permission: Permission, action: Action, writing
     """
     standing = judge(permission, action, writing.writer.actor)
     explained = explain_permission(permission)
-    if standing is BlockStanding.DENIED:
+    if standing is Standing.DENIED:
         raise PermissionDeniedError(access.label, explained + ".")
-    if standing is BlockStanding.ALLOWED:
+    if standing is Standing.ALLOWED:
         return access
     if not (writing.consented or writing.is_trial):
         raise PermissionDeniedError(access.label, f"{explained}, and nobody was asked; call again to have it asked.")
     reason = f"It changes the memory block `{access.label}`: {explained}."
-    return replace(access, standing=Standing.CONSENT, reason=reason)
+    return replace(access, standing=WriteVerdict.CONSENT, reason=reason)
 
 
 def _guarded(access: WriteMemory, text: str, writing: Writing) -> WriteMemory:
@@ -293,7 +292,7 @@ def _guarded(access: WriteMemory, text: str, writing: Writing) -> WriteMemory:
     if not (writing.consented or writing.is_trial):
         raise PermissionDeniedError(access.label, f"the text seems to hold {secret.what}, and nobody was asked.")
     reason = f"The text for the memory block `{access.label}` seems to hold {secret.what} ({secret.excerpt})."
-    return replace(access, standing=Standing.CONSENT, reason=reason, only_once=True)
+    return replace(access, standing=WriteVerdict.CONSENT, reason=reason, only_once=True)
 
 
 def _passages(tx: Transaction, writing: Writing) -> Passages:

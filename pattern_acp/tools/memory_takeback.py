@@ -14,12 +14,11 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.memory.history import Write
-from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
-from pattern_acp.memory.permissions import Standing as BlockStanding
+from pattern_acp.memory.permissions import Action, Permission, Standing, explain_permission, judge
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.undo import Plan, plan_redo, plan_rollback, plan_undo
-from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import (
     MemoryBlockView,
     NotAvailableError,
@@ -70,7 +69,7 @@ async def prepare_takeback(asked: Takeback, call_id: ToolCallId, context: ToolCo
     change = await history.reverts.change(asked.label, _plan(asked), asked.reason, store=False)
     access = WriteMemory(
         asked.label,
-        standing=Standing.CONSENT,
+        standing=WriteVerdict.CONSENT,
         reason=f"It would {_deed(asked, change)}; taking back what was remembered asks each time.",
         only_once=True,
     )
@@ -87,7 +86,7 @@ def _refuse_without_permission(blocks: Sequence[MemoryBlockView]) -> None:
         if block.write_denied:
             raise ToolFailedError(block.write_denied)
         permission = Permission(block.permission)
-        if judge(permission, Action.OVERWRITE) is BlockStanding.DENIED:
+        if judge(permission, Action.OVERWRITE) is Standing.DENIED:
             raise PermissionDeniedError(block.label, explain_permission(permission) + ".")
 
 

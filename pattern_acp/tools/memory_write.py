@@ -15,7 +15,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, ToolKind
-from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     MemoryChange,
@@ -260,7 +260,7 @@ async def _write(
     _progress: Progress,
 ) -> ToolOutcome:
     # The call runs only when everything that wants consent got it.
-    consented = any(access.standing is Standing.CONSENT for access in accesses)
+    consented = any(access.standing is WriteVerdict.CONSENT for access in accesses)
     changes = await context.memory.commit_all(edits, call_id, consented=consented)
     lines = [_done(change) for change in _joined(changes)]
     return ToolOutcome("\n".join(lines), content=_diffs(changes, context), origin=Origin.MEMORY)

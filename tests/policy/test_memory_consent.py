@@ -2,13 +2,13 @@
 
 import json
 
-from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for
 
 WHY = "It changes the memory block `human`: its permission is partner."
-WRITE = WriteMemory("human", "persona", "ada", Standing.CONSENT, WHY)
+WRITE = WriteMemory("human", "persona", "ada", WriteVerdict.CONSENT, WHY)
 PATTERN = json.dumps(["persona", "ada", "human"])
 
 
@@ -27,7 +27,7 @@ def test_an_always_answer_reaches_this_one_block():
     assert grant is not None
     assert grant == Grant(Effect.ALLOW, GrantKind.MEMORY_BLOCK, PATTERN)
     assert decide([WRITE], mode=Mode.ASK, roots=["/work"], grants=[grant]).verdict is Verdict.ALLOW
-    other = WriteMemory("human", "persona", "eve", Standing.CONSENT, WHY)
+    other = WriteMemory("human", "persona", "eve", WriteVerdict.CONSENT, WHY)
     assert decide([other], mode=Mode.ASK, roots=["/work"], grants=[grant]).verdict is Verdict.ASK
 
 
@@ -39,7 +39,7 @@ def test_a_refusal_holds_even_where_no_consent_is_needed():
 
 
 def test_a_secret_asks_each_time_and_no_always_reaches_it():
-    secret = WriteMemory("human", "persona", "ada", Standing.CONSENT, "It seems to hold a key.", only_once=True)
+    secret = WriteMemory("human", "persona", "ada", WriteVerdict.CONSENT, "It seems to hold a key.", only_once=True)
     grant = Grant(Effect.ALLOW, GrantKind.MEMORY_BLOCK, PATTERN)
     decision = decide([secret], mode=Mode.AUTO, roots=["/work"], grants=[grant])
     assert (decision.verdict, decision.rule, decision.scopes) == (Verdict.ASK, "memory_secret", ())
@@ -50,12 +50,12 @@ def test_a_secret_asks_each_time_and_no_always_reaches_it():
 
 
 def test_what_nobody_may_is_denied():
-    denied = WriteMemory("human", "persona", "ada", Standing.DENIED, "Nobody may.")
+    denied = WriteMemory("human", "persona", "ada", WriteVerdict.DENIED, "Nobody may.")
     grant = Grant(Effect.ALLOW, GrantKind.MEMORY_BLOCK, PATTERN)
     decision = decide([denied], mode=Mode.AUTO, roots=["/work"], grants=[grant])
     assert (decision.verdict, decision.rule, decision.reason) == (Verdict.DENY, "memory_denied", "Nobody may.")
 
 
 def test_a_call_that_writes_two_blocks_has_no_always():
-    other = WriteMemory("mood", "persona", "ada", Standing.CONSENT, "It changes `mood`.")
+    other = WriteMemory("mood", "persona", "ada", WriteVerdict.CONSENT, "It changes `mood`.")
     assert decide([WRITE, other], mode=Mode.ASK, roots=["/work"]).scopes == ()

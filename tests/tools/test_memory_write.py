@@ -22,7 +22,7 @@ from pattern_acp.memory.refusals import (
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.write_validation import SecretRule
-from pattern_acp.policy.access import Standing, WriteMemory
+from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, MemoryNarrowing, ToolInputError
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules, Writer
 from pattern_acp.tools.memory_write import MemoryWrite
@@ -236,7 +236,7 @@ async def test_a_write_that_needs_consent_says_so_and_waits_for_it(
     await set_permission(constellation, "human", permission)
     edit = MemoryEdit("human", "append", "likes tea")
     (access,) = (await memory.preview_all([edit])).accesses
-    assert access.standing is Standing.CONSENT
+    assert access.standing is WriteVerdict.CONSENT
     assert not access.only_once
     assert f"its permission is {permission}, so every write needs the consent" in access.reason
     with pytest.raises(PermissionDeniedError, match="nobody was asked"):
@@ -312,7 +312,7 @@ async def test_a_secret_asks_every_time_where_the_person_wants_to_be_asked(const
     memory = memory_in(constellation, rules=MemoryRules(secrets=SecretRule.ASK))
     edit = MemoryEdit("project", "append", "key AKIAIOSFODNN7EXAMPLE")
     (access,) = (await memory.preview_all([edit])).accesses
-    assert (access.standing, access.only_once) == (Standing.CONSENT, True)
+    assert (access.standing, access.only_once) == (WriteVerdict.CONSENT, True)
     assert "AKIAIOSFODNN7EXAMPLE" not in access.reason
     with pytest.raises(PermissionDeniedError, match="nobody was asked"):
         await memory.commit_all([edit], CALL_ID)
