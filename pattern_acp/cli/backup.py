@@ -24,10 +24,10 @@ from pattern_acp.cli.tables import cells_of
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.room import size_text
 from pattern_acp.recovery.backups import Backup, list_backups, make_backup, restore
 from pattern_acp.recovery.garbage_collection import RetentionPolicy, Sweepable, find_sweepable, sweep
-from pattern_acp.tools.text_limits import one_line
 
 
 def run_backup(arguments: BackUp, process: Process) -> int:

@@ -29,6 +29,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.cwd import cwd_key
@@ -42,7 +43,6 @@ from pattern_acp.session.forking import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, delete_session, rename_session, restore_session
 from pattern_acp.tools.session_access import SessionHit
-from pattern_acp.tools.text_limits import one_line, plural
 
 
 async def change_session(database: Database, arguments: Sessions, *, days: int) -> int:

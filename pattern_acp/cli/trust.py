@@ -13,6 +13,7 @@ from pattern_acp.cli.output import OutputClosed, write_failure, write_json, writ
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.project_parts import digest_of_parts
 from pattern_acp.session.trust import decide_trust
 from pattern_acp.trust.records import (
@@ -23,7 +24,6 @@ from pattern_acp.trust.records import (
     list_agreements,
     load_agreement,
 )
-from pattern_acp.workspace.paths import resolve_path
 
 
 def run_trust(arguments: Trust, process: Process) -> int:

@@ -17,6 +17,8 @@ from pattern_acp.commands.document import Fence, Paragraph, Part, Result, Said, 
 from pattern_acp.commands.memory import NOTED_USAGE
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.errors import BlockError, PatternError
+from pattern_acp.domain.globs import split_patterns
+from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.path_notes import BoundKind, PathNote, Status
@@ -37,8 +39,6 @@ from pattern_acp.tools.memory_terms import GivenTerms
 from pattern_acp.tools.memory_warnings import entries_about, relative_names
 from pattern_acp.tools.search_filters import narrowing_of
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.globs import split_patterns
-from pattern_acp.workspace.paths import absolute_path, resolve_path
 
 RECALL_LIMIT = 8
 """Results of a search that are shown."""

@@ -8,7 +8,7 @@
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
     ├── SignInError            keys and sign-ins (credentials/model.py refines it)
-    ├── WorkspaceError         files, terminals, paths (workspace/errors.py refines it)
+    ├── WorkspaceError         files, paths, terminals (workspace/errors.py refines it)
     ├── WebError               a page of the web (web/pages.py refines it)
     ├── SessionError           a request that a session cannot serve
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
@@ -75,6 +75,18 @@ class WorkspaceError(PatternError):
     """A file, a command or a path cannot be used as asked."""
 
     failure_code = "workspace.refused"
+
+
+class PathUnusableError(WorkspaceError):
+    """The path itself names nothing that can be used."""
+
+    failure_code = "workspace.path-unusable"
+
+
+class PatternUnusableError(WorkspaceError):
+    """A glob or a regular expression that cannot be searched for."""
+
+    failure_code = "workspace.pattern-unusable"
 
 
 class WebError(PatternError):

@@ -8,6 +8,7 @@ may always write, and so may the program; both still keep to the schema and the 
 
 from enum import StrEnum
 
+from pattern_acp.domain.access import WriteVerdict
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.edits import Append, Operation
 from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, Within
@@ -41,14 +42,6 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-class Standing(StrEnum):
-    """Whether a write may happen."""
-
-    ALLOWED = "allowed"
-    CONSENT = "consent"
-    DENIED = "denied"
-
-
 class Isolation(StrEnum):
     """How far a project is kept apart from the persona's memory, from the least to the most."""
 
@@ -72,16 +65,16 @@ _MAY = {
 }
 
 
-def judge(permission: Permission, action: Action, actor: Actor = Actor.PERSONA) -> Standing:
+def judge(permission: Permission, action: Action, actor: Actor = Actor.PERSONA) -> WriteVerdict:
     """Whether `actor` may do `action` with a block of this permission."""
     if actor in {Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT}:
-        return Standing.ALLOWED
+        return WriteVerdict.ALLOWED
     if action is Action.DELETE:
-        return Standing.ALLOWED if permission is Permission.ADMIN else Standing.DENIED
+        return WriteVerdict.ALLOWED if permission is Permission.ADMIN else WriteVerdict.DENIED
     if permission in _ASKING:
-        return Standing.CONSENT
+        return WriteVerdict.CONSENT
     needed = Permission.APPEND if action is Action.APPEND else Permission.READ_WRITE
-    return Standing.ALLOWED if permission.rank >= needed.rank else Standing.DENIED
+    return WriteVerdict.ALLOWED if permission.rank >= needed.rank else WriteVerdict.DENIED
 
 
 def explain_permission(permission: Permission) -> str:

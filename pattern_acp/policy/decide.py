@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from pattern_acp.policy.access import (
+from pattern_acp.domain.access import (
     Access,
     CallServer,
     FetchUrl,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
+from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.paths import is_inside_any
 

@@ -13,6 +13,7 @@ import anyio.lowlevel
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import Access, CallServer
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
@@ -24,7 +25,6 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import ErrorReported, TurnEnded
 from pattern_acp.journal.tool_call_events import ToolCallFinished
-from pattern_acp.policy.access import Access, CallServer
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.providers import errors

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import DIFFED_LINES, plural
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.subagents import with_threads
 from pattern_acp.session.net_changes import mode_words
 from pattern_acp.tools.delegation import DELEGATE
 from pattern_acp.tools.line_match import split_lines
-from pattern_acp.tools.text_limits import DIFFED_LINES, plural
 from pattern_acp.turn.checks import CHECK_CALL
 
 MEMORY_TOOLS = "memory_"

@@ -18,11 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, SavedFile
 from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import is_within
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved
 from pattern_acp.journal.file_contents import store_content
@@ -31,14 +33,12 @@ from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.service.scope import MemoryOwner
-from pattern_acp.policy.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.tools.code_access import CodeAccess
 from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
-from pattern_acp.workspace.paths import is_within
 from pattern_acp.workspace.snapshots import Captured, capture_in_place, place_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CheckSettings
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.policy.access import RunCommand
 from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import confirm_trust

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pattern_acp.policy.access import ReadPath
+from pattern_acp.domain.access import ReadPath
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.tools.code_access import CodeAccess
 

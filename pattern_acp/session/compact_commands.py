@@ -9,6 +9,7 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
@@ -19,7 +20,6 @@ from pattern_acp.session.compaction_choice import Wanted
 from pattern_acp.session.context_figure import context_tokens, show_context
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
-from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact
 

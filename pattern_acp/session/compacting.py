@@ -22,6 +22,7 @@ from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.hooks.answers import Verdict
@@ -39,7 +40,6 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ModelInfo, ProviderStop
 from pattern_acp.session.compaction_choice import Wanted, choose_for
 from pattern_acp.session.hooks import run_event
-from pattern_acp.tools.text_limits import plural
 from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, by_model, reported
 from pattern_acp.turn.sink import Fact

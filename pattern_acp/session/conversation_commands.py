@@ -16,6 +16,8 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
+from pattern_acp.domain.text_limits import cut_middle, fenced, plural
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
@@ -25,10 +27,8 @@ from pattern_acp.session.changed_files import ChangedFile, changed_files, with_s
 from pattern_acp.session.context_figure import show_context
 from pattern_acp.session.net_changes import net_changes, sentence_of
 from pattern_acp.session.recorded import reload_history
-from pattern_acp.tools.text_limits import cut_middle, fenced, plural
 from pattern_acp.turn.sink import Fact
 from pattern_acp.workspace.kinds import inspect_path
-from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 from pattern_acp.workspace.snapshots import place_of
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from pattern_acp.domain.access import Access, RunCommand, WritePath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ToolResultPart
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.policy.access import Access, RunCommand, WritePath
 from pattern_acp.policy.paths import is_windows_path
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.paths import resolve_path
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -15,17 +15,17 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
+from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
+from pattern_acp.domain.text_limits import cut_line
 from pattern_acp.domain.tool_calls import Location
-from pattern_acp.policy.access import ReadPath
 from pattern_acp.policy.decision import Verdict
-from pattern_acp.tools.text_limits import cut_line
 from pattern_acp.turn.gate import resolved
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import inspect_path
-from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 from pattern_acp.workspace.walk import list_directory
 
 MENTIONS = 20

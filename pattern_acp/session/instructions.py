@@ -10,11 +10,11 @@ import anyio.to_thread
 
 from pattern_acp.context.instruction_files import ProjectInstruction, nested_instructions
 from pattern_acp.domain.messages import TextPart
+from pattern_acp.domain.paths import display_path, resolve_path
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.domain.untrusted_blocks import attribute
 from pattern_acp.session.state import Addition
-from pattern_acp.tools.text_limits import plural
-from pattern_acp.workspace.paths import display_path, resolve_path
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job import SHOWN_LINE, job_sentence, state_of
-from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.turn.sink import Fact, JournalSink
 from pattern_acp.workspace.jobs import SEEN, Job, JobState, running_of
 from pattern_acp.workspace.terminal import ExitStatus

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import display_path
+from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.session.code import code_of
 from pattern_acp.session.state import Addition
-from pattern_acp.tools.text_limits import cut_line, plural
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.sink import Fact, TurnSink
-from pattern_acp.workspace.paths import display_path
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import LspSettings

@@ -17,6 +17,7 @@ from pattern_acp.commands.memory_results import forgetting_question
 from pattern_acp.commands.parameters import Command, CommandMisusedError, Value, read_slash, take_word
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.permissions import Isolation
@@ -29,7 +30,6 @@ from pattern_acp.session.recorded import reload_history
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
 from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.text_limits import one_line
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 

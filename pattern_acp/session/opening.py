@@ -18,6 +18,7 @@ from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (
     InstructionsCompiled,
@@ -52,7 +53,6 @@ from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts
 from pattern_acp.workspace.jobs import Job, Jobs
-from pattern_acp.workspace.paths import resolve_path
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope

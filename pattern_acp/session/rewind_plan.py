@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.file_states import MISSING, FileChange, FileState
+from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.journal.ancestry import read_history, read_lineage
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, CheckpointTaken, TurnStarted
@@ -28,7 +29,6 @@ from pattern_acp.journal.reader import Recorded
 from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.session.rewind_memory import BlockPlan, plan_blocks
 from pattern_acp.session.rewind_points import Target, turns_between
-from pattern_acp.workspace.paths import is_within
 from pattern_acp.workspace.snapshots import capture_in_place, is_repository, place_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import NotDeletedError, UnknownSessionError
 from pattern_acp.journal.events import (
@@ -33,7 +34,6 @@ from pattern_acp.memory.project import project_key
 from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
 from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.paths import resolve_path
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """A title from the first prompt."""
 
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart
-from pattern_acp.tools.text_limits import plural
+from pattern_acp.domain.text_limits import plural
 
 TITLE_LENGTH = 60
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from msgspec import Struct, field
 
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import DIFFED_LINES
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView
 from pattern_acp.domain.usage import Cost, Usage, amount_text
 from pattern_acp.journal.events import Event, SubagentRecorded, ToolCallStarted, TurnStarted, UsageReported
-from pattern_acp.tools.text_limits import DIFFED_LINES
 
 SHOWN_OUTPUT = 20_000
 """Characters of one tool's output in an export."""

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.text_limits import cut_middle, one_line, plain_output, with_visible_controls
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
@@ -37,7 +38,6 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.transcript import SHOWN_OUTPUT, SoFar, diff_lines, moment, usage_words
-from pattern_acp.tools.text_limits import cut_middle, one_line, plain_output, with_visible_controls
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -6,6 +6,13 @@ Owns: the form of an export. Must not know: where it is written, or how it is sh
 from collections.abc import Iterable, Iterator
 
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart
+from pattern_acp.domain.text_limits import (
+    cut_middle,
+    fenced,
+    one_line,
+    plain_output,
+    with_visible_controls,
+)
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     LinkContent,
@@ -26,13 +33,6 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.transcript import SHOWN_OUTPUT, SoFar, diff_lines, moment, usage_words
-from pattern_acp.tools.text_limits import (
-    cut_middle,
-    fenced,
-    one_line,
-    plain_output,
-    with_visible_controls,
-)
 
 
 def conversation_markdown(recorded: Iterable[Recorded], *, title: str, about: Iterable[tuple[str, str]]) -> str:

@@ -16,6 +16,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
@@ -32,7 +33,6 @@ from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, load_agreement
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
-from pattern_acp.workspace.paths import resolve_path
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

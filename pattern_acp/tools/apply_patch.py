@@ -18,6 +18,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.text_limits import cut_line, one_line, plural
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
@@ -36,7 +37,6 @@ from pattern_acp.tools.line_match import indent_map, indented
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
-from pattern_acp.tools.text_limits import cut_line, one_line, plural
 from pattern_acp.workspace.files import TextFile
 
 BEGIN = "*** Begin Patch"

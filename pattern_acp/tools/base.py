@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
+from pattern_acp.domain.access import Access, WriteMemory
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
@@ -17,7 +18,6 @@ from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
-from pattern_acp.policy.access import Access, WriteMemory
 from pattern_acp.policy.paths import protection
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem

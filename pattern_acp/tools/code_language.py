@@ -14,10 +14,12 @@ from msgspec import Struct
 from pattern_acp.codemap.find import targets_named
 from pattern_acp.codemap.model import Symbol
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.access import Access, ReadPath
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.paths import display_path, is_within, resolve_path
+from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.lsp.model import CodeLocation, FileEdits, Span, apply_edits, column_of, split_lines, units
-from pattern_acp.policy.access import Access, ReadPath
 from pattern_acp.tools.base import (
     NotAvailableError,
     NothingChangedError,
@@ -32,10 +34,8 @@ from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import FileChange, prepared_changes
 from pattern_acp.tools.language_access import LanguageAccess
 from pattern_acp.tools.targets import find_target, missing_sentence
-from pattern_acp.tools.text_limits import cut_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import TextFile
-from pattern_acp.workspace.paths import display_path, is_within, resolve_path
 
 _AT_LINE = re.compile(r"(?P<path>.+?):(?P<line>[1-9]\d{0,8}):(?P<name>[^:]+)")
 _IN_FILE = re.compile(r"(?P<path>.+?):(?P<name>[^:/\\]+)")

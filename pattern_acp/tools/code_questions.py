@@ -29,6 +29,8 @@ from pattern_acp.codemap.find import FILE_KIND, FindQuery, find, targets_named
 from pattern_acp.codemap.model import FileRecord, Symbol, SymbolKind
 from pattern_acp.codemap.model import Progress as IndexProgress
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.paths import is_within
+from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import (
     MemoryHit,
@@ -58,9 +60,7 @@ from pattern_acp.tools.code_texts import (
     use_line,
 )
 from pattern_acp.tools.targets import find_target
-from pattern_acp.tools.text_limits import cut_line, plural
 from pattern_acp.workspace.git import ChangedFile
-from pattern_acp.workspace.paths import is_within
 
 LINE_LIMIT = 400
 """Characters of one line."""

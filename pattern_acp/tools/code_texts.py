@@ -15,12 +15,12 @@ from pattern_acp.codemap.callers import Reached, Use
 from pattern_acp.codemap.find import FindAnswer, Hit, Targets
 from pattern_acp.codemap.model import Judgement, Symbol
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.paths import display_path
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation, CodeState
-from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.git import ChangedFile
-from pattern_acp.workspace.paths import display_path
 
 CHANGED_NAMED = 5
 """Changed files that a stale answer names."""

@@ -9,10 +9,12 @@ from typing import Annotated
 import anyio.to_thread
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.paths import absolute_path, resolve_path
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
-from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -24,8 +26,6 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.delegation import DELEGATE, DelegatedTask, Delegation, SubagentKind
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import one_line
-from pattern_acp.workspace.paths import absolute_path, resolve_path
 
 NAME_CHARACTERS = 40
 """Of a name in titles."""

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.text_limits import cut_line, numbered, plural
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
@@ -25,7 +26,6 @@ from pattern_acp.tools.file_changes import FileChange, prepared_change, read_if_
 from pattern_acp.tools.line_match import MatchedLines, find_lines, replaced_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
-from pattern_acp.tools.text_limits import cut_line, numbered, plural
 
 BYTE_ORDER_MARK = "\ufeff"
 

@@ -6,7 +6,7 @@ Must not know: why a call failed.
 from collections.abc import Mapping
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.tools.text_limits import SHOWN_NAME, one_line
+from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 
 SHOWN_TITLE = 120
 """Most characters of a title."""

@@ -8,13 +8,14 @@ import anyio
 import anyio.to_thread
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import FetchUrl as FetchAccess
+from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WebError, WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolKind
-from pattern_acp.policy.access import FetchUrl as FetchAccess
-from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     BeyondEndError,
@@ -27,7 +28,6 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import one_line, plural
 from pattern_acp.web.pages import Fetched, Site
 from pattern_acp.web.reading import HTML_CHARACTERS, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of

@@ -13,11 +13,13 @@ from typing import Annotated
 import anyio
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import Access, NoEffect, RunCommand
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.paths import resolve_path
+from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output, plural
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
-from pattern_acp.policy.access import Access, NoEffect, RunCommand
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -28,9 +30,7 @@ from pattern_acp.tools.base import (
     ToolOutcome,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, plain_output, plural
 from pattern_acp.workspace.jobs import SEEN, Job, Jobs, JobState
-from pattern_acp.workspace.paths import resolve_path
 
 STATUS_ROOM = 500
 """Characters of a result kept free for the sentences in front of the output."""

@@ -12,16 +12,17 @@ from typing import Annotated, Protocol, cast
 import anyio
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import CallServer, NoEffect
 from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolContent, ToolKind
 from pattern_acp.mcp_servers.catalogue import News, Pin, RemoteTool, Reply, news_of, tool_names
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.mcp_servers.server import Server, ServerState
-from pattern_acp.policy.access import CallServer, NoEffect
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -34,7 +35,6 @@ from pattern_acp.tools.base import (
     ToolOutcome,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, plural, short_diff
 from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import image_of_base64
 

@@ -8,8 +8,10 @@ to it.
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (
@@ -33,11 +35,9 @@ from pattern_acp.memory.schemas.values import ContentError
 from pattern_acp.memory.service.scope import Writing
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.write_validation import Passages, check_repeats
-from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ARCHIVE, STATUS_OPERATIONS
 from pattern_acp.tools.memory_terms import NO_TERMS, is_never, terms_of
-from pattern_acp.tools.text_limits import one_line
 
 
 def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Writing) -> MemoryChange:

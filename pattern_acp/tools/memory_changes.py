@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
@@ -23,7 +24,7 @@ from pattern_acp.memory.edits import Append, Operation, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import encode_conflicts
-from pattern_acp.memory.permissions import Action, Isolation, Permission, Standing, action_of, explain_permission, judge
+from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
 from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
 from pattern_acp.memory.schemas.edits import AnyEdit, RemoveItem
 from pattern_acp.memory.schemas.types import LogSchema
@@ -40,7 +41,6 @@ from pattern_acp.memory.store import (
     store_change,
 )
 from pattern_acp.memory.write_validation import Passages, check_repeats, check_secret, check_words, with_oldest
-from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import MemoryChange, MemoryEdit
 from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
 from pattern_acp.tools.memory_views import conflict_note
@@ -269,9 +269,9 @@ def _judged(access: WriteMemory, permission: Permission, action: Action, writing
     """
     standing = judge(permission, action, writing.writer.actor)
     explained = explain_permission(permission)
-    if standing is Standing.DENIED:
+    if standing is WriteVerdict.DENIED:
         raise PermissionDeniedError(access.label, explained + ".")
-    if standing is Standing.ALLOWED:
+    if standing is WriteVerdict.ALLOWED:
         return access
     if not (writing.consented or writing.is_trial):
         raise PermissionDeniedError(access.label, f"{explained}, and nobody was asked; call again to have it asked.")

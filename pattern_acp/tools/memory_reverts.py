@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.access import WriteVerdict
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
@@ -31,7 +32,7 @@ from pattern_acp.memory.history import StoredHistory
 from pattern_acp.memory.history_worker import run_on_history
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import Conflict
-from pattern_acp.memory.permissions import Standing, action_named, explain_permission, judge
+from pattern_acp.memory.permissions import action_named, explain_permission, judge
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.repair import find_damage, heal
@@ -230,7 +231,7 @@ class MemoryReverts:
         return WriteRecord(appended.seq, scope.actor, scope.origin, reason, at_ms)
 
     def _refuse_without_permission(self, block: Block, operation: Operation) -> None:
-        if judge(block.permission, action_named(operation), self._scope.actor) is Standing.DENIED:
+        if judge(block.permission, action_named(operation), self._scope.actor) is WriteVerdict.DENIED:
             raise PermissionDeniedError(block.key.label, explain_permission(block.permission) + ".")
 
 

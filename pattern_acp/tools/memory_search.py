@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import Scope
@@ -21,7 +22,6 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, is_guess, search
 from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
-from pattern_acp.tools.text_limits import plural
 
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the

@@ -10,15 +10,16 @@ from functools import partial
 
 from msgspec import Struct
 
+from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.memory.history import Write
-from pattern_acp.memory.permissions import Action, Permission, Standing, explain_permission, judge
+from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.undo import Plan, plan_redo, plan_rollback, plan_undo
-from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import (
     MemoryBlockView,
     NotAvailableError,
@@ -32,7 +33,6 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.memory_reverts import HistoryChange, MemoryReverts
-from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 
 LOG_LENGTH = 20
 """Writes that the model is shown."""
@@ -86,7 +86,7 @@ def _refuse_without_permission(blocks: Sequence[MemoryBlockView]) -> None:
         if block.write_denied:
             raise ToolFailedError(block.write_denied)
         permission = Permission(block.permission)
-        if judge(permission, Action.OVERWRITE) is Standing.DENIED:
+        if judge(permission, Action.OVERWRITE) is WriteVerdict.DENIED:
             raise PermissionDeniedError(block.label, explain_permission(permission) + ".")
 
 

@@ -7,9 +7,9 @@ entries are stored, or who is warned.
 from msgspec import Struct
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.globs import compile_glob
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.path_notes import BoundKind, Severity, Terms, end_of_day
-from pattern_acp.workspace.globs import compile_glob
 
 _LABEL = "archive"
 

@@ -10,11 +10,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import ReadMemory
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
-from pattern_acp.policy.access import ReadMemory
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NO_GOOD_MATCH,
@@ -31,7 +32,6 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.memory_search import repeats, without_repeats
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 
 DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""

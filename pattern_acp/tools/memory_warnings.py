@@ -11,11 +11,11 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.memory.freshness import is_stale
 from pattern_acp.memory.path_notes import WARNING_KINDS, PathNote, Severity, head_of
-from pattern_acp.tools.text_limits import cut_middle, one_line, plural
-from pattern_acp.workspace.globs import Glob, compile_glob
 
 MOST_TOLD = 6
 """Entries that are told in full; of the others only the ids are."""

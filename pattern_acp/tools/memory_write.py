@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, ToolKind
-from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     MemoryChange,
@@ -29,7 +30,6 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.memory_edits import ARCHIVE, REVERTING, STATUS_OPERATIONS, check_arguments
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import one_line, plural
 
 if TYPE_CHECKING:
     from pattern_acp.tools.memory_takeback import Takeback

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
-from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     BeyondEndError,

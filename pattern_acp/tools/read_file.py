@@ -7,10 +7,11 @@ from typing import Annotated
 import anyio.to_thread
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import cut_line, one_line, plural
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, ToolKind
-from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     BeyondEndError,
@@ -23,7 +24,6 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missing_sentence
-from pattern_acp.tools.text_limits import cut_line, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import PathFacts, inspect_path

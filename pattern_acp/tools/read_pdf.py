@@ -6,10 +6,10 @@ Owns: which pages are meant and how they are shown. Must not know: how a PDF is 
 import re
 from collections.abc import Sequence
 
+from pattern_acp.domain.text_limits import cut_middle, plural
 from pattern_acp.domain.tool_calls import TextContent
 from pattern_acp.tools.base import BeyondEndError, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.tools.targets import CodeTarget
-from pattern_acp.tools.text_limits import cut_middle, plural
 from pattern_acp.workspace.pdfs import PdfPages, read_pdf
 
 WINDOW_PAGES = 20

@@ -19,13 +19,14 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
-from pattern_acp.policy.access import RunCommand
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     COMMAND_SECONDS,
@@ -40,7 +41,6 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.job import has_settled, job_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target
-from pattern_acp.tools.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.workspace.jobs import OUTPUT_BYTES, ends_with_prompt
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand

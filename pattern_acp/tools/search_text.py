@@ -8,10 +8,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.paths import display_path
+from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
-from pattern_acp.policy.access import ReadPath
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     PreparedCall,
@@ -23,9 +25,7 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
-from pattern_acp.tools.text_limits import cut_middle, one_line, plural
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.paths import display_path
 from pattern_acp.workspace.search import MatchedLine, Matches
 
 MATCHES_SHOWN = 200

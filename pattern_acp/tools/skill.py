@@ -12,16 +12,16 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.definitions.skills import SkillDefinition, read_skill_file
+from pattern_acp.domain.access import NoEffect, ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
-from pattern_acp.policy.access import NoEffect, ReadPath
 from pattern_acp.policy.paths import protection
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import find_target
-from pattern_acp.tools.text_limits import one_line
 
 MOST_LISTED = 40
 """Skills that the prompt lists; /skills shows all."""

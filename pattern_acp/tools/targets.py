@@ -13,8 +13,8 @@ from typing import TypeVar
 import anyio.to_thread
 from msgspec import Struct
 
+from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.tools.base import ToolContext, ToolFailedError
-from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 
 T = TypeVar("T")
 

@@ -5,16 +5,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolKind
-from pattern_acp.policy.access import NoEffect
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.text_limits import plural
 
 
 class PlanStep(Struct, frozen=True, forbid_unknown_fields=True):

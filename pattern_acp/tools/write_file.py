@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext
@@ -14,7 +15,6 @@ from pattern_acp.tools.file_changes import FileChange, changed_since, prepared_c
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target
-from pattern_acp.tools.text_limits import plural
 from pattern_acp.workspace.files import TextFile
 
 

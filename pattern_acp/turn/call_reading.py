@@ -12,8 +12,8 @@ from msgspec import Struct
 from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object
 from pattern_acp.domain.canonical import JsonObject, is_deeper
 from pattern_acp.domain.messages import ToolCallPart
+from pattern_acp.domain.text_limits import SHOWN_NAME
 from pattern_acp.tools.base import Tool, ToolInputError
-from pattern_acp.tools.text_limits import SHOWN_NAME
 
 MOST_LEVELS = 32
 """Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json

@@ -19,22 +19,22 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.paths import PLATFORM, Flavour, display_path, resolve_path
+from pattern_acp.domain.text_limits import cut_middle, one_line, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
-from pattern_acp.tools.text_limits import cut_middle, one_line, short_diff
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CLEANUP_SECONDS, CallProgress, shown_content
 from pattern_acp.workspace.files import fingerprint
-from pattern_acp.workspace.globs import compile_glob
-from pattern_acp.workspace.paths import PLATFORM, Flavour, display_path, resolve_path
 
 CHECK_CALL = "check"
 """Name of the calls that show checks."""

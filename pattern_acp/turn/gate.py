@@ -13,23 +13,23 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import Access, ReadPath, WritePath
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
-from pattern_acp.policy.access import Access, ReadPath, WritePath
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import LIFETIME, Grant, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
-from pattern_acp.tools.text_limits import one_line
 from pattern_acp.turn.budget import Waits
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.files import TextFile
-from pattern_acp.workspace.paths import absolute_path, display_path, resolve_path
 
 REFUSED = (
     "The person refused this call. It did not run and nothing was changed. Do not repeat it; "

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from pattern_acp.domain.access import Access
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView
 from pattern_acp.hooks.answers import Opinion, Verdict
-from pattern_acp.policy.access import Access
 from pattern_acp.policy.decision import Decision
 from pattern_acp.policy.decision import Verdict as PolicyVerdict
 from pattern_acp.tools.base import ToolOutcome

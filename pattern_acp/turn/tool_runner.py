@@ -19,6 +19,7 @@ from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import SHOWN_NAME
 from pattern_acp.domain.tool_calls import (
     TerminalContent,
     TextContent,
@@ -31,7 +32,6 @@ from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.tools.text_limits import SHOWN_NAME
 from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate, LookedAt

@@ -51,18 +51,6 @@ class InputClosedError(WorkspaceError):
     failure_code = "workspace.input-closed"
 
 
-class PathUnusableError(WorkspaceError):
-    """The path itself names nothing that can be used."""
-
-    failure_code = "workspace.path-unusable"
-
-
-class PatternUnusableError(WorkspaceError):
-    """A glob or a regular expression that cannot be searched for."""
-
-    failure_code = "workspace.pattern-unusable"
-
-
 class NotAFileError(WorkspaceError):
     """There is something else than a file of text, such as a folder or a device."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.errors import (
     AccessDeniedError,
     AlreadyThereError,
@@ -26,7 +27,6 @@ from pattern_acp.workspace.errors import (
     TooLargeError,
 )
 from pattern_acp.workspace.files import TextFile
-from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
 
 MAX_TEXT_BYTES = 10_000_000

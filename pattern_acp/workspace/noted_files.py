@@ -10,8 +10,8 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.files import FileSystem, TextFile
-from pattern_acp.workspace.paths import resolve_path
 
 AFTER_SECONDS = 0.4
 """Longest that looking at files after a cancelled change may take; a cancel is answered within 2 s (invariant 3)."""

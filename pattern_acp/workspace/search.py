@@ -24,9 +24,11 @@ import anyio.to_thread
 import msgspec
 from msgspec import Struct
 
-from pattern_acp.workspace.errors import PatternUnusableError, SearchFailedError
-from pattern_acp.workspace.globs import Glob, compile_glob, rules_for
-from pattern_acp.workspace.paths import PLATFORM
+from pattern_acp.domain.errors import PatternUnusableError
+from pattern_acp.domain.globs import Glob, compile_glob
+from pattern_acp.domain.paths import PLATFORM
+from pattern_acp.workspace.errors import SearchFailedError
+from pattern_acp.workspace.ignore_rules import rules_for
 from pattern_acp.workspace.search_process import run_lines
 from pattern_acp.workspace.text_codec import is_western
 from pattern_acp.workspace.walk import in_thread, look_at, require_folder, walk_files

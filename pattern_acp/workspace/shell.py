@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.workspace.paths import PLATFORM, Flavour
+from pattern_acp.domain.paths import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
 """Our own keys, which no command of a model has any business with."""

@@ -23,8 +23,8 @@ from msgspec import Struct
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import A_FOLDER, MISSING, FileState
+from pattern_acp.domain.paths import is_within, resolve_path
 from pattern_acp.workspace.errors import NotPutBackError
-from pattern_acp.workspace.paths import is_within, resolve_path
 
 FILE_BYTES = 10_000_000
 """Largest file of which a checkpoint keeps the content; a larger one is data that a session seldom writes itself."""

@@ -15,7 +15,7 @@ from anyio import to_thread
 from msgspec import Struct
 
 from pattern_acp.workspace.errors import AccessDeniedError, FileMissingError, NotAFileError
-from pattern_acp.workspace.globs import IgnoreRules, rules_for
+from pattern_acp.workspace.ignore_rules import IgnoreRules, rules_for
 
 T = TypeVar("T")
 

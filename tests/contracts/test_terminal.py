@@ -11,10 +11,10 @@ import pytest
 
 from pattern_acp.acp.editor_terminal import EditorTerminal
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.delegation import DelegatingTerminal
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
 from tests.support.agent import temporary_folder
 from tests.support.connected_editor import connected_editor

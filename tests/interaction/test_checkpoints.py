@@ -9,6 +9,7 @@ import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.file_states import MISSING
 from pattern_acp.domain.ids import TurnId
@@ -16,7 +17,6 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
 from pattern_acp.journal.file_contents import read_content
-from pattern_acp.policy.access import RunCommand
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.rewind_points import list_points
 from pattern_acp.turn.sink import Fact

@@ -8,11 +8,11 @@ from pattern_acp.bootstrap.process import start_process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal.events import FolderTrustDecided
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
-from pattern_acp.workspace.paths import resolve_path
 from tests.support import mcp_server
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, PermissionAnswer, choose

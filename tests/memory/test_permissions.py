@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.domain.access import WriteVerdict
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.edits import Append, Operation, Replace, Rewrite
 from pattern_acp.memory.permissions import (
     Action,
     Permission,
-    Standing,
     action_named,
     action_of,
     explain_permission,
@@ -28,7 +28,7 @@ from pattern_acp.memory.schemas.types import (
     TreeSchema,
 )
 
-A, C, D = Standing.ALLOWED, Standing.CONSENT, Standing.DENIED
+A, C, D = WriteVerdict.ALLOWED, WriteVerdict.CONSENT, WriteVerdict.DENIED
 MAP = MapSchema((FieldSpec("a"),))
 COMPOSITE = CompositeSchema((SectionSpec("list", ListSchema()), SectionSpec("map", MAP)))
 
@@ -45,7 +45,7 @@ COMPOSITE = CompositeSchema((SectionSpec("list", ListSchema()), SectionSpec("map
     ],
 )
 def test_the_agent_may_what_the_table_says(
-    permission: Permission, append: Standing, overwrite: Standing, delete: Standing
+    permission: Permission, append: WriteVerdict, overwrite: WriteVerdict, delete: WriteVerdict
 ):
     assert judge(permission, Action.APPEND) is append
     assert judge(permission, Action.OVERWRITE) is overwrite
@@ -55,7 +55,7 @@ def test_the_agent_may_what_the_table_says(
 @pytest.mark.parametrize("actor", [Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT])
 @given(permission=st.sampled_from(Permission), action=st.sampled_from(Action))
 def test_the_person_and_the_program_may_do_everything(actor: Actor, permission: Permission, action: Action):
-    assert judge(permission, action, actor) is Standing.ALLOWED
+    assert judge(permission, action, actor) is WriteVerdict.ALLOWED
 
 
 def test_the_permissions_have_an_order():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.policy.access import RunCommand
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, any_covers, prefix_pattern
 from tests.support.programs import problem_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.policy.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.domain.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.decide import Decision, GrantScope, Mode, Verdict, decide
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.policy.access import RunCommand
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.destructive import destructive_reason

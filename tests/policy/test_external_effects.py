@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.policy.access import RunCommand
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.policy.decide import Mode, Verdict, decide
 
 ROOT = "/work/project"

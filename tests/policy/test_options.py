@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.policy.access import Access, ReadPath, RunCommand, WritePath
+from pattern_acp.domain.access import Access, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pattern_acp.policy.access import Access, ReadPath, RunCommand, WritePath
+from pattern_acp.domain.access import Access, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, any_covers, prefix_pattern
 from pattern_acp.policy.paths import resolve_by_text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.policy.access import (
+from pattern_acp.domain.access import (
     Access,
     CallServer,
     FetchUrl,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import WriteMemory
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
@@ -23,7 +24,6 @@ from pattern_acp.memory.schemas.edits import Within
 from pattern_acp.memory.schemas.text_edits import edited_text
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.words import query_terms
-from pattern_acp.policy.access import WriteMemory
 from pattern_acp.tools.base import (
     EVERYTHING,
     MemoryBlockView,

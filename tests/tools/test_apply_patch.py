@@ -5,9 +5,10 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import WritePath
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import DiffContent, Location
-from pattern_acp.policy.access import WritePath
 from pattern_acp.tools.apply_patch import ApplyPatch, PatchSyntaxError
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.tools.read_file import ReadFileTool
@@ -15,7 +16,6 @@ from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileChangedError
 from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
-from pattern_acp.workspace.paths import resolve_path
 from tests.support.files import EditorHabits, FakeFileSystem
 from tests.support.tools import ToolBench, tool_bench
 

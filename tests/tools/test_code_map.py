@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from pattern_acp.codemap.callers import MOST_GUESSES
 from pattern_acp.codemap.model import Judgement, Progress
+from pattern_acp.domain.access import ReadMemory, ReadPath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
-from pattern_acp.policy.access import ReadMemory, ReadPath
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
 from pattern_acp.tools.code_access import CodeOperation, CodeState
 from pattern_acp.tools.code_map import OPERATIONS, CodeMap

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace as replaced
 from PIL import Image
 
+from pattern_acp.domain.access import FetchUrl as FetchAccess
+from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Origin
-from pattern_acp.policy.access import FetchUrl as FetchAccess
-from pattern_acp.policy.access import NoEffect
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrl
 from pattern_acp.web.pages import Fetched, PageFailedError, Pages, Site

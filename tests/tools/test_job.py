@@ -11,10 +11,11 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import Access, NoEffect, RunCommand
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import TerminalContent
-from pattern_acp.policy.access import Access, NoEffect, RunCommand
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
@@ -23,7 +24,6 @@ from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.gate import resolved
 from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.terminal import CommandRequest, Terminal
 from tests.support.jobs import SilentObserver
 from tests.support.terminal import FakeTerminal, PlayedCommand

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.domain.access import ReadMemory, WriteMemory
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
-from pattern_acp.policy.access import ReadMemory, WriteMemory
 from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
 from pattern_acp.tools.memory_paths import memory_path
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.tool_calls import DiffContent
@@ -22,7 +23,6 @@ from pattern_acp.memory.refusals import (
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.write_validation import SecretRule
-from pattern_acp.policy.access import WriteMemory, WriteVerdict
 from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, MemoryNarrowing, ToolInputError
 from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules, Writer
 from pattern_acp.tools.memory_write import MemoryWrite

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent
-from pattern_acp.policy.access import ReadPath
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.files import fingerprint
-from pattern_acp.workspace.paths import resolve_path
 from tests.support.tools import tool_bench
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

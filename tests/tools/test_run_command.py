@@ -8,13 +8,13 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent
-from pattern_acp.policy.access import RunCommand
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.paths import resolve_path
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.terminal import FakeTerminal, PlayedCommand
 from tests.support.tools import tool_bench

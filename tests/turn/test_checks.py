@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.ids import RandomIds, TurnId
+from pattern_acp.domain.paths import POSIX, WINDOWS
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decide import Mode
@@ -19,7 +20,6 @@ from pattern_acp.turn.checks import ConfiguredChecks, runs_for
 from pattern_acp.turn.gate import Gate, PolicyState
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.paths import POSIX, WINDOWS
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock

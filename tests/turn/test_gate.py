@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
+from pattern_acp.domain.access import Access, ReadPath, RunCommand
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
-from pattern_acp.policy.access import Access, ReadPath, RunCommand
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict
 from pattern_acp.turn.gate import Gate, PolicyState, Refusal

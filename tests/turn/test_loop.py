@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import TurnSettings
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.ids import MessageId, RandomIds, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.stop_reason import StopReason
@@ -21,7 +22,6 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
     UsageReported,
 )
-from pattern_acp.policy.access import RunCommand
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import (

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -16,7 +17,6 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, PlanUpdated, ToolCallFinished, ToolCallStarted
-from pattern_acp.policy.access import RunCommand
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome

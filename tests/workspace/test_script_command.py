@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.paths import POSIX, WINDOWS
+from pattern_acp.domain.paths import POSIX, WINDOWS
 from pattern_acp.workspace.shell import client_command, plain_words, remove_script, script_text
 
 

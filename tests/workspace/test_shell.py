@@ -8,7 +8,7 @@ import pytest
 from pattern_acp.acp.editor_terminal import FIXED
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.variables import INSIDE_VARIABLE
-from pattern_acp.workspace.paths import POSIX, WINDOWS
+from pattern_acp.domain.paths import POSIX, WINDOWS
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
 
 

@@ -14,8 +14,8 @@ from pattern_acp.cli.output import printable, write_failure, write_json, write_l
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.recovery.rebuild import RebuildReport, rebuild_into, take_place
-from pattern_acp.tools.text_limits import plural
 
 _ERASE = "\r\x1b[K"
 """Back to the beginning of the line, which is emptied (ECMA-48)."""

@@ -16,9 +16,9 @@ from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.session.left_words import LeftOver, ReadBack, read_back
 from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, plan, redact_session
-from pattern_acp.tools.text_limits import plural
 
 
 class Redacted(Struct, frozen=True):

@@ -14,6 +14,7 @@ from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, MessageRecorded
 from pattern_acp.journal.redact import redacted_among
@@ -22,7 +23,6 @@ from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, has_t
 from pattern_acp.replay.turn_replay import CurrentComposition
 from pattern_acp.session.replaying import ReplayReport, replay
 from pattern_acp.tools.registry import default_tools
-from pattern_acp.tools.text_limits import plural
 
 AROUND = 3
 """Lines around each changed one of a difference."""

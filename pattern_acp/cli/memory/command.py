@@ -29,6 +29,7 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import EditableText
 from pattern_acp.memory.indexer import Indexer
@@ -45,7 +46,6 @@ from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgett
 from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.tools.memory_search import SessionSearch
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.paths import resolve_path
 
 LOG_LENGTH = 50
 """Writes that history shows at a time; BEFORE shows older ones."""

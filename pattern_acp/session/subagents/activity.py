@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.tools.base import Progress
-from pattern_acp.tools.text_limits import one_line, plural
 
 SHOWN_CALLS = 5
 """Newest calls that are named."""

@@ -17,17 +17,19 @@ from pattern_acp.context.builder import MemoryView, Stable, build_request
 from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt
 from pattern_acp.context.long_texts import long_text
+from pattern_acp.domain.access import Access
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.text_limits import cut_middle, one_line
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextAdded, Event, GrantStored, SubagentRecorded, TurnStarted
 from pattern_acp.journal.items import item_of
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
-from pattern_acp.policy.access import Access
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
@@ -51,7 +53,6 @@ from pattern_acp.session.subagents.window import SubagentWindow
 from pattern_acp.session.window import tokens_in
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
-from pattern_acp.tools.text_limits import cut_middle, one_line
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.gate import Gate
@@ -59,7 +60,6 @@ from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.sink import Fact, TurnSink, end_facts
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
-from pattern_acp.workspace.paths import display_path
 
 FILES_SHOWN = 50
 """Most changed files whose diffs the call shows; `/diff` shows all."""

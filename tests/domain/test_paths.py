@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.errors import PathUnusableError
-from pattern_acp.workspace.paths import (
+from pattern_acp.domain.errors import PathUnusableError, WorkspaceError
+from pattern_acp.domain.paths import (
     MACOS,
     POSIX,
     WINDOWS,

@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from pattern_acp.domain.errors import PathUnusableError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.workspace.errors import PathUnusableError
 
 
 class Flavour(Struct, frozen=True):

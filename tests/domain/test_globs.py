@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.globs import compile_glob, split_patterns
-from pattern_acp.workspace.paths import POSIX, WINDOWS
+from pattern_acp.domain.globs import compile_glob, split_patterns
+from pattern_acp.domain.paths import POSIX, WINDOWS
 
 
 def matches(pattern: str, name: str) -> bool:

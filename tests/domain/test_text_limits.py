@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.tools.text_limits import (
+from pattern_acp.domain.text_limits import (
     cut_line,
     cut_middle,
     fenced,
