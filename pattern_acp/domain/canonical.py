@@ -8,13 +8,15 @@ What the functions need is imported inside them: this module is imported before 
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from json import JSONEncoder
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""Any JSON value as Python sees it."""
+    Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+    """Any JSON value as Python sees it."""
+else:
+    Json = Any  # msgspec reads the annotations of structs, and no recursive ones.
 
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""

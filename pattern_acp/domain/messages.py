@@ -27,13 +27,13 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class TextPart(Struct, frozen=True):
+class TextPart(Struct, frozen=True, tag="text"):
     """Plain text."""
 
     text: str
 
 
-class ThinkingPart(Struct, frozen=True):
+class ThinkingPart(Struct, frozen=True, tag="thinking"):
     """A model's reasoning. `signature` and `redacted` go back to the same provider byte for byte."""
 
     text: str
@@ -46,7 +46,7 @@ class ThinkingPart(Struct, frozen=True):
     """The wire whose form `signature` and `redacted` have; no other wire reads or sends them. Empty in old journals."""
 
 
-class ImagePart(Struct, frozen=True):
+class ImagePart(Struct, frozen=True, tag="image"):
     """An image as base64 text with its media type, such as `image/png`.
 
     `workspace/images.py` makes one that models take. `width` and `height` are in pixels, 0 where they are not known.
@@ -76,7 +76,7 @@ class Given(StrEnum):
     """The person wrote `@path`; the text is what we read there, and the client sent nothing else."""
 
 
-class ResourcePart(Struct, frozen=True):
+class ResourcePart(Struct, frozen=True, tag="resource"):
     """A file or link that the person attached. `text` is None when only the link is known."""
 
     uri: str
@@ -90,7 +90,7 @@ class ResourcePart(Struct, frozen=True):
     """What the model should know of it, in a sentence: what was left out, why it was not read."""
 
 
-class ToolCallPart(Struct, frozen=True):
+class ToolCallPart(Struct, frozen=True, tag="tool_call"):
     """A call that the model asked for. `arguments` is the JSON text exactly as the model wrote it."""
 
     call_id: ToolCallId
@@ -100,7 +100,7 @@ class ToolCallPart(Struct, frozen=True):
     """Why the call cannot be read, for one that was written as text and is none; `arguments` is that text then."""
 
 
-class ToolResultPart(Struct, frozen=True):
+class ToolResultPart(Struct, frozen=True, tag="tool_result"):
     """The result of one call, as the model reads it."""
 
     call_id: ToolCallId

@@ -43,20 +43,20 @@ class Location(Struct, frozen=True):
     line: int | None = None
 
 
-class TextContent(Struct, frozen=True):
+class TextContent(Struct, frozen=True, tag="text"):
     """Text shown in a tool call."""
 
     text: str
 
 
-class ImageContent(Struct, frozen=True):
+class ImageContent(Struct, frozen=True, tag="image"):
     """An image shown in a tool call (base64 data)."""
 
     media_type: str
     data: str
 
 
-class DiffContent(Struct, frozen=True):
+class DiffContent(Struct, frozen=True, tag="diff"):
     """A change of one file: absolute path, old text (None for a new file), new text; of a large file one place."""
 
     path: str
@@ -64,7 +64,7 @@ class DiffContent(Struct, frozen=True):
     new_text: str
 
 
-class TerminalContent(Struct, frozen=True):
+class TerminalContent(Struct, frozen=True, tag="terminal"):
     """A command's terminal.
 
     `terminal_id` names a live terminal of the client, or one that we show ourselves; a replay shows `output` as text
@@ -78,7 +78,7 @@ class TerminalContent(Struct, frozen=True):
     client_owned: bool = False
 
 
-class LinkContent(Struct, frozen=True):
+class LinkContent(Struct, frozen=True, tag="link"):
     """A link that the person can follow, shown in a tool call: its name on one line, and what is behind it."""
 
     uri: str

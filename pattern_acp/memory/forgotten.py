@@ -51,7 +51,7 @@ _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
 """Keys of payloads whose texts are JSON: what a model gave a tool, and what tools say of themselves."""
 
 _FLOAT = "$float"
-"""The only key of a stored number with a fraction (journal/values.py)."""
+"""The only key of a stored number with a fraction (journal/codec.py)."""
 
 _PATHS = frozenset({"path", "cwd"})
 """Keys of payloads whose texts are paths."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.messages import Message, Part, Role, begins_with
+from pattern_acp.domain.messages import Message, begins_with
 from pattern_acp.journal.window_events import OfferedTool, RequestParts, ToolsOffered
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 
@@ -129,8 +129,15 @@ def tools_offered(tools: Sequence[ToolSpec]) -> ToolsOffered:
 
 
 def message_bytes(message: Message) -> bytes:
-    """What the digest of a message is taken over: its role and parts."""
-    return _encoded((message.role, message.parts))
+    """The bytes that the digest of a message is taken over: its role and parts, without the tags of their types."""
+    parts = msgspec.to_builtins(message.parts)
+    for part in parts:
+        for tagged in (part, *part.get("images", ())):
+            del tagged["type"]
+    try:
+        return msgspec.json.encode((message.role, parts))
+    except UnicodeEncodeError:
+        return _escaped((message.role, message.parts))
 
 
 def _common(before: Sequence[str], now: Sequence[str]) -> int:
@@ -147,9 +154,13 @@ def _text(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _encoded(value: ProviderRequest | tuple[ToolSpec, ...] | tuple[Role, tuple[Part, ...]]) -> bytes:
+def _encoded(value: ProviderRequest | tuple[ToolSpec, ...]) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # JSON cannot hold a lone surrogate, which models write in escapes.
-        return repr(value).encode("utf-8", "surrogatepass")
+        return _escaped(value)
+
+
+def _escaped(value: object) -> bytes:
+    # JSON cannot hold a lone surrogate, which models write in escapes.
+    return repr(value).encode("utf-8", "surrogatepass")

@@ -1,5 +1,5 @@
 import json
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart, ToolResultPart
 from pattern_acp.domain.plan import Plan, PlanEntry
 from pattern_acp.domain.tool_calls import (
     DiffContent,
@@ -22,11 +22,10 @@ from pattern_acp.domain.tool_calls import (
     ToolKind,
 )
 from pattern_acp.journal import events
-from pattern_acp.journal.codec import EncodedEvent, decode, encode
+from pattern_acp.journal.codec import decode, decode_value, encode, encode_value
 from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.interrupted import put_together
-from pattern_acp.journal.values import decode_value, encode_value
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
 KEYS = st.one_of(st.sampled_from(["$float", "$object"]), TEXTS)
@@ -85,6 +84,11 @@ CALL = ToolCallView(
 )
 
 
+def stored(event: Event) -> dict[str, Any]:
+    """The payload of an event as it is read back from the database."""
+    return json.loads(canonical_json(encode(event).payload))
+
+
 @given(EVENTS)
 def test_every_event_survives_canonical_json(event: Event):
     encoded = encode(event)
@@ -107,16 +111,12 @@ def test_extreme_floats_survive(number: float):
 
 def test_the_stored_form_is_the_fields_by_name_and_a_type_for_each_part():
     message = Message(MessageId("msg_1"), Role.USER, (TextPart("hello"),))
-    assert encode(events.TurnStarted(TurnId("turn_1"), message)) == EncodedEvent(
-        "turn_started",
-        1,
-        {
-            "turn_id": "turn_1",
-            "message": {"message_id": "msg_1", "role": "user", "parts": [{"type": "text", "text": "hello"}]},
-            "command": "",
-        },
-    )
-    assert encode(events.ToolCallStarted(TurnId("turn_1"), CALL)).payload == {
+    assert stored(events.TurnStarted(TurnId("turn_1"), message)) == {
+        "turn_id": "turn_1",
+        "message": {"message_id": "msg_1", "role": "user", "parts": [{"type": "text", "text": "hello"}]},
+        "command": "",
+    }
+    assert stored(events.ToolCallStarted(TurnId("turn_1"), CALL)) == {
         "turn_id": "turn_1",
         "call": {
             "call_id": "call_1",
@@ -128,6 +128,20 @@ def test_the_stored_form_is_the_fields_by_name_and_a_type_for_each_part():
             "content": [{"type": "text", "text": "hi"}],
         },
     }
+
+
+def test_an_image_has_a_type_only_where_a_part_can_be_something_else():
+    image = ImagePart("image/png", "AA==")
+    fields = {"media_type": "image/png", "data": "AA==", "name": "", "width": 0, "height": 0}
+    result = ToolResultPart(ToolCallId("call_1"), "seen", images=(image,))
+    message = Message(MessageId("msg_1"), Role.TOOL, (image, result))
+    parts = stored(events.MessageRecorded(TurnId("turn_1"), message))["message"]["parts"]
+    assert parts[0] == {"type": "image", **fields}
+    assert parts[1]["images"] == [fields]
+    finished = events.ToolCallFinished(
+        TurnId("turn_1"), ToolCallId("call_1"), ToolCallStatus.COMPLETED, "seen", images=(image,)
+    )
+    assert stored(finished)["images"] == [fields]
 
 
 def test_fields_added_later_take_their_defaults_and_unknown_ones_are_ignored():
