@@ -39,12 +39,12 @@ class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of code_map."""
 
     operation: CodeOperation
-    query: Annotated[str, Meta(description="Name, Class.method, path, path:name, path:line:name or topic.")] = ""
-    kinds: Annotated[tuple[str, ...], Meta(description="For find: class, function, file...")] = ()
-    under: Annotated[str, Meta(description="For find: a folder.")] = ""
+    query: Annotated[str, Meta(description="Name, Class.method, path, path:line:name or topic.")] = ""
+    kinds: Annotated[tuple[str, ...], Meta(description="class, function, file...")] = ()
+    under: Annotated[str, Meta(description="Folder.")] = ""
     depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
     limit: Annotated[int, Meta(ge=1, le=200)] | None = None
-    new_name: Annotated[str, Meta(description="For rename; like definition and references by a language server.")] = ""
+    new_name: str = ""
 
 
 class CodeState(Struct, frozen=True):

@@ -37,8 +37,7 @@ class CodeMap:
 
     spec = ToolSpec(
         "code_map",
-        "Index of code. brief: files for a topic. callers, importers: proven apart from guesses. impact: what a "
-        "change reaches, with tests; query empty: the git diff.",
+        "Ask the index of code. brief: files for a topic; impact: what a change of query, or the git diff, reaches.",
         input_schema(CodeMapArguments),
     )
     kind = ToolKind.SEARCH

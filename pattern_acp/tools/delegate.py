@@ -40,10 +40,10 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Annotated[
         SubagentKind, Meta(description="explorer and reviewer only read; a reviewer is given the session's changes.")
     ]
-    task: Annotated[str, Meta(min_length=1, description="All it needs to know: it sees nothing of this conversation.")]
-    name: Annotated[str, Meta(description="One to three words for the person.")] = ""
-    paths: Annotated[tuple[str, ...], Meta(description="worker: where alone it may write.")] = ()
-    tools: Annotated[tuple[str, ...], Meta(description="The only tools it gets; default: all of its kind.")] = ()
+    task: Annotated[str, Meta(min_length=1, description="All it needs to know; it sees none of this.")]
+    name: str = ""
+    paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
+    tools: tuple[str, ...] = ()
 
 
 class Delegate:
@@ -54,8 +54,7 @@ class Delegate:
 
     spec = ToolSpec(
         DELEGATE,
-        "Have a subagent with a context of its own do a task; you read only its report. "
-        "For wide searches, separable work, reviews. Several calls run side by side.",
+        "Have a subagent do a task and report: wide searches, separable work, reviews. Calls run side by side.",
         input_schema(DelegateArguments),
     )
     kind = ToolKind.THINK

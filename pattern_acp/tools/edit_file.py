@@ -357,9 +357,7 @@ LINES_NAMED = 10
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
     """One replacement."""
 
-    old_text: Annotated[
-        str, Meta(description="Exact text without line numbers, unique in the file unless replace_all.")
-    ]
+    old_text: Annotated[str, Meta(description="Exact, without line numbers, unique unless replace_all.")]
     new_text: str
     replace_all: bool = False
 

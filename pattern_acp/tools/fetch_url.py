@@ -83,7 +83,7 @@ class FetchUrl:
 
     spec = ToolSpec(
         "fetch_url",
-        "Fetch a web page (HTML becomes Markdown), text, JSON, PDF or image. `start`: character to read on from.",
+        "Fetch a web page, text, PDF or image; start: character to read on from.",
         input_schema(FetchUrlArguments),
     )
     kind = ToolKind.FETCH

@@ -42,7 +42,7 @@ class FindFiles:
 
     spec = ToolSpec(
         "find_files",
-        "Find files by glob, newest first, without ignored ones. `*.py` matches at any depth, `src/**/*.py` below src.",
+        "Find files by glob, newest first, without ignored ones. `*.py` matches at any depth.",
         input_schema(FindFilesArguments),
     )
     kind = ToolKind.SEARCH

@@ -156,8 +156,8 @@ class JobArguments(Struct, frozen=True, forbid_unknown_fields=True):
     action: JobAction
     job: Annotated[str, Meta(min_length=1)] | None = None
     text: Annotated[str, Meta(description="For write.")] = ""
-    key: Annotated[JobKey, Meta(description="For write: pressed behind text.")] = JobKey.ENTER
-    wait_seconds: Annotated[int, Meta(ge=0, le=MOST_WAIT, description="For new output or the end.")] | None = None
+    key: Annotated[JobKey, Meta(description="Behind text.")] = JobKey.ENTER
+    wait_seconds: Annotated[int, Meta(ge=0, le=MOST_WAIT)] | None = None
 
 
 class JobTool:
@@ -165,7 +165,7 @@ class JobTool:
 
     spec = ToolSpec(
         "job",
-        "Background commands of run_command: read new output, write input, stop, or list them.",
+        "Background commands: read new output, write input, stop, list.",
         input_schema(JobArguments),
     )
     kind = ToolKind.EXECUTE

@@ -33,7 +33,7 @@ class ListDirectory:
 
     spec = ToolSpec(
         "list_directory",
-        "List a folder with sizes in bytes; depth 2 and more also lists the folders in it.",
+        "List a folder with sizes; depth 2 and more also lists the folders in it.",
         input_schema(ListDirectoryArguments),
     )
     kind = ToolKind.READ

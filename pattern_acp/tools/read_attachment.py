@@ -36,7 +36,7 @@ class ReadAttachment:
 
     spec = ToolSpec(
         "read_attachment",
-        "Read what was left out of a long text or result, from character start.",
+        "Read a shortened text or result from character start.",
         input_schema(ReadAttachmentArguments),
     )
     kind = ToolKind.READ

@@ -44,7 +44,7 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(min_length=1)]
     start_line: Annotated[int, Meta(ge=1)] = 1
     line_count: Annotated[int, Meta(ge=1)] = WINDOW_LINES
-    pages: Annotated[str, Meta(description='Of a PDF: "3" or "2-5".')] = ""
+    pages: Annotated[str, Meta(description='"3" or "2-5" of a PDF.')] = ""
 
 
 class ReadFileTool:
@@ -52,7 +52,7 @@ class ReadFileTool:
 
     spec = ToolSpec(
         "read_file",
-        "Read a text file (numbered lines; 2,000 unless line_count says otherwise) or a PDF, or look at an image.",
+        "Read a text file (numbered lines, 2,000 by default) or a PDF, or look at an image.",
         input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ

@@ -86,9 +86,9 @@ class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(min_length=1)]
     timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] | None = None
     cwd: Annotated[str, Meta(min_length=1)] | None = None
-    background: Annotated[bool, Meta(description="Do not wait: it goes on as a job, as a server must.")] = False
-    interactive: Annotated[bool, Meta(description="As background, and the tool job can type into it.")] = False
-    description: Annotated[str, Meta(description="What it does, in a few words for the person.")] = ""
+    background: Annotated[bool, Meta(description="As a job, for servers.")] = False
+    interactive: Annotated[bool, Meta(description="As a job you can type into.")] = False
+    description: Annotated[str, Meta(description="A few words for the user.")] = ""
 
 
 class RunCommandTool:
@@ -96,8 +96,7 @@ class RunCommandTool:
 
     spec = ToolSpec(
         "run_command",
-        f"Run a shell command without input and wait for it ({DEFAULT_SECONDS} s, or what the person set, unless "
-        "timeout_seconds is given). Use the file tools to read, search and edit.",
+        f"Run a shell command without input, {DEFAULT_SECONDS} s by default. Use the file tools to read, search, edit.",
         input_schema(RunCommandArguments),
     )
     kind = ToolKind.EXECUTE

@@ -22,13 +22,14 @@ from pattern_acp.tools.base import ToolInputError
 LARGEST_NUMBER = 2**53 - 1
 """Largest whole number that every reader of JSON has exactly (RFC 8259, section 6)."""
 
-_LEFT_OUT = frozenset({"title", "default", "minLength"})
+_LEFT_OUT = frozenset({"title", "default", "minLength", "minItems", "minimum", "maximum", "additionalProperties"})
+"""What we check ourselves when a call comes, with a sentence for each; the model would pay for it in every request."""
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
 
 def input_schema(arguments: type[msgspec.Struct], *, plain: Sequence[str] = ()) -> JsonObject:
-    """The JSON Schema of an argument type: one inline object, no titles, no unknown properties.
+    """The JSON Schema of an argument type: one inline object of names, types and descriptions.
 
     The items of the lists that `plain` names are given as objects without their properties: those are the call's own
     once more, and the model pays for every word. They are checked all the same when they come.

@@ -41,7 +41,7 @@ LEFT_OUT_NAMED = 3
 class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of search_text."""
 
-    pattern: Annotated[str, Meta(description="Regular expression for one line.", min_length=1)]
+    pattern: Annotated[str, Meta(min_length=1)]
     path: Annotated[str, Meta(min_length=1)] = "."
     glob: Annotated[str, Meta(description="Only files whose name matches.", min_length=1)] | None = None
     case_sensitive: bool = True
@@ -53,7 +53,7 @@ class SearchText:
 
     spec = ToolSpec(
         "search_text",
-        "Search text files for a regular expression, without files that git ignores. path may be a folder or a file.",
+        "Search the lines of a file or folder for a regular expression, without files that git ignores.",
         input_schema(SearchTextArguments),
     )
     kind = ToolKind.SEARCH

@@ -38,7 +38,7 @@ class SearchSessions:
 
     spec = ToolSpec(
         "session_search",
-        "Find in which earlier session of this project, and which turn, something was said.",
+        "Find which earlier session and turn of this project said something.",
         input_schema(SessionSearchArguments),
     )
     kind = ToolKind.SEARCH

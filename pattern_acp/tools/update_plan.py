@@ -36,7 +36,7 @@ class UpdatePlan:
 
     spec = ToolSpec(
         "update_plan",
-        "Show the person your plan for work of several steps, and keep it up to date. Send all steps every time.",
+        "Show the user your plan for work of several steps; send all steps every time.",
         input_schema(UpdatePlanArguments),
     )
     kind = ToolKind.THINK
