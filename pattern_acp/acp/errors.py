@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.errors import ConfigError, DatabaseError, JournalError, PatternError
+from pattern_acp.domain.errors import ConfigError, DatabaseError, InvalidRequestError, JournalError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.errors import BadCursorError
 from pattern_acp.journal.errors import UnknownSessionError as UnknownRowError
@@ -21,7 +21,7 @@ from pattern_acp.jsonrpc.errors import (
     RpcError,
 )
 from pattern_acp.providers.errors import ProviderAuthError
-from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
+from pattern_acp.session.errors import CredentialsError, UnknownSessionError
 
 CODES: tuple[tuple[type[PatternError], int], ...] = (
     (UnknownSessionError, RESOURCE_NOT_FOUND),

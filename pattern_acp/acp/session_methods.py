@@ -13,13 +13,14 @@ from pattern_acp.acp.content import parts_of, with_checked_images
 from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Part
 from pattern_acp.journal.session_lists import ListedSession
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
+from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.session.commands import more_commands
-from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.holding import Held, hold, say
 from pattern_acp.session.jobs import running_jobs
 from pattern_acp.session.opening import Opening
@@ -31,7 +32,7 @@ from pattern_acp.session.turn_stages import answer_prompt
 from pattern_acp.turn.loop import TurnEnd
 
 if TYPE_CHECKING:
-    from pattern_acp.session.rewind_plan import PlannedFile
+    from pattern_acp.rewind.plan import PlannedFile
 
 OPEN_MODES = ("read", "take_over")
 
@@ -159,7 +160,7 @@ class SessionMethods:
         self, request: extensions.ForkSessionRequest, context: RequestContext, /
     ) -> extensions.ForkSessionResponse:
         """session/fork and _pattern/session/fork."""
-        from pattern_acp.session.forking import fork_session
+        from pattern_acp.rewind.forks import fork_session
 
         turn = request.turn if request.turn is not None else _asked_of(request.meta).get("turn", "")
         shared = self._sessions.constellation
@@ -221,7 +222,12 @@ class SessionMethods:
             words=plan.target.words,
             lost=plan.lost,
             regained=plan.regained,
-            files=tuple([await _file(session, file, texts=at < MOST_TEXTS) for at, file in enumerate(plan.files)]),
+            files=tuple(
+                [
+                    await _file(session.checkpoints.scope, file, texts=at < MOST_TEXTS)
+                    for at, file in enumerate(plan.files)
+                ]
+            ),
             blocks=tuple(extensions.RewindBlock(label=block.label, text=block.sentence) for block in plan.blocks),
             not_kept=plan.left_out,
             fork_behind=plan.target.fork_behind,
@@ -233,7 +239,7 @@ class SessionMethods:
 
     async def rewind(self, request: extensions.RewindRequest, _context: RequestContext, /) -> object:
         """`_pattern/session/rewind`: the conversation, unless parts are named."""
-        from pattern_acp.session.rewind_points import PARTS
+        from pattern_acp.rewind.plan import PARTS
 
         return await self._rewind(request, PARTS[:1])
 
@@ -365,10 +371,11 @@ def servers_of(servers: Sequence[schema.McpServer]) -> tuple[McpServerSettings, 
     )
 
 
-async def _file(session: Session, file: "PlannedFile", *, texts: bool) -> extensions.RewindFile:
-    from pattern_acp.session.rewind_plan import diff_of
+async def _file(scope: RewindScope, file: "PlannedFile", *, texts: bool) -> extensions.RewindFile:
+    from pattern_acp.rewind.plan import diff_of
 
-    diff = await diff_of(session, FileChange(file.path, file.now, file.then)) if texts and not file.problem else None
+    shows_texts = texts and not file.problem
+    diff = await diff_of(scope, FileChange(file.path, file.now, file.then)) if shows_texts else None
     return extensions.RewindFile(
         path=file.path,
         kind=file.kind,

@@ -39,7 +39,7 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.salvage import readable_history
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
-from pattern_acp.session.forking import fork_session
+from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, delete_session, rename_session, restore_session
 from pattern_acp.tools.session_access import SessionHit

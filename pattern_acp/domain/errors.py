@@ -95,3 +95,9 @@ class WebError(PatternError):
 
 class SessionError(PatternError):
     """A session cannot serve the request."""
+
+
+class InvalidRequestError(SessionError):
+    """The request itself is wrong (relative cwd, unknown option). Becomes JSON-RPC -32602."""
+
+    failure_code = "session.request-invalid"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import CheckSettings
 from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.session.checkpoints import Checkpoints
+from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext

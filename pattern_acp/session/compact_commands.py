@@ -6,6 +6,7 @@ Owns: what they answer. Must not know: how room is made.
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -18,7 +19,6 @@ from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.compacting import compact, pinned_of, told
 from pattern_acp.session.compaction_choice import Wanted
 from pattern_acp.session.context_figure import context_tokens, show_context
-from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact

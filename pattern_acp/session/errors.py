@@ -1,18 +1,12 @@
 """What a session cannot serve."""
 
-from pattern_acp.domain.errors import SessionError
+from pattern_acp.domain.errors import InvalidRequestError, SessionError
 
 
 class UnknownSessionError(SessionError):
     """No such session. Becomes JSON-RPC -32002."""
 
     failure_code = "session.unknown"
-
-
-class InvalidRequestError(SessionError):
-    """The request itself is wrong (relative cwd, unknown option). Becomes JSON-RPC -32602."""
-
-    failure_code = "session.request-invalid"
 
 
 class CredentialsError(SessionError):
@@ -31,12 +25,6 @@ class OptionUnusableError(InvalidRequestError):
     """There is no such option, or it has no such value."""
 
     failure_code = "session.option-unusable"
-
-
-class TurnUnknownError(InvalidRequestError):
-    """The turn that was named is not one of the session that has ended."""
-
-    failure_code = "session.turn-unknown"
 
 
 class SessionBusyError(InvalidRequestError):

@@ -106,7 +106,7 @@ async def say(session: Session, sentence: str) -> None:
 async def _go_on(sessions: Sessions, session: Session, choice: Choice, other: Lease | None) -> Session:
     client_id = session.state.client_id
     if choice is Choice.FORK:
-        from pattern_acp.session.forking import fork_session
+        from pattern_acp.rewind.forks import fork_session
 
         shared = sessions.constellation
         fork = await fork_session(shared.database, session.session_id, "", clock=shared.clock, ids=shared.ids)

@@ -33,7 +33,7 @@ from pattern_acp.memory.project import project_key
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo
-from pattern_acp.session.checkpoints import Checkpoints, RewindScope
+from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError

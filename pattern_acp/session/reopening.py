@@ -108,9 +108,11 @@ async def reopen_session(
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
     reopened = await shared.database.read(lambda tx: _read(tx, known, lost))
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
-    from pattern_acp.session.rewind import finish_cut_off
+    rewind = await session.checkpoints.recover(turn_ended=interrupted)
+    if rewind is not None:
+        from pattern_acp.session.rewind_requests import finish_rewind
 
-    if await finish_cut_off(session, interrupted=interrupted):
+        await finish_rewind(session, rewind)
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in kept_events(again)]
     return session, kept

@@ -29,11 +29,22 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.rewind.execution import Rewound
+from pattern_acp.rewind.forks import NothingInFrontError, fork_for, parts_here
+from pattern_acp.rewind.plan import (
+    LAST,
+    PARTS,
+    UNDO,
+    RewindPlan,
+    diff_of,
+    find_target,
+    list_points,
+    listed_of,
+    plan_rewind,
+    recorded_of,
+)
 from pattern_acp.session.jobs import running_warnings
-from pattern_acp.session.rewind import Rewound, carry_out
-from pattern_acp.session.rewind_forks import NothingInFrontError, fork_for, parts_here
-from pattern_acp.session.rewind_plan import RewindPlan, diff_of, listed_of, plan_rewind, recorded_of
-from pattern_acp.session.rewind_points import LAST, PARTS, UNDO, find_target, list_points
+from pattern_acp.session.rewind_requests import go_back
 from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
 from pattern_acp.turn.sink import Fact
 
@@ -70,7 +81,7 @@ async def run_checkpoint(session: "Session", argument: str) -> str:
 async def run_checkpoints(session: "Session", argument: str) -> str:
     """List the moments to which the session can go back."""
     del argument
-    return points_table(list_points(await listed_of(session)))
+    return points_table(list_points(await listed_of(session.checkpoints.scope)))
 
 
 async def run_rewind(session: "Session", argument: str) -> str:
@@ -79,9 +90,9 @@ async def run_rewind(session: "Session", argument: str) -> str:
         return await run_checkpoints(session, "")
     asked = parse_rewind(argument)
     await session.checkpoints.close_turn()
-    recorded = await recorded_of(session)
+    recorded = await recorded_of(session.checkpoints.scope)
     target = find_target(recorded, asked.named)
-    plan = await plan_rewind(session, recorded, target)
+    plan = await plan_rewind(session.checkpoints.scope, recorded, target)
     forks = "conversation" in (asked.parts or target.parts) and target.fork_behind is not None
     if not (plan.lost or plan.regained or plan.files or any(block.changes for block in plan.blocks) or forks):
         return f"Nothing has changed since {plan.target.words}."
@@ -116,7 +127,7 @@ async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: Re
         return "Nothing was changed."
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
     try:
-        fork = await fork_for(session, plan.target, parts)
+        fork = await fork_for(session.checkpoints.scope, plan.target, parts)
     except NothingInFrontError as error:
         await _finish(session, view, error.sentence, ToolCallStatus.FAILED)
         raise
@@ -132,7 +143,7 @@ async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: Re
     if not here:
         await after_files(Rewound())
         return told(Rewound())
-    done = await carry_out(session, plan, here, overwrite=asked.overwrite, before=before, after_files=after_files)
+    done = await go_back(session, plan, here, overwrite=asked.overwrite, before=before, after_files=after_files)
     return told(done)
 
 
@@ -144,7 +155,7 @@ async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> T
     content: list[ToolContent] = []
     if "files" in parts:
         for change in plan.chosen(overwrite=True)[:MOST_DIFFS]:
-            diff = await diff_of(session, change)
+            diff = await diff_of(session.checkpoints.scope, change)
             if diff is not None:
                 content.append(diff)
     warnings = running_warnings(session.jobs) if "files" in parts else ""

@@ -1,20 +1,35 @@
-"""Going back as a client asks for it, beside the slash commands.
+"""Going back in a session that is open: as a client asks for it, and what follows in the session itself.
 
-Owns: taking the session for it, as a prompt does. Must not know: the wire. A turn that runs is cancelled and waited
-for. Nobody is asked: the client has shown the preview and its person has pressed a button.
+Owns: taking the session for it, as a prompt does. Must not know: the wire, or how a rewind is carried out. A turn that
+runs is cancelled and waited for. Nobody is asked: the client has shown the preview and its user has pressed a button.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import anyio
+
+from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.journal import leases
-from pattern_acp.session.errors import InvalidRequestError, SessionBusyError
-from pattern_acp.session.forking import Fork
-from pattern_acp.session.rewind import Rewound, carry_out, finish_left_over
-from pattern_acp.session.rewind_forks import fork_for, parts_here
-from pattern_acp.session.rewind_plan import RewindPlan, listed_of, plan_rewind, recorded_of
-from pattern_acp.session.rewind_points import PARTS, Point, UnknownPointError, find_target, list_points
+from pattern_acp.journal.events import RewindStarted
+from pattern_acp.rewind import execution
+from pattern_acp.rewind.execution import Rewound
+from pattern_acp.rewind.forks import Fork, fork_for, parts_here
+from pattern_acp.rewind.plan import (
+    PARTS,
+    Point,
+    RewindPlan,
+    UnknownPointError,
+    find_target,
+    list_points,
+    listed_of,
+    plan_rewind,
+    recorded_of,
+)
+from pattern_acp.session.context_figure import show_context
+from pattern_acp.session.errors import SessionBusyError
+from pattern_acp.session.recorded import reload_history
 from pattern_acp.session.rewind_text import answer_text
 
 if TYPE_CHECKING:
@@ -23,7 +38,7 @@ if TYPE_CHECKING:
 
 async def points_of(session: "Session") -> tuple[Point, ...]:
     """The moments to which the session can go back, oldest first."""
-    return list_points(await listed_of(session))
+    return list_points(await listed_of(session.checkpoints.scope))
 
 
 async def preview_rewind(session: "Session", named: str) -> RewindPlan:
@@ -52,11 +67,11 @@ async def rewind_for_client(
         raise InvalidRequestError(f"There is no part {unknown[0]!r} of a session; the parts are {', '.join(PARTS)}.")
     async with _taken(session):
         plan = await _plan(session, named)
-        recorded = await recorded_of(session)
+        recorded = await recorded_of(session.checkpoints.scope)
         wanted = tuple(part for part in PARTS if part in (parts or plan.target.parts))
 
         try:
-            fork = await fork_for(session, plan.target, wanted)
+            fork = await fork_for(session.checkpoints.scope, plan.target, wanted)
         except UnknownPointError as error:
             raise InvalidRequestError(error.sentence, failure_code=error.failure_code) from error
 
@@ -66,18 +81,81 @@ async def rewind_for_client(
         here, before = parts_here(plan.target, wanted), recorded[-1].session_seq
         if not here:
             return plan, Rewound(), fork
-        return plan, await carry_out(session, plan, here, overwrite=overwrite, before=before, note=note), fork
+        return plan, await go_back(session, plan, here, overwrite=overwrite, before=before, note=note), fork
+
+
+async def go_back(
+    session: "Session",
+    plan: RewindPlan,
+    parts: Sequence[str],
+    *,
+    overwrite: bool,
+    before: int,
+    note: Callable[[Rewound], str] | None = None,
+    after_files: Callable[[Rewound], Awaitable[None]] | None = None,
+) -> Rewound:
+    """Carry a plan out and go on from there; once begun, it is not cancelled. See `execution.carry_out`.
+
+    Raises:
+        DatabaseError: a step could not be recorded; the next turn, or opening the session again, finishes it.
+    """
+    done = Rewound()
+    with anyio.CancelScope(shield=True):
+        done = await execution.carry_out(
+            session.checkpoints,
+            plan,
+            parts,
+            overwrite=overwrite,
+            before=before,
+            files=session.workbench.files,
+            note=note,
+            after_files=after_files,
+        )
+        await _go_on_from(session, parts)
+    return done
+
+
+async def finish_left_over(session: "Session") -> None:
+    """Finish a rewind of this process that an error cut off; before anything else is done in the session.
+
+    Raises:
+        DatabaseError: the constellation still cannot be written.
+    """
+    if session.checkpoints.rewinding:
+        started = await session.checkpoints.recover()
+        if started is not None:
+            await finish_rewind(session, started)
+        session.checkpoints.rewinding = False
+
+
+async def finish_rewind(session: "Session", started: RewindStarted) -> None:
+    """Finish a rewind that was cut off, and go on from there.
+
+    Raises:
+        DatabaseError: the constellation cannot be read or written.
+    """
+    await execution.finish_rewind(session.checkpoints.scope, started)
+    await _go_on_from(session, started.parts)
+
+
+async def _go_on_from(session: "Session", parts: Sequence[str]) -> None:
+    await reload_history(session)
+    # What the model does not know any more, or knows in another state, it must read again before it edits.
+    session.state.fingerprints.clear()
+    session.state.waiting.clear()
+    if "conversation" in parts:
+        await show_context(session)
 
 
 async def _plan(session: "Session", named: str) -> RewindPlan:
     await finish_left_over(session)
     await session.checkpoints.close_turn()
-    recorded = await recorded_of(session)
+    recorded = await recorded_of(session.checkpoints.scope)
     try:
         target = find_target(recorded, named)
     except UnknownPointError as error:
         raise InvalidRequestError(error.sentence, failure_code=error.failure_code) from error
-    return await plan_rewind(session, recorded, target)
+    return await plan_rewind(session.checkpoints.scope, recorded, target)
 
 
 @asynccontextmanager

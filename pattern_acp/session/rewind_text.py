@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.session.forking import Fork
-from pattern_acp.session.rewind import Rewound
-from pattern_acp.session.rewind_forks import parts_here
-from pattern_acp.session.rewind_plan import PlannedFile, RewindPlan
-from pattern_acp.session.rewind_points import Point
+from pattern_acp.rewind.execution import Rewound
+from pattern_acp.rewind.forks import Fork, parts_here
+from pattern_acp.rewind.plan import PlannedFile, Point, RewindPlan
 
 MOST_LISTED = 50
 """Most moments, and most files, that are listed; the newest moments."""

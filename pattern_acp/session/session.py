@@ -13,7 +13,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionConfigured
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
-from pattern_acp.session.checkpoints import Checkpoints
+from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.mcp import SessionMcp

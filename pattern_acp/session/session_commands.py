@@ -11,7 +11,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import SessionTitled
-from pattern_acp.session.forking import fork_session
+from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, clean_title, restore_session
 from pattern_acp.tools.session_access import SessionHit

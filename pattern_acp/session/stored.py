@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.errors import JournalError
+from pattern_acp.domain.errors import InvalidRequestError, JournalError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -32,7 +32,6 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.plan_and_skill_index import index_steps
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
-from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.workspace.git import git_facts
 
 logger = logging.getLogger(__name__)

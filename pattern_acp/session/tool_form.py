@@ -6,10 +6,10 @@ Owns: the choice of a session, which is kept as an event. Must not know: how act
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import Event, SessionConfigured
 from pattern_acp.providers.base import ToolForm
-from pattern_acp.session.errors import InvalidRequestError
 from pattern_acp.session.request_prefix import stable_part
 from pattern_acp.turn.sink import Fact
 

@@ -198,7 +198,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
         await drop_forgotten(session)
     # What a turn changed that was cut off belongs to it and not to this one.
     if session.checkpoints.rewinding:
-        from pattern_acp.session.rewind import finish_left_over
+        from pattern_acp.session.rewind_requests import finish_left_over
 
         await finish_left_over(session)
     await session.checkpoints.close_turn()

@@ -4,12 +4,12 @@ import pytest
 
 from pattern_acp.acp.errors import CODES, ClientError, meaning_of, reason_of, to_rpc_error
 from pattern_acp.db.errors import DatabaseBusyError
-from pattern_acp.domain.errors import ConfigError, PatternError
+from pattern_acp.domain.errors import ConfigError, InvalidRequestError, PatternError
 from pattern_acp.journal.errors import BadCursorError, LeaseHeldError
 from pattern_acp.journal.errors import UnknownSessionError as UnknownRowError
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from pattern_acp.providers.errors import ProviderAuthError
-from pattern_acp.session.errors import CredentialsError, InvalidRequestError, UnknownSessionError
+from pattern_acp.session.errors import CredentialsError, UnknownSessionError
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
 from pattern_acp.journal.file_contents import read_content
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.rewind_points import list_points
+from pattern_acp.rewind.plan import list_points
 from pattern_acp.turn.sink import Fact
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import choose

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.rewind import put_everything_back, start_rewind
-from pattern_acp.session.rewind_plan import plan_rewind, recorded_of
-from pattern_acp.session.rewind_points import PARTS, find_target
+from pattern_acp.rewind.execution import put_everything_back, start_rewind
+from pattern_acp.rewind.plan import PARTS, find_target, plan_rewind, recorded_of
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, says
@@ -241,12 +240,12 @@ async def rewound(agent: RunningAgent, session: str, text: str, *, overwrite: bo
 
 async def cut_off(agent: RunningAgent, session_id: str, named: str, step: Back) -> None:
     """Begin a rewind, put only some files back, and open the session anew, as after a crash."""
-    session, done = agent.sessions.get(session_id), step.cut_after or 0
-    recorded = await recorded_of(session)
-    plan = await plan_rewind(session, recorded, find_target(recorded, named))
+    scope, done = agent.sessions.get(session_id).checkpoints.scope, step.cut_after or 0
+    recorded = await recorded_of(scope)
+    plan = await plan_rewind(scope, recorded, find_target(recorded, named))
     before = recorded[-1].session_seq
-    started = await start_rewind(session, plan, step.parts, overwrite=step.overwrite, before=before)
+    started = await start_rewind(scope, plan, step.parts, overwrite=step.overwrite, before=before)
     some = replace(started, files=started.files[:done], blocks=started.blocks if done == 3 else ())
-    await put_everything_back(session, some, None)
+    await put_everything_back(scope, some, None)
     params: JsonDict = {"sessionId": session_id, "cwd": str(agent.folder), "mcpServers": []}
     await agent.editor.request("session/load", params)

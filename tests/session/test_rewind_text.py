@@ -1,8 +1,7 @@
 """What a person reads of a rewind."""
 
-from pattern_acp.session.rewind import Rewound
-from pattern_acp.session.rewind_plan import RewindPlan
-from pattern_acp.session.rewind_points import Target
+from pattern_acp.rewind.execution import Rewound
+from pattern_acp.rewind.plan import RewindPlan, Target
 from pattern_acp.session.rewind_text import answer_text, preview_text
 
 LEFT_OUT = "/work: a command changed 700 files, of which 500 are kept"

@@ -28,7 +28,7 @@ from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
-from pattern_acp.session.forking import fork_session
+from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.stored import DAY_MS, delete_session, restore_session
 from tests.support.constellation import FakeClock
 

@@ -34,10 +34,10 @@ from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAns
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
+from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files
-from pattern_acp.session.checkpoints import Checkpoints
 from pattern_acp.session.checks import checks_of
 from pattern_acp.session.conversation_commands import run_diff
 from pattern_acp.session.edit_warnings import EditWarnings

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import anyio
 
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.checkpoints import Checkpoints
+from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.noted_files import AFTER_SECONDS, TrackedFiles

@@ -6,7 +6,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import CheckpointTaken
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.session.rewind_points import UnknownPointError, find_target, list_points, short_id
+from pattern_acp.rewind.plan import UnknownPointError, find_target, list_points, short_id
 
 FIRST, SECOND, THIRD = (f"chk_{digits:0<32}" for digits in ("0123456789a", "0123456789b", "fedcba98"))
 

@@ -1,7 +1,7 @@
 """Checkpoints of one session: what it changed in files, and the moments to which it can go back.
 
 Owns: keeping the state of a file before the session changes it, what the session left it as, and the event that closes
-an interval. Must not know: how going back works (`session/rewind.py`).
+an interval. Must not know: how going back works (`rewind/execution.py`).
 
 A state is kept before the change is made (`FilesSaved`), so that a crash between loses nothing: the next start finds
 files that were saved and never checkpointed (`recover`). Every turn ends with a checkpoint: in the transaction of its
@@ -26,9 +26,11 @@ from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within
 from pattern_acp.journal import leases
-from pattern_acp.journal.events import CheckpointTaken, FilesSaved
+from pattern_acp.journal.events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
 from pattern_acp.journal.file_contents import store_content
+from pattern_acp.journal.items import CHECKPOINTS
 from pattern_acp.journal.leases import Holder
+from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
@@ -287,11 +289,23 @@ class Checkpoints:
         if not self.is_clean:
             await self.take("turn")
 
-    def recover(self, saved: Sequence[SavedFile]) -> None:
-        """Take over files that a process which ended had saved and not checkpointed."""
+    async def recover(self, *, turn_ended: bool = False) -> RewindStarted | None:
+        """Checkpoint what a process saved and did not checkpoint before it ended; the rewind that it left half done.
+
+        `turn_ended` says that a turn was only now ended, which has no checkpoint therefore.
+
+        Raises:
+            DatabaseError: the constellation cannot be read or written.
+        """
+        scope = self.scope
+        entries = await scope.database.read(lambda tx: read_item(tx, scope.session_id, CHECKPOINTS))
+        saved = _not_checkpointed(entries)
         for file in saved:
             if self._newest(file.path) is None:
                 self._open.append(_Open(file.path, file.state))
+        if saved or turn_ended:
+            await self.take("recovered")
+        return _not_ended(entries)
 
     async def _record(self, cause: str, name: str, closing: Sequence[_Open]) -> str:
         scope = self.scope
@@ -363,6 +377,28 @@ class Checkpoints:
             self._left_out.setdefault(place, f"it {guard.reason}")
             return ""
         return place
+
+
+def _not_checkpointed(entries: Sequence[Recorded]) -> list[SavedFile]:
+    saved: list[SavedFile] = []
+    for entry in entries:
+        if isinstance(entry.event, FilesSaved):
+            saved += entry.event.files
+        elif isinstance(entry.event, CheckpointTaken):
+            closed = {change.path for change in entry.event.changes}
+            # One that is taken before a tool leaves open what is being changed beside it.
+            saved = [file for file in saved if file.path not in closed] if entry.event.cause == "tool" else []
+    return saved
+
+
+def _not_ended(entries: Sequence[Recorded]) -> RewindStarted | None:
+    started: RewindStarted | None = None
+    for entry in entries:
+        if isinstance(entry.event, RewindStarted):
+            started = entry.event
+        elif isinstance(entry.event, SessionRewound):
+            started = None
+    return started
 
 
 def _may_change_files(access: Access) -> bool:

@@ -1,7 +1,7 @@
 """Forks: a new session that begins with the history of another one.
 
 Owns: where a fork can begin, and what it takes over. Must not know: who asks for it. No event is copied: the new
-session names its parent and the last event that both share (journal/ancestry.py). Permissions that the person gave for
+session names its parent and the last event that both share (journal/ancestry.py). Permissions that the user gave for
 the parent's lifetime, its background commands and its costs stay with the parent.
 """
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
@@ -21,10 +22,17 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
-from pattern_acp.session.errors import TurnUnknownError
+from pattern_acp.rewind.checkpoints import RewindScope
+from pattern_acp.rewind.plan import Target, UnknownPointError
 
 MARK = " (fork)"
 """Stands behind the parent's title."""
+
+
+class TurnUnknownError(InvalidRequestError):
+    """The turn that was named is not one of the session that has ended."""
+
+    failure_code = "session.turn-unknown"
 
 
 class Fork(Struct, frozen=True):
@@ -40,7 +48,7 @@ class Fork(Struct, frozen=True):
 async def fork_session(database: Database, session_id: str, turn: str, *, clock: Clock, ids: IdFactory) -> Fork:
     """Fork a session behind one of its turns, behind its last complete one without a `turn`.
 
-    `turn` is a number from 1, the one that `/rewind` lists, or a turn's id; it may be one that the person went back
+    `turn` is a number from 1, the one that `/rewind` lists, or a turn's id; it may be one that the user went back
     behind. The parent may be in use elsewhere; nothing of it changes.
 
     Raises:
@@ -138,3 +146,35 @@ def _place(tx: Transaction, seq: int) -> EventPlace:
     if place is None:
         raise TurnUnknownError("The turn to fork behind is gone from the journal; run pattern-acp doctor.")
     return place
+
+
+CONVERSATION = "conversation"
+
+
+class NothingInFrontError(UnknownPointError):
+    """There is no conversation in front of the session's first turn, which it shares with another one."""
+
+    failure_code = "rewind.point-unknown"
+
+
+def parts_here(target: Target, parts: Sequence[str]) -> tuple[str, ...]:
+    """The parts that go back in the session itself."""
+    return tuple(part for part in parts if target.fork_behind is None or part != CONVERSATION)
+
+
+async def fork_for(scope: RewindScope, target: Target, parts: Sequence[str]) -> Fork | None:
+    """Begin the fork that has the conversation of `target`; None when the session's own goes back, or none does.
+
+    Raises:
+        NothingInFrontError: there is no turn in front of it.
+        DatabaseError: the constellation cannot be written.
+    """
+    if target.fork_behind is None or CONVERSATION not in parts:
+        return None
+    if not target.fork_behind:
+        raise NothingInFrontError(
+            "The conversation cannot go there: its first turn is one that this session shares with the one it was "
+            "forked from. A new session begins there; files and memory can go back."
+        )
+    turn = str(target.fork_behind)
+    return await fork_session(scope.database, scope.session_id, turn, clock=scope.clock, ids=scope.ids)
