@@ -15,7 +15,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.credentials.keyring_access import SystemKeyring
-from pattern_acp.credentials.keys import StoredKeys, with_held_key
+from pattern_acp.credentials.keys import StoredKeys, with_stored_key
 from pattern_acp.credentials.model import SignInTransientError, TokenAnswer
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import SystemClock
@@ -47,7 +47,7 @@ class KeysOfPerson:
 
     def held(self, settings: ProviderSettings) -> ProviderSettings:
         """See `KeySource.held`."""
-        return with_held_key(settings, self.store.entries())
+        return with_stored_key(settings, self.store.entries())
 
     def used(self, settings: ProviderSettings) -> str:
         """See `KeySource.used`."""

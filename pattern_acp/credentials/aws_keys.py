@@ -19,7 +19,7 @@ SERVICE = "bedrock"
 SOURCE = "the AWS credential chain"
 
 CHAIN_SECONDS = 45.0
-"""Longest wait for credentials: some come from a server, or from a program of the person's."""
+"""Longest wait for credentials: some come from a server, or from a program of the user's."""
 
 ADVICE = (
     "run `aws sso login` or `aws configure`, set AWS_PROFILE or AWS_ACCESS_KEY_ID, or put a Bedrock key into "
@@ -30,16 +30,16 @@ Found = TypeVar("Found")
 
 
 class FrozenCredentials(Protocol):
-    """Credentials of one moment."""
+    """Credentials at one moment."""
 
     access_key: str
 
 
 class AwsCredentials(Protocol):
-    """What we use of a credentials object of botocore; it renews itself ahead of its end."""
+    """The part of a botocore credentials object that we use; it renews itself before it expires."""
 
     def get_frozen_credentials(self) -> FrozenCredentials:
-        """Those of now."""
+        """Return the current credentials."""
         ...
 
 
@@ -52,7 +52,7 @@ class _Signer(Protocol):
 
 
 Load = Callable[[], AwsCredentials | None]
-"""The credentials of this machine; None where there are none."""
+"""Loads the credentials of this machine; None where there are none."""
 
 
 class AwsKeys:
@@ -64,7 +64,7 @@ class AwsKeys:
         self._found: AwsCredentials | None = None
 
     async def key(self, name: str, refused: str = "") -> Secret:
-        """The id of the access key that signs now for the provider `name`; it is no secret by itself.
+        """Return the id of the access key that signs now for the provider `name`; it is no secret by itself.
 
         Raises:
             CloudCredentialsError: botocore is not installed, or there are no usable credentials.
@@ -74,7 +74,7 @@ class AwsKeys:
         return Secret(frozen.access_key, SOURCE)
 
     async def sign(self, name: str, region: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """The headers of a POST with its signature of this moment, which holds for five minutes. Raises like `key`."""
+        """Return the headers of a POST, signed now; the signature is valid for five minutes. Raises like `key`."""
 
         def signed() -> dict[str, str]:
             return _signed(self._current(name, ""), region, url, headers, body)
@@ -103,7 +103,7 @@ class AwsKeys:
             found = self._found or self._load()
             frozen = found.get_frozen_credentials() if found is not None else None
             if frozen is not None and refused and frozen.access_key == refused:
-                # Another program may have put new ones into the file since.
+                # Another program may have updated the file since.
                 found = self._load()
                 frozen = found.get_frozen_credentials() if found is not None else None
         except (exceptions.ConnectionError, exceptions.HTTPClientError, exceptions.MetadataRetrievalError) as error:
@@ -119,7 +119,7 @@ class AwsKeys:
 
 
 def load_default() -> AwsCredentials | None:
-    """The credentials that the AWS programs use: variables, files and profiles, sign-in, roles, the machine's own.
+    """Load the credentials that AWS programs use: variables, files and profiles, sign-in, roles, the machine's own.
 
     Raises:
         botocore.exceptions.BotoCoreError: a file or a profile is wrong.

@@ -1,7 +1,7 @@
 """Access tokens of Google's clouds, from the application default credentials of this machine.
 
 Owns: finding the credentials with google-auth (`pattern-acp[vertex]`), and a token that is valid for another minute. It
-is imported at the first request, in a worker thread. Must not know: models and HTTP, which is handed in.
+is imported at the first request, in a worker thread. Must not know: models and HTTP, which the caller passes in.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,27 +21,27 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 SOURCE = "Google's application default credentials"
 
 TOKEN_SECONDS = 45.0
-"""Longest wait for the credentials and their token: google-auth asks thrice whether this machine is one of Google's."""
+"""Longest wait for the credentials and their token: google-auth checks three times for one of Google's machines."""
 
 EXCHANGE_SECONDS = 30.0
-"""Longest wait for one answer, where google-auth names none."""
+"""Longest wait for one answer, unless google-auth sets its own."""
 
 ADVICE = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
 
 
 class GoogleToken(Struct, frozen=True):
-    """A token to send, and the project that the credentials name, if they name one."""
+    """An access token, and the project that the credentials name, if they name one."""
 
     secret: Secret
     project: str
 
 
 class GoogleCredentials(Protocol):
-    """What we use of a credentials object of google-auth."""
+    """The part of a google-auth credentials object that we use."""
 
     token: str | None
     expiry: datetime | None
-    """UTC, without a zone."""
+    """A time in UTC, without a zone."""
 
     def refresh(self, request: object) -> None:
         """Get a new token."""
@@ -49,11 +49,11 @@ class GoogleCredentials(Protocol):
 
 
 Load = Callable[[object], tuple[GoogleCredentials, str]]
-"""The credentials of this machine and their project, found with a transport."""
+"""Loads the credentials of this machine and their project, with a transport."""
 
 
 class GoogleTokens:
-    """One token for all providers at Google, renewed when it ends within a minute or when it was refused."""
+    """One token for all providers at Google, renewed when it expires within a minute or was refused."""
 
     def __init__(self, exchange: Exchange, clock: Clock, load: Load | None = None) -> None:
         self._exchange = exchange
@@ -63,7 +63,7 @@ class GoogleTokens:
         self._found: tuple[GoogleCredentials, str] | None = None
 
     async def token(self, name: str, refused: str = "") -> GoogleToken:
-        """The token to use now for the provider `name`.
+        """Return the current token for the provider `name`.
 
         Raises:
             CloudCredentialsError: google-auth is not installed, there are no credentials, or Google refuses them.
@@ -112,7 +112,7 @@ class GoogleTokens:
 
 
 def load_default(transport: object) -> tuple[GoogleCredentials, str]:
-    """The application default credentials: a key file, gcloud's, or those of the machine at Google.
+    """Load the application default credentials: a key file, gcloud's, or those of the machine at Google.
 
     Raises:
         google.auth.exceptions.GoogleAuthError: there are none.
@@ -125,7 +125,7 @@ def load_default(transport: object) -> tuple[GoogleCredentials, str]:
 
 
 class _Transport:
-    """A transport as google-auth calls one (`google.auth.transport.Request`), over ours."""
+    """An adapter of our HTTP to `google.auth.transport.Request`."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -149,7 +149,7 @@ class _Transport:
 
 
 class _Response:
-    """An answer as google-auth reads one (`google.auth.transport.Response`)."""
+    """An adapter of an answer to `google.auth.transport.Response`."""
 
     def __init__(self, answer: TokenAnswer) -> None:
         self.status = answer.status

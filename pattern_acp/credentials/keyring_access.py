@@ -1,8 +1,8 @@
 """The system's keyring: Keychain, Credential Manager, Secret Service or KWallet, through the package `keyring`.
 
 Owns: the service name, and the longest wait. The package is imported at the first use (about 0.2 s with D-Bus), and
-every call runs in a thread that is given up after a while: a locked keyring may wait for a window that nobody sees.
-Must not know: what is kept.
+every call runs in a thread that is abandoned after a while: a locked keyring may wait for a window that nobody sees.
+Must not know: the contents of the texts.
 """
 
 import threading
@@ -25,15 +25,15 @@ class Keyring(Protocol):
     """
 
     def get(self, name: str) -> str | None:
-        """The text, or None."""
+        """Return the text, or None."""
         ...
 
     def set(self, name: str, text: str) -> None:
-        """Keep the text."""
+        """Store the text."""
         ...
 
     def delete(self, name: str) -> None:
-        """Delete it; one that is not there is no error."""
+        """Delete the text; a missing one is no error."""
         ...
 
 
@@ -41,11 +41,11 @@ class Backend(Protocol):
     """The part of `keyring.backend.KeyringBackend` that is used."""
 
     def get_password(self, service: str, username: str, /) -> str | None:
-        """The text, or None."""
+        """Return the text, or None."""
         ...
 
     def set_password(self, service: str, username: str, password: str, /) -> None:
-        """Keep the text."""
+        """Store the text."""
         ...
 
     def delete_password(self, service: str, username: str, /) -> None:
@@ -54,7 +54,7 @@ class Backend(Protocol):
 
 
 def system_backend() -> Backend:
-    """The backend that the package chose for this machine.
+    """Return the backend that the package chose for this machine.
 
     Raises:
         KeyringUnavailableError: none that the package recommends; those that keep plain text do not count.
@@ -112,7 +112,7 @@ class SystemKeyring:
         if failed and isinstance(failed[0], KeyringUnavailableError):
             raise failed[0]
         if failed:
-            # The error's own text is the backend's and may quote what was to be kept.
+            # The error's own text is the backend's and may quote the secret.
             raise KeyringUnavailableError(
                 f"The system's keyring refused ({type(failed[0]).__name__}); unlock it, or sign in with --file."
             )

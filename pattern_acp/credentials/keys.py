@@ -1,7 +1,7 @@
-"""Which key a provider gets, and renewing it.
+"""The key that a provider gets, and its renewal.
 
-Owns: the order of the places (what the person did explicitly beats what is merely there), and refreshing OAuth tokens
-once for everybody who asks, also across processes. Must not know: wires and sessions.
+Owns: the order of the sources (an explicit choice of the user beats what is merely present), and refreshing OAuth
+tokens once for all callers, also across processes. Must not know: wires and sessions.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -16,26 +16,27 @@ from pattern_acp.config.settings import Host, ProviderSettings, Secret
 from pattern_acp.credentials.model import (
     Credential,
     CredentialFileError,
-    Entry,
+    HttpPost,
     KeySource,
-    Post,
+    KeyTier,
     SignInRevokedError,
     SignInTransientError,
-    Tier,
+    StoredEntry,
     last_four,
 )
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.clock import Clock
 
 REFRESH_BEFORE_MS = 60_000
-"""A token is renewed this long before its end, so that a request that streams for a while still has a valid one."""
+"""Time before its expiry at which a token is renewed, so that a request that streams for a while still has a valid
+one."""
 
 REFRESH_LOCK_SECONDS = 45.0
 """Longest wait for another process that renews the same token; its request has a deadline of its own."""
 
 LOCK_POLL_SECONDS = 0.05
 
-_NAMES = {Tier.KEYRING: "the keyring", Tier.FILE: "the credentials file", Tier.OAUTH: "the sign-in (OAuth)"}
+_NAMES = {KeyTier.KEYRING: "the keyring", KeyTier.FILE: "the credentials file", KeyTier.OAUTH: "the sign-in (OAuth)"}
 
 _CLOUDS: Mapping[Host, str] = {
     "vertex": "Google's application default credentials",
@@ -44,29 +45,29 @@ _CLOUDS: Mapping[Host, str] = {
 
 
 class StoredKeys:
-    """Keys of providers, over what the settings hold and what is kept. `directory` is for the locks of renewals."""
+    """Keys of providers, over the settings and the store. `directory` is for the locks of renewals."""
 
-    def __init__(self, store: CredentialStore, directory: Path, post: Post, clock: Clock) -> None:
+    def __init__(self, store: CredentialStore, directory: Path, post: HttpPost, clock: Clock) -> None:
         self._store = store
         self._directory = directory
         self._post = post
         self._clock = clock
         self._renewing: dict[str, anyio.Lock] = {}
-        self._loaded: dict[str, tuple[Entry, Credential]] = {}
+        self._loaded: dict[str, tuple[StoredEntry, Credential]] = {}
 
     def sources(self, settings: ProviderSettings) -> tuple[KeySource, ...]:
-        """Every place that has a key for a provider, the one that is used first. Cheap; asks no keyring."""
+        """List every source of a key for a provider, the first in use first. Cheap; asks no keyring."""
         return key_sources(settings, self._store.entries().get(settings.name))
 
     async def key(self, settings: ProviderSettings, refused: str = "") -> Secret | None:
-        """The key to use now; renewed when it ends within 60 s, or when it is `refused` and can be renewed.
+        """Return the key to use now; renewed when it expires within 60 s, or when it is `refused` and can be renewed.
 
         Raises:
             SignInError: the stored one cannot be had or renewed; the class says why.
         """
         own = settings.api_key if settings.api_key is not None and settings.api_key.value else None
         sources = self.sources(settings)
-        if not sources or sources[0].tier in {Tier.CONFIG, Tier.ENVIRONMENT}:
+        if not sources or sources[0].tier in {KeyTier.CONFIG, KeyTier.ENVIRONMENT}:
             return own
         credential = await self._load(settings.name)
         if credential is None:
@@ -76,7 +77,7 @@ class StoredKeys:
         return Secret(credential.secret, _NAMES[sources[0].tier])
 
     async def _load(self, provider: str) -> Credential | None:
-        """The kept credential; what came from the keyring is remembered until the file says otherwise."""
+        """Load the stored credential; what came from the keyring is cached until the file says otherwise."""
         entry = self._store.entries().get(provider)
         known = self._loaded.get(provider)
         if entry is not None and known is not None and known[0] == entry and entry.kind == "api_key":
@@ -96,28 +97,30 @@ class StoredKeys:
 
     async def _renew(self, settings: ProviderSettings, seen: Credential, refused: str) -> Credential:
         async with self._renewing.setdefault(settings.name, anyio.Lock()), self._locked(settings.name):
-            # Whoever held the lock may have renewed it: what it saved counts, and the network is not asked again.
+            # The previous holder of the lock may have renewed it: then its token counts, and the network is not asked
+            # again.
             found = await anyio.to_thread.run_sync(self._store.load, settings.name)
             if found is None:
                 raise SignInRevokedError(f"{settings.name} was signed out meanwhile; sign in again.")
             is_new = found.secret != seen.secret and self._is_usable_still(found, refused)
-            # Some servers' tokens live shorter than the time ahead: a new one is over by that, and serves all the same.
+            # Some servers' tokens live shorter than `REFRESH_BEFORE_MS`: a new one counts as expired by that, and works
+            # all the same.
             if is_new or not self._is_over(found, refused):
                 return found
             # A server that rotates tokens voids the old one when it answers: a cancellation must not lose the new one.
             return await self._refreshed(settings, found, refused)
 
     async def _refreshed(self, settings: ProviderSettings, found: Credential, refused: str) -> Credential:
-        kept = found
+        current = found
         with anyio.CancelScope(shield=True):
             try:
-                kept = await self._refresh(settings, found)
+                current = await self._refresh(settings, found)
             except SignInTransientError:
                 if not self._is_usable_still(found, refused):
                     raise
             else:
-                await anyio.to_thread.run_sync(self._save, settings.name, kept)
-        return kept
+                await anyio.to_thread.run_sync(self._save, settings.name, current)
+        return current
 
     async def _refresh(self, settings: ProviderSettings, found: Credential) -> Credential:
         from pattern_acp.credentials.oauth import DevicePending, read_token, refresh_form
@@ -142,7 +145,7 @@ class StoredKeys:
             raise SignInTransientError(f"{settings.name} answered a renewal with nothing; try again.") from None
 
     def _is_usable_still(self, found: Credential, refused: str) -> bool:
-        """A token that is about to end serves once more when the server that renews it is away."""
+        """Return whether a token that is about to expire may serve once more, because its server is away."""
         expires = found.expires_at_ms
         return found.secret != refused and expires is not None and expires > self._clock.now_ms()
 
@@ -159,7 +162,7 @@ class StoredKeys:
             with anyio.fail_after(REFRESH_LOCK_SECONDS):
                 while True:
                     try:
-                        # One system call that does not wait, so that a cancellation never leaves a lock behind.
+                        # This system call does not block, so that a cancellation never leaves a lock behind.
                         lock.acquire(blocking=False)
                         break
                     except Timeout:
@@ -177,26 +180,26 @@ class StoredKeys:
             lock.release()
 
 
-def key_sources(settings: ProviderSettings, entry: Entry | None) -> tuple[KeySource, ...]:
-    """Every place that has a key, in the order of preference.
+def key_sources(settings: ProviderSettings, entry: StoredEntry | None) -> tuple[KeySource, ...]:
+    """List every source of a key, in the order of preference.
 
-    A variable that config.toml names comes first, then what `auth login` kept, then the provider's usual variable: that
-    one is often set for another program, and would be billed without anybody having said so.
+    A variable that config.toml names comes first, then the key from `auth login`, then the provider's usual variable:
+    that one is often set for another program, and would be billed without anybody having asked for it.
     """
     found: list[KeySource] = []
     if settings.api_key is not None and settings.api_key.value:
-        tier = Tier.CONFIG if settings.key_variable_named else Tier.ENVIRONMENT
+        tier = KeyTier.CONFIG if settings.key_variable_named else KeyTier.ENVIRONMENT
         found.append(KeySource(tier, settings.api_key.source or tier.value, last_four(settings.api_key.value)))
     if entry is not None:
-        kept = KeySource(entry.tier, _NAMES[entry.tier], entry.last_four, entry.expires_at_ms)
-        found.insert(1 if settings.key_variable_named and found else 0, kept)
+        stored = KeySource(entry.tier, _NAMES[entry.tier], entry.last_four, entry.expires_at_ms)
+        found.insert(1 if settings.key_variable_named and found else 0, stored)
     if settings.host and settings.configured:
-        found.append(KeySource(Tier.CLOUD, _CLOUDS[settings.host], ""))
+        found.append(KeySource(KeyTier.CLOUD, _CLOUDS[settings.host], ""))
     return tuple(found)
 
 
-def with_held_key(settings: ProviderSettings, entries: Mapping[str, Entry]) -> ProviderSettings:
-    """`settings` as one that is set up, when a key is kept for it. The key itself is not in it: `StoredKeys.key` is."""
+def with_stored_key(settings: ProviderSettings, entries: Mapping[str, StoredEntry]) -> ProviderSettings:
+    """Return `settings` marked as set up if a key is stored; the key itself comes from `StoredKeys.key`."""
     entry = entries.get(settings.name)
     if entry is None or (settings.api_key is not None and settings.key_variable_named):
         return settings

@@ -1,4 +1,4 @@
-"""Credentials of a provider, how they may be shown, and the errors of getting them."""
+"""Credentials of a provider, their form on screen, and the errors of getting them."""
 
 from collections.abc import Awaitable, Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ from pattern_acp.domain.errors import SignInError
 
 
 class CredentialFileError(SignInError):
-    """The file of credentials cannot be read or written; what it holds is left as it is."""
+    """The file of credentials cannot be read or written; it is left unchanged."""
 
     failure_code = "auth.file-unusable"
 
@@ -23,7 +23,7 @@ class KeyringUnavailableError(SignInError):
 
 
 class SignInDeniedError(SignInError):
-    """The person, or the provider, said no."""
+    """The user, or the provider, refused."""
 
     failure_code = "auth.denied"
 
@@ -41,13 +41,13 @@ class SignInExpiredError(SignInError):
 
 
 class SignInRevokedError(SignInError):
-    """The refresh token is not taken any more (expired, used twice, or taken back); the person has to sign in again."""
+    """The refresh token is no longer accepted (expired, used twice, or withdrawn); the user has to sign in again."""
 
     failure_code = "auth.revoked"
 
 
 class CloudCredentialsError(SignInError):
-    """The credentials of a cloud are not there or are refused, or what reads them is not installed."""
+    """The credentials of a cloud are missing or refused, or the package that reads them is not installed."""
 
     failure_code = "auth.cloud-credentials"
 
@@ -59,17 +59,17 @@ class SignInTransientError(SignInError):
 
 
 class SignInRefusedError(SignInError):
-    """The authorization server does not take the request: a wrong client id, scope or address."""
+    """The authorization server rejects the request: a wrong client id, scope or address."""
 
     failure_code = "auth.refused"
 
 
 SHORTEST_SHOWN = 12
-"""Of a key shorter than this nothing is shown: four characters would be too much of it."""
+"""Length below which no part of a key is shown: four characters would be too much of it."""
 
 
-class Tier(StrEnum):
-    """Where a key comes from, in the order of preference: what the person did explicitly beats what is merely there."""
+class KeyTier(StrEnum):
+    """Source of a key, in the order of preference: an explicit choice of the user beats what is merely present."""
 
     CONFIG = "config"
     """The variable that `api_key_env` in config.toml names."""
@@ -79,11 +79,11 @@ class Tier(StrEnum):
     ENVIRONMENT = "environment"
     """The provider's usual variable."""
     CLOUD = "cloud"
-    """What the cloud that serves the models has set up on this machine."""
+    """The credentials that the models' cloud set up on this machine."""
 
 
 Kind = Literal["api_key", "oauth"]
-Place = Literal["keyring", "file"]
+Storage = Literal["keyring", "file"]
 
 
 class Credential(Struct, frozen=True):
@@ -94,45 +94,45 @@ class Credential(Struct, frozen=True):
     kind: Kind = "api_key"
     refresh_token: str = ""
     expires_at_ms: int | None = None
-    """When the access token ends, milliseconds UTC; None when nobody said."""
+    """Expiry of the access token, in milliseconds UTC; None when unknown."""
 
     def __repr__(self) -> str:
         return repr_without(self, "secret", "refresh_token")
 
 
-class Entry(Struct, frozen=True):
-    """What is known of a kept credential without asking the keyring."""
+class StoredEntry(Struct, frozen=True):
+    """Facts about a stored credential that need no keyring."""
 
     kind: Kind
-    place: Place
+    place: Storage
     last_four: str
     expires_at_ms: int | None = None
     stamp: str = ""
-    """Another one each time it is saved."""
+    """A new value at each save."""
 
     @property
-    def tier(self) -> Tier:
-        """The tier it counts as."""
-        return Tier.OAUTH if self.kind == "oauth" else Tier(self.place)
+    def tier(self) -> KeyTier:
+        """The tier of this credential's source."""
+        return KeyTier.OAUTH if self.kind == "oauth" else KeyTier(self.place)
 
 
 class KeySource(Struct, frozen=True):
-    """One place that holds a key of a provider. `where` names it for the person."""
+    """A source that has a key of a provider. `where` names it for the user."""
 
-    tier: Tier
+    tier: KeyTier
     where: str
     last_four: str
     expires_at_ms: int | None = None
 
     @property
     def sentence(self) -> str:
-        """Tier, place and last characters, as /status and doctor show it."""
+        """Tier, source and last characters, as /status and doctor show it."""
         ending = f", …{self.last_four}" if self.last_four else ""
         return f"{self.where}{ending}"
 
 
-class Post(Protocol):
-    """One POST of a form or of JSON; gives status and body."""
+class HttpPost(Protocol):
+    """Sends one POST of a form or of JSON; returns status and body."""
 
     def __call__(self, url: str, headers: Mapping[str, str], body: bytes, /) -> Awaitable[tuple[int, bytes]]:
         """Send it.
@@ -155,7 +155,7 @@ class TokenAnswer(Struct, frozen=True):
 
 
 class Exchange(Protocol):
-    """One request, for a library that asks from a worker thread. Blocking."""
+    """Sends one request, for a library that calls from a worker thread. Blocking."""
 
     def __call__(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /
@@ -169,5 +169,5 @@ class Exchange(Protocol):
 
 
 def last_four(secret: str) -> str:
-    """The last four characters of a key, or nothing of a short one."""
+    """Return the last four characters of a key, or nothing of a short one."""
     return secret[-4:] if len(secret) >= SHORTEST_SHOWN else ""

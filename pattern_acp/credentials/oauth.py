@@ -1,8 +1,8 @@
-"""OAuth 2.0 as data: what is sent, and what the answers mean. No I/O.
+"""OAuth 2.0 as data: the requests, and the meaning of the answers. No I/O.
 
 Owns: the authorization request with PKCE (RFC 7636), the answers of the redirect, of the token endpoint and of the
 device endpoint (RFC 8628), and which failure is which. Written over the building blocks of Authlib (docs/adr). Must not
-know: HTTP, browsers, and where tokens are kept.
+know: HTTP, browsers, and where tokens are stored.
 """
 
 import math
@@ -38,19 +38,19 @@ DEVICE_INTERVAL_SECONDS = 5.0
 """RFC 8628, section 3.2: the interval when the server names none; section 3.5: what `slow_down` adds."""
 
 OFFLINE = "offline_access"
-"""The scope with which servers of OpenID Connect give a refresh token."""
+"""The scope for which OpenID Connect servers issue a refresh token."""
 
 MAX_LIFETIME_SECONDS = 10 * 365 * 24 * 3600
-"""A lifetime beyond this is no number of seconds that a server means."""
+"""Longest plausible lifetime; a server that sends more does not send seconds."""
 
 _CODE_ALONE = re.compile(r"[A-Za-z0-9._~+-][A-Za-z0-9._~+/=-]{7,2047}")
-"""What codes look like that people paste; an address has a colon, and the path of a redirect begins with a slash."""
+"""Codes as people paste them; an address has a colon, and the path of a redirect begins with a slash."""
 
 _FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
 _JSON = {"content-type": "application/json", "accept": "application/json"}
 
 
-class Form(Struct, frozen=True):
+class FormPost(Struct, frozen=True):
     """One POST to an endpoint."""
 
     url: str
@@ -62,10 +62,10 @@ class Form(Struct, frozen=True):
 
 
 class AuthorizationRequest(Struct, frozen=True):
-    """A sign-in in a browser that has begun."""
+    """A browser sign-in under way."""
 
     url: str
-    """What the browser opens."""
+    """The address for the browser."""
     redirect_uri: str
     state: str
     verifier: str
@@ -75,12 +75,12 @@ class AuthorizationRequest(Struct, frozen=True):
 
 
 class DeviceCode(Struct, frozen=True):
-    """What the person enters on another device, and what is polled with."""
+    """The code that the user enters on another device, and the one to poll with."""
 
     user_code: str
     verification_url: str
     complete_url: str
-    """With the code in it; empty when the server gives none."""
+    """The address including the code; empty when the server sends none."""
     device_code: str
     interval_seconds: float
     expires_at_ms: int
@@ -90,7 +90,7 @@ class DeviceCode(Struct, frozen=True):
 
 
 class DevicePending(Exception):  # noqa: N818 - a state of the flow, not a fault
-    """The person has not answered yet. `slower` asks for a longer interval."""
+    """The user has not answered yet. `slower` asks for a longer interval."""
 
     def __init__(self, *, slower: bool) -> None:
         super().__init__("pending")
@@ -121,13 +121,13 @@ def challenge_of(verifier: str) -> str:
 
 
 def begin_authorization(oauth: OAuthSettings, redirect_uri: str) -> AuthorizationRequest:
-    """A new authorization request with a fresh state and verifier."""
+    """Create an authorization request with a fresh state and verifier."""
     state = secrets.token_urlsafe(32)
-    # 43 characters, the shortest that RFC 7636, section 4.1 allows, with 256 bits of chance.
+    # 43 characters, the shortest that RFC 7636, section 4.1 allows, with 256 bits of entropy.
     verifier = secrets.token_urlsafe(32)
     challenge = challenge_of(verifier)
     if oauth.gives_key:
-        # There is no parameter for the state; the address that is come back to carries it.
+        # There is no parameter for the state; the redirect address carries it.
         redirect_uri = f"{redirect_uri}?{urlencode({'state': state})}"
         query = urlencode({"callback_url": redirect_uri, "code_challenge": challenge, "code_challenge_method": "S256"})
         joint = "&" if urlsplit(oauth.authorization_url).query else "?"
@@ -142,7 +142,7 @@ def begin_authorization(oauth: OAuthSettings, redirect_uri: str) -> Authorizatio
             state=state,
             code_challenge=challenge,
             code_challenge_method="S256",
-            # OpenID Connect Core, section 11: without it, servers leave this scope out, and give no refresh token.
+            # OpenID Connect Core, section 11: without it, servers drop this scope and issue no refresh token.
             prompt="consent" if OFFLINE in oauth.scope.split() else None,
         )
     )
@@ -150,9 +150,9 @@ def begin_authorization(oauth: OAuthSettings, redirect_uri: str) -> Authorizatio
 
 
 def read_redirect(request: AuthorizationRequest, target: str) -> str:
-    """The code of the address that the browser came back to: whole, its path and query, or the code alone.
+    """Return the code of a redirect: the whole address, its path and query, or the code alone.
 
-    A code alone, which only the person can have pasted, has no state; it is bound to this sign-in by its verifier.
+    A code alone, which only the user can have pasted, has no state; it is bound to this sign-in by its verifier.
 
     Raises:
         StateMismatchError: it belongs to another sign-in.
@@ -174,11 +174,11 @@ def read_redirect(request: AuthorizationRequest, target: str) -> str:
     return code
 
 
-def exchange_form(oauth: OAuthSettings, request: AuthorizationRequest, code: str) -> Form:
+def exchange_form(oauth: OAuthSettings, request: AuthorizationRequest, code: str) -> FormPost:
     """The POST that turns a code into tokens, or into a key."""
     if oauth.gives_key:
         fields = {"code": code, "code_verifier": request.verifier, "code_challenge_method": "S256"}
-        return Form(oauth.token_url, _JSON, msgspec.json.encode(fields))
+        return FormPost(oauth.token_url, _JSON, msgspec.json.encode(fields))
     body = prepare_token_request(
         "authorization_code",
         redirect_uri=request.redirect_uri,
@@ -186,29 +186,29 @@ def exchange_form(oauth: OAuthSettings, request: AuthorizationRequest, code: str
         client_id=oauth.client_id,
         code_verifier=request.verifier,
     )
-    return Form(oauth.token_url, _FORM, body.encode())
+    return FormPost(oauth.token_url, _FORM, body.encode())
 
 
-def refresh_form(oauth: OAuthSettings, refresh_token: str) -> Form:
+def refresh_form(oauth: OAuthSettings, refresh_token: str) -> FormPost:
     """The POST that renews an access token (RFC 6749, section 6)."""
     body = prepare_token_request("refresh_token", refresh_token=refresh_token, client_id=oauth.client_id)
-    return Form(oauth.token_url, _FORM, body.encode())
+    return FormPost(oauth.token_url, _FORM, body.encode())
 
 
-def device_form(oauth: OAuthSettings) -> Form:
+def device_form(oauth: OAuthSettings) -> FormPost:
     """The POST that asks for a device code (RFC 8628, section 3.1)."""
     fields = {"client_id": oauth.client_id, **({"scope": oauth.scope} if oauth.scope else {})}
-    return Form(oauth.device_url, _FORM, urlencode(fields).encode())
+    return FormPost(oauth.device_url, _FORM, urlencode(fields).encode())
 
 
-def device_token_form(oauth: OAuthSettings, device: DeviceCode) -> Form:
-    """The POST that asks whether the person has answered (RFC 8628, section 3.4)."""
+def device_token_form(oauth: OAuthSettings, device: DeviceCode) -> FormPost:
+    """The POST that asks whether the user has answered (RFC 8628, section 3.4)."""
     body = prepare_token_request(DEVICE_GRANT, device_code=device.device_code, client_id=oauth.client_id)
-    return Form(oauth.token_url, _FORM, body.encode())
+    return FormPost(oauth.token_url, _FORM, body.encode())
 
 
 def read_device(status: int, body: bytes, now_ms: int) -> DeviceCode:
-    """The device code of an answer.
+    """Read the device code of an answer.
 
     Raises:
         SignInError: there is none; the class says why.
@@ -231,10 +231,10 @@ def read_device(status: int, body: bytes, now_ms: int) -> DeviceCode:
 
 
 def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = None) -> Credential:
-    """The credential of a token answer. `old` is what was renewed: a server may leave its refresh token as it is.
+    """Read the credential of a token answer. `old` is the one to renew: a server may keep its refresh token.
 
     Raises:
-        DevicePending: the person has not answered yet.
+        DevicePending: the user has not answered yet.
         SignInError: there is none; the class says why.
     """
     read = _parse(body)
@@ -245,7 +245,7 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
     if status != 200 or read is None or not read.access_token:
         failure = _failure(status, body)
         if old is not None and isinstance(failure, SignInExpiredError):
-            # The same word, `invalid_grant`, for a code that is over and for a refresh token that is.
+            # Servers use the same word, `invalid_grant`, for an expired code and for an expired refresh token.
             raise SignInRevokedError("The sign-in is over (it expired, or was taken back); sign in again.")
         raise failure
     expires_at_ms = _expiry(read.expires_in, now_ms)
@@ -262,7 +262,7 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
 
 
 def _check_usable(read: _Token) -> None:
-    """Refuse what no request can carry as a bearer token (RFC 6749, section 7.1; RFC 6750, section 2.1)."""
+    """Refuse a token that no request can carry as a bearer token (RFC 6749, section 7.1; RFC 6750, section 2.1)."""
     if isinstance(read.token_type, str) and read.token_type.lower() not in {"", "bearer"}:
         raise SignInRefusedError("The authorization server gives tokens of another type than Bearer; none was kept.")
     token = read.key or read.access_token or ""
@@ -273,7 +273,7 @@ def _check_usable(read: _Token) -> None:
 
 
 def error_named(name: str) -> SignInError | DevicePending:
-    """What an error's name means (RFC 6749, sections 4.1.2.1 and 5.2; RFC 8628, section 3.5)."""
+    """Map an error's name to its class (RFC 6749, sections 4.1.2.1 and 5.2; RFC 8628, section 3.5)."""
     match name:
         case "access_denied":
             return SignInDeniedError("The sign-in was refused; nothing was changed.")
@@ -303,7 +303,7 @@ def _failure(status: int, body: bytes, lacks: str = "token; check token_url") ->
     if read is not None and isinstance(read.error, str):
         return error_named(read.error)
     if status in {400, 403} and read is not None and read.error is not None:
-        # OpenRouter's answers to a code that is over, or of another verifier, are an object with a sentence.
+        # OpenRouter answers an expired code, or one of another verifier, with an object that holds a sentence.
         return SignInExpiredError("The code was refused; start the sign-in again.")
     return SignInRefusedError(f"The authorization server's answer (status {status}) has no {lacks}.")
 
@@ -316,7 +316,7 @@ def _parse(body: bytes) -> _Token | None:
 
 
 def _expiry(expires_in: float | str | None, now_ms: int) -> int | None:
-    """When a token ends; None when nobody knows. Servers whose tokens last until they are taken back say 0."""
+    """Return when a token expires, if known. Servers whose tokens last until they are withdrawn say 0."""
     try:
         seconds = float(expires_in) if expires_in is not None else math.nan
     except ValueError:

@@ -1,6 +1,6 @@
 """A sign-in with OAuth from its beginning to the credential: in a browser, or with a code on another device.
 
-Owns: the two flows and their deadlines. Must not know: where the credential is kept, and what a terminal shows.
+Owns: the two flows and their deadlines. Must not know: where the credential is stored, and what a terminal shows.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -12,7 +12,13 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
 from pattern_acp.config.settings import OAuthSettings
-from pattern_acp.credentials.model import Credential, Post, SignInExpiredError, SignInRefusedError, SignInTransientError
+from pattern_acp.credentials.model import (
+    Credential,
+    HttpPost,
+    SignInExpiredError,
+    SignInRefusedError,
+    SignInTransientError,
+)
 from pattern_acp.credentials.oauth import (
     DEVICE_INTERVAL_SECONDS,
     AuthorizationRequest,
@@ -35,7 +41,7 @@ REQUEST_SECONDS = 10.0
 
 MAX_REQUEST_BYTES = 16 * 1024
 PAGE_SECONDS = 40.0
-"""How long the browser waits for its page while the code is exchanged."""
+"""Longest wait of the browser for its page, during the exchange of the code."""
 
 GOODBYE_SECONDS = 2.0
 
@@ -58,12 +64,12 @@ class RedirectListener:
         self._shown = anyio.Event()
 
     async def redirect(self) -> str:
-        """Path and query of the first request to the redirect URI. Waits as long as it takes."""
+        """Path and query of the first request to the redirect URI. Waits without a limit."""
         await self._came.wait()
         return self._target
 
     async def show(self, sentence: str) -> None:
-        """Show the browser how it ended; waits for that at most 2 s."""
+        """Show the outcome in the browser; waits at most 2 s for that."""
         self._sentence = sentence
         self._page.set()
         if self._came.is_set():
@@ -112,7 +118,7 @@ async def listen_for_redirect(port: int) -> AsyncGenerator[RedirectListener]:
 
 
 def port_of(listener: MultiListener[SocketStream]) -> int:
-    """The port that the system gave."""
+    """The port that the system assigned."""
     attributes = listener.extra_attributes
     return int(attributes[SocketAttribute.local_port]())
 
@@ -129,7 +135,7 @@ async def _read_target(stream: SocketStream) -> str:
 
 def _response(status: str, sentence: str) -> bytes:
     body = _PAGE.format(sentence=escape(sentence)).encode()
-    # The address of the page holds the code: no referrer, no store.
+    # The address of the page contains the code: no referrer, no store.
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
@@ -138,17 +144,17 @@ def _response(status: str, sentence: str) -> bytes:
 
 
 BROWSER_SECONDS = 300.0
-"""As long as a person may take to sign in, with a second factor and a password that has to be looked up."""
+"""Longest time to sign in, with a second factor and a password that has to be looked up."""
 
 Pasted = Callable[[], Awaitable[str]]
-"""The next line that the person pastes; waits until there is one."""
+"""Waits for the next line that the user pastes."""
 
 SIGNED_IN = "You are signed in. You can close this page and go back to the terminal."
 
 
 async def sign_in_with_browser(
     oauth: OAuthSettings,
-    post: Post,
+    post: HttpPost,
     clock: Clock,
     show: Callable[[str], Awaitable[None]],
     *,
@@ -157,8 +163,8 @@ async def sign_in_with_browser(
 ) -> Credential:
     """Sign in through a browser. `show` gets the address, to open it or to print it.
 
-    A browser of another machine cannot come back to this one: what `pasted` gives, the address that it ended at or the
-    code alone, serves as well.
+    A browser on another machine cannot redirect to this one: the pasted address at which it ended, or the code alone,
+    works as well.
 
     Raises:
         SignInError: it did not come to an end; the class says why.
@@ -189,7 +195,7 @@ def _nobody_came(wait_seconds: float) -> SignInExpiredError:
 
 
 async def _come_back(listener: RedirectListener, pasted: Pasted | None) -> str:
-    """What came first: the path and query of the redirect, or what was pasted."""
+    """Return whichever comes first: path and query of the redirect, or the pasted line."""
     found = ""
 
     async def take(wait: Pasted) -> None:
@@ -207,7 +213,7 @@ async def _come_back(listener: RedirectListener, pasted: Pasted | None) -> str:
 
 async def _exchanged(
     oauth: OAuthSettings,
-    post: Post,
+    post: HttpPost,
     clock: Clock,
     listener: RedirectListener,
     request: AuthorizationRequest,
@@ -227,12 +233,12 @@ async def _exchanged(
 
 async def sign_in_with_device(
     oauth: OAuthSettings,
-    post: Post,
+    post: HttpPost,
     clock: Clock,
     show: Callable[[DeviceCode], Awaitable[None]],
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
 ) -> Credential:
-    """Sign in with a code that the person enters in any browser, on any machine. `show` gets the code.
+    """Sign in with a code that the user enters in any browser, on any machine. `show` gets the code.
 
     A server that is away for a moment is asked again later (RFC 8628, section 3.5).
 

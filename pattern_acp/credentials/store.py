@@ -1,9 +1,9 @@
-"""What is kept for each provider: one file, and the system's keyring for the secrets where there is one.
+"""Stored credentials: one file, and the system's keyring for the secrets if there is one.
 
-Owns: the file's format, its lock, and its replacement as a whole. The file says of each provider what is kept and
-where, with the last four characters, so that a start and `auth status` never ask the keyring; the secret itself is in
-the keyring, or in the file (mode 0600) where there is none. It is beside the constellations, never in one. Must not
-know: providers' settings and OAuth.
+Owns: the file's format, its lock, and its replacement as a whole. The file records the stored credential of each
+provider and its location, with the last four characters, so that a start and `auth status` never ask the keyring; the
+secret itself is in the keyring, or in the file (mode 0600) if there is none. It lies beside the constellations, never
+in one. Must not know: providers' settings and OAuth.
 """
 
 import os
@@ -20,10 +20,10 @@ from pattern_acp.credentials.keyring_access import Keyring
 from pattern_acp.credentials.model import (
     Credential,
     CredentialFileError,
-    Entry,
     KeyringUnavailableError,
     Kind,
-    Place,
+    Storage,
+    StoredEntry,
     last_four,
 )
 
@@ -37,11 +37,11 @@ asked."""
 MAX_FILE_BYTES = 1024 * 1024
 
 
-class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One provider's entry as the file has it."""
+class _FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One provider's entry in the file."""
 
     kind: Kind
-    place: Place
+    place: Storage
     last_four: str = ""
     expires_at_ms: int | None = None
     stamp: str = ""
@@ -51,11 +51,11 @@ class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _File(msgspec.Struct, frozen=True):
     version: int
-    entries: dict[str, _Kept]
+    entries: dict[str, _FileEntry]
 
 
 class _InKeyring(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The text that the keyring has under a provider's name."""
+    """The text in the keyring under a provider's name."""
 
     secret: str
     refresh_token: str = ""
@@ -75,20 +75,20 @@ class CredentialStore:
         """The file."""
         return self._directory / FILE_NAME
 
-    def entries(self) -> Mapping[str, Entry]:
-        """What is kept, by provider. Cheap: reads the file only when it has changed; a file that is broken has nothing.
+    def entries(self) -> Mapping[str, StoredEntry]:
+        """Return the stored entries, by provider. Reads the file only after it has changed; a broken one has none.
 
-        `check` says what is wrong with it.
+        `check` reports why a file is broken.
         """
         with suppress(CredentialFileError):
             self._refresh()
         return {
-            name: Entry(kept.kind, kept.place, kept.last_four, kept.expires_at_ms, kept.stamp)
-            for name, kept in self._file.entries.items()
+            name: StoredEntry(entry.kind, entry.place, entry.last_four, entry.expires_at_ms, entry.stamp)
+            for name, entry in self._file.entries.items()
         }
 
     def check(self) -> None:
-        """Read the file.
+        """Read the file and check it.
 
         Raises:
             CredentialFileError: it cannot be read, or is not what this version writes.
@@ -96,18 +96,18 @@ class CredentialStore:
         self._refresh()
 
     def load(self, provider: str) -> Credential | None:
-        """The credential of a provider, or None. Blocking: may ask the keyring.
+        """Return the credential of a provider, or None. Blocking: may ask the keyring.
 
         Raises:
             CredentialFileError: the file cannot be read.
             KeyringUnavailableError: the secret is in the keyring, and the keyring does not give it.
         """
         self._refresh()
-        kept = self._file.entries.get(provider)
-        if kept is None:
+        entry = self._file.entries.get(provider)
+        if entry is None:
             return None
-        if kept.place == "file":
-            return Credential(kept.secret, kept.kind, kept.refresh_token, kept.expires_at_ms)
+        if entry.place == "file":
+            return Credential(entry.secret, entry.kind, entry.refresh_token, entry.expires_at_ms)
         text = self._keyring.get(provider)
         if text is None:
             raise KeyringUnavailableError(
@@ -119,10 +119,10 @@ class CredentialStore:
             raise KeyringUnavailableError(
                 f"The keyring's entry for {provider} is not ours; run `pattern-acp auth login {provider}`."
             ) from None
-        return Credential(found.secret, kept.kind, found.refresh_token, kept.expires_at_ms)
+        return Credential(found.secret, entry.kind, found.refresh_token, entry.expires_at_ms)
 
-    def save(self, provider: str, credential: Credential, *, in_file: bool = False) -> Place:
-        """Keep a credential in place of the provider's old one; where it went. Blocking.
+    def save(self, provider: str, credential: Credential, *, in_file: bool = False) -> Storage:
+        """Store a credential in place of the provider's old one, and return where. Blocking.
 
         Without a keyring, or when the keyring refuses (Windows takes 1,280 characters), it goes to the file.
 
@@ -132,19 +132,19 @@ class CredentialStore:
         with self._locked():
             self._refresh()
             old = self._file.entries.get(provider)
-            place: Place = "file" if in_file else self._to_keyring(provider, credential)
+            place: Storage = "file" if in_file else self._to_keyring(provider, credential)
             shown = last_four(credential.secret)
-            kept = _Kept(credential.kind, place, shown, credential.expires_at_ms, secrets.token_hex(4))
+            entry = _FileEntry(credential.kind, place, shown, credential.expires_at_ms, secrets.token_hex(4))
             if place == "file":
-                kept = msgspec.structs.replace(kept, secret=credential.secret, refresh_token=credential.refresh_token)
-            self._write({**self._file.entries, provider: kept})
+                entry = msgspec.structs.replace(entry, secret=credential.secret, refresh_token=credential.refresh_token)
+            self._write({**self._file.entries, provider: entry})
             if old is not None and old.place == "keyring" and place == "file":
                 with suppress(KeyringUnavailableError):
                     self._keyring.delete(provider)
             return place
 
     def delete(self, provider: str) -> bool:
-        """Forget a provider's credential; whether there was one. Blocking.
+        """Delete a provider's credential; return whether there was one. Blocking.
 
         Raises:
             CredentialFileError: the file cannot be read or written.
@@ -152,15 +152,15 @@ class CredentialStore:
         """
         with self._locked():
             self._refresh()
-            kept = self._file.entries.get(provider)
-            if kept is None:
+            entry = self._file.entries.get(provider)
+            if entry is None:
                 return False
-            if kept.place == "keyring":
+            if entry.place == "keyring":
                 self._keyring.delete(provider)
             self._write({name: each for name, each in self._file.entries.items() if name != provider})
             return True
 
-    def _to_keyring(self, provider: str, credential: Credential) -> Place:
+    def _to_keyring(self, provider: str, credential: Credential) -> Storage:
         text = msgspec.json.encode(_InKeyring(credential.secret, credential.refresh_token)).decode()
         try:
             self._keyring.set(provider, text)
@@ -217,7 +217,7 @@ class CredentialStore:
             )
         return read
 
-    def _write(self, entries: dict[str, _Kept]) -> None:
+    def _write(self, entries: dict[str, _FileEntry]) -> None:
         data = msgspec.json.format(msgspec.json.encode(_File(VERSION, entries)), indent=2)
         partial = self.path.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}")
         try:
@@ -235,7 +235,7 @@ class CredentialStore:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
         if sys.platform != "win32":
-            # So that the new name outlasts a power cut; Windows has no such call.
+            # The new name must survive a power cut; Windows has no such call.
             with suppress(OSError):
                 folder = os.open(self._directory, os.O_RDONLY)
                 try:

@@ -1,1 +1,1 @@
-"""Mechanism: other programs as processes of ours."""
+"""Other programs as child processes."""

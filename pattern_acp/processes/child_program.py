@@ -1,7 +1,7 @@
-"""A program of another's that is spoken to over its pipes: a language server, an MCP server.
+"""A third-party program that we talk to over its pipes: a language server, an MCP server.
 
-Owns: its start in a group of its own, its end with all that it started, and its last words. Must not know: what is said
-over the pipes, or how a group is started and ended on each platform.
+Owns: its start in a group of its own, its end with all that it started, and the end of its stderr. Must not know: the
+protocol on the pipes, or how a group is started and ended on each platform.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -15,21 +15,21 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.processes.groups import end_group, start_group
 
 LEAVE_SECONDS = 0.3
-"""For a program to end by itself once its stdin is closed (MCP, lifecycle: shutdown) or it was told to (LSP 3.17,
-"Server lifecycle")."""
+"""Time for a program to exit once its stdin is closed (MCP, lifecycle: shutdown) or it was asked to (LSP 3.17, "Server
+lifecycle")."""
 
 GRACE_SECONDS = 0.3
-"""Between asking its process group to end and making it."""
+"""Time between asking its process group to end and killing it."""
 
 CLEANUP_SECONDS = 1.2
-"""For all of that together; the whole agent has to be gone within 2 s (invariant 9)."""
+"""Total time for all of that; the whole agent has to be gone within 2 s (invariant 9)."""
 
 _LAST_WORDS = 2000
 _WATCH_SECONDS = 0.01
 
 
 class ChildProgramPorts(Struct, frozen=True):
-    """What programs are started with: an environment without our keys."""
+    """Ports to start programs with: an environment without our keys."""
 
     environment: Mapping[str, str]
 
@@ -43,7 +43,7 @@ class ChildProgram(Struct):
     last_words: str = ""
 
     async def listen_to_stderr(self, log: Callable[[str], None]) -> None:
-        """Give `log` what the program says of itself, and keep the end of it; until it closes stderr."""
+        """Pass each line of stderr to `log`, and remember the last ones, until the program closes it."""
         if self.process.stderr is None:
             return
         async for chunk in self.process.stderr:
@@ -53,25 +53,25 @@ class ChildProgram(Struct):
 
     @property
     def last_line(self) -> str:
-        """The last line that it wrote to stderr, cut to 200 characters; empty when there was none."""
+        """The last line of stderr, cut to 200 characters; empty when there was none."""
         lines = [line.strip() for line in self.last_words.splitlines() if line.strip()]
         return "".join(char for char in lines[-1] if char.isprintable())[:200] if lines else ""
 
 
 @asynccontextmanager
 async def running_program(
-    command: Sequence[str], cwd: str, means: ChildProgramPorts, refused: Callable[[str], PatternError]
+    command: Sequence[str], cwd: str, ports: ChildProgramPorts, refused: Callable[[str], PatternError]
 ) -> AsyncGenerator[ChildProgram, None]:
-    """Start a program; it and all that it started are ended when the context ends.
+    """Start a program; leaving the context ends it and all that it started.
 
     Raises:
         PatternError: the system does not start it; `refused` makes it of the reason.
     """
     started: list[ChildProgram] = []
     try:
-        # A cancellation in the middle of the start would lose the process.
+        # A cancellation during the start would lose the process.
         with anyio.CancelScope(shield=True):
-            process = await _start(list(command), cwd, means.environment, refused)
+            process = await _start(list(command), cwd, ports.environment, refused)
             if process.stdin is None or process.stdout is None:
                 raise refused("it could not be started (no pipes)")
             started.append(ChildProgram(process, process.stdin, process.stdout))
@@ -94,12 +94,12 @@ async def _start(
 
 
 async def _end(program: ChildProgram) -> None:
-    """Close its stdin, give it a moment, then end its group, which may outlive it."""
+    """Close its stdin, wait a moment, then end its group, which may outlive it."""
     process = program.process
     try:
         await program.stdin.aclose()
         for _ in range(round(LEAVE_SECONDS / _WATCH_SECONDS)):
-            # Not `wait`: that waits for the pipes too, which a child may hold open.
+            # Not `wait`: that waits for the pipes too, which a child may still have open.
             if process.returncode is not None:
                 break
             await anyio.sleep(_WATCH_SECONDS)

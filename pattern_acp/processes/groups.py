@@ -1,4 +1,4 @@
-"""Starting a command with everything it starts, and ending all of it.
+"""Process groups: starting a command with everything it starts, and ending all of it.
 
 Owns: the differences between platforms: a session and process group of its own on POSIX, which the guard ends when we
 are killed; a process group of its own and `taskkill` on Windows. Must not know: what runs, or who waits for its output.
@@ -15,11 +15,11 @@ from anyio import to_thread
 from anyio.abc import Process
 
 _WATCH_SECONDS = 0.02
-"""How often a group that was asked to end is looked at."""
+"""Interval at which a group that was asked to end is checked."""
 
 
 def quiet_creation_flags() -> int:
-    """Windows: no console window for a program that has none to show."""
+    """Flags for Windows: no console window for a program that shows none."""
     return subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0
 
 
@@ -32,9 +32,9 @@ async def start_group(
     errors: int = subprocess.PIPE,
     stdin: int = subprocess.PIPE,
 ) -> Process:
-    """Start a command in a group of its own, with a pipe for each of its streams that is not said otherwise.
+    """Start a command in a group of its own, with a pipe for each of its streams that is not specified.
 
-    A command given as one string is a line for `cmd`, on Windows only.
+    A command in one string is a line for `cmd`, on Windows only.
 
     Raises:
         OSError: it could not be started.
@@ -48,7 +48,7 @@ async def start_group(
     process = await anyio.open_process(
         command, stdin=stdin, stdout=output, stderr=errors, cwd=cwd, env=env, start_new_session=True
     )
-    # Late: a start needs no guard.
+    # Imported late: a start needs no guard.
     from pattern_acp.processes.guard import GUARD
 
     GUARD.watch(process.pid)
@@ -56,9 +56,9 @@ async def start_group(
 
 
 async def end_group(process: Process, *, grace: float) -> None:
-    """Ask the whole group to end, wait up to `grace` seconds, then make it; harmless when all of it has ended.
+    """Ask the whole group to end, wait up to `grace` seconds, then kill it; harmless when all of it has ended.
 
-    Returns when no member is left, or when what is left was killed.
+    Returns when no member is left, or when the rest was killed.
     """
     if sys.platform == "win32":
         await _end_tree_on_windows(process)
@@ -83,7 +83,7 @@ async def _end_on_posix(group: int, grace: float) -> None:
 if sys.platform == "win32":
 
     async def _end_tree_on_windows(process: Process) -> None:
-        # There is no polite signal that a console program without a window would get.
+        # A console program without a window gets no polite signal.
         command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
         await to_thread.run_sync(lambda: subprocess.run(command, capture_output=True, check=False))  # noqa: S603  # a fixed program with a number
         if process.returncode is None:
@@ -92,12 +92,13 @@ if sys.platform == "win32":
 else:
 
     def _signal_group(group: int, number: int) -> bool:
-        """Send a signal to a group (0: only look); whether there was anybody to get it."""
+        """Send a signal to a group (0: only check); return whether it had any members."""
         try:
             os.killpg(group, number)
         except ProcessLookupError:
             return False
         except PermissionError:
-            # macOS says so when only zombies are left; elsewhere a member changed its user and is beyond our reach.
+            # macOS reports this when only zombies are left; elsewhere a member changed its user and is beyond our
+            # reach.
             return False
         return True

@@ -1,8 +1,8 @@
-"""What ends our children when we are killed and cannot do it ourselves (POSIX).
+"""The end of our children when we are killed and cannot do it ourselves (POSIX).
 
 Owns: a small shell that reads from a pipe of ours which process groups to watch. The system closes the pipe however we
 end, and then the shell ends the groups that it still watches. It is started with the first of them, in a session of its
-own, so that no signal of a terminal meets it. Must not know: what runs in the groups.
+own, so that no signal of a terminal reaches it. Must not know: what runs in the groups.
 
 One for the whole process: children belong to the process, whichever session started them. A signal of the system at the
 parent's death (`PR_SET_PDEATHSIG`) would be Linux's alone, meet only the first process of a group, and come when the
@@ -19,7 +19,7 @@ from contextlib import suppress
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1
-"""Between asking a group to end and making it; `sleep` takes whole seconds everywhere (POSIX)."""
+"""Time between asking a group to end and killing it; `sleep` takes whole seconds everywhere (POSIX)."""
 
 _SCRIPT = f"""
 trap '' HUP INT TERM
@@ -52,18 +52,18 @@ class Guard:
         self._shell: subprocess.Popen[bytes] | None = None
 
     def watch(self, group: int) -> None:
-        """End `group` when this process ends, however it does. Without a guard it only logs."""
+        """End `group` when this process ends, in whatever way. Without a guard it only logs."""
         self._groups.add(group)
         self._tell("watch", group)
 
     def forget(self, group: int) -> None:
-        """`group` has ended; its number may become another's."""
+        """Stop watching `group`: it has ended, and its number may be reused."""
         if group in self._groups:
             self._groups.remove(group)
             self._tell("forget", group)
 
     def close(self) -> None:
-        """End what is still watched, and then the guard; it is not waited for where it has something to end."""
+        """End the groups that are still watched, and then the guard; does not wait if it has something to end."""
         shell, self._shell = self._shell, None
         if shell is not None:
             _close_pipe(shell)
@@ -77,7 +77,7 @@ class Guard:
         if self._shell is not None and self._shell.poll() is None:
             self._write(self._shell, f"{word} {group}\n")
         elif self._groups:
-            # None was needed so far, or somebody ended it.
+            # It was never needed, or somebody ended it.
             self._start()
 
     def _start(self) -> None:
@@ -119,4 +119,4 @@ def _close_pipe(shell: "subprocess.Popen[bytes]") -> None:
 
 
 GUARD = Guard()
-"""That of this process."""
+"""The guard of this process."""

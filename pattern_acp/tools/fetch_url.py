@@ -28,7 +28,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.web.pages import Fetched, Site
+from pattern_acp.web.pages import FetchedPage, Site
 from pattern_acp.web.reading import HTML_CHARACTERS, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of
 
@@ -60,7 +60,7 @@ class WebPages(Protocol):
         """
         ...
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         """The page at `url`.
 
         Raises:
@@ -132,7 +132,7 @@ class FetchUrl:
             self._kept.popitem(last=False)
 
 
-async def page_of(fetched: Fetched) -> Page:
+async def page_of(fetched: FetchedPage) -> Page:
     """What was fetched as text.
 
     Raises:
@@ -153,12 +153,12 @@ async def page_of(fetched: Fetched) -> Page:
     return Page(fetched.url, "", text_of(fetched.body, fetched.charset), note)
 
 
-def is_pdf(fetched: Fetched) -> bool:
+def is_pdf(fetched: FetchedPage) -> bool:
     """Whether it is a PDF, as its server says or as it begins."""
     return fetched.media_type == "application/pdf" or fetched.body.startswith(b"%PDF-")
 
 
-async def pdf_page(fetched: Fetched) -> Page:
+async def pdf_page(fetched: FetchedPage) -> Page:
     """The text of a PDF, page by page.
 
     Raises:
@@ -183,7 +183,7 @@ async def pdf_page(fetched: Fetched) -> Page:
     return Page(fetched.url, f"PDF of {plural(found.count, 'page')}", "\n".join(texts), note)
 
 
-async def image_outcome(fetched: Fetched) -> ToolOutcome:
+async def image_outcome(fetched: FetchedPage) -> ToolOutcome:
     """An image of the web.
 
     Raises:

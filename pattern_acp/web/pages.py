@@ -1,4 +1,4 @@
-"""Fetching one page.
+"""Fetching of one page.
 
 Owns: the way from a URL to bytes, within limits, and which addresses are public. Must not know: what the bytes mean
 (`web/reading.py`).
@@ -30,9 +30,9 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def literal_address(host: str) -> str | None:
-    """The numeric address that a host is written as, in any of the forms that systems take (`127.1`, `0x7f000001`).
+    """Return the numeric address that a host spells, in any form that systems accept (`127.1`, `0x7f000001`).
 
-    None for a name, but the loopback address for `localhost`, which is a name for nothing else (RFC 6761).
+    None for a name, except the loopback address for `localhost`, which names nothing else (RFC 6761).
     """
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
@@ -48,7 +48,7 @@ def literal_address(host: str) -> str | None:
 
 
 def is_public(address: str) -> bool:
-    """Whether a numeric address is one that everybody can reach; anything that cannot be read is not."""
+    """Return whether a numeric address is reachable for everybody; an unreadable one is not."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -61,7 +61,7 @@ def is_public(address: str) -> bool:
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that packets to this one end up at."""
+    """Return the IPv4 address at which packets to this one end up."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour
@@ -73,13 +73,13 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 class AddressRefusedError(WebError):
-    """The URL is none that is fetched: another scheme, a password in it, a private address."""
+    """The URL must not be fetched: another scheme, a password in it, a private address."""
 
     failure_code = "web.address-refused"
 
 
 class PageFailedError(WebError):
-    """The server did not give the page: no answer in time, a broken connection, an unreadable body."""
+    """The server did not deliver the page: no answer in time, a broken connection, an unreadable body."""
 
     failure_code = "web.page-failed"
 
@@ -88,12 +88,12 @@ if TYPE_CHECKING:
     import httpx
 
 TOTAL_SECONDS = 30.0
-"""Longest for all of it, redirects included."""
+"""Longest time for a page, redirects included."""
 
 CONNECT_SECONDS = 10.0
 
 PAGE_BYTES = 5_000_000
-"""Most bytes of a page, on the wire and unpacked; what is behind them is left out."""
+"""Size limit of a page, on the wire and unpacked; the rest is left out."""
 
 REDIRECTS = 5
 TRIED_ADDRESSES = 3
@@ -103,11 +103,11 @@ URL_CHARACTERS = 4_000
 _HOST = late_pattern(r"[\w.:-]+")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""From a host and port to numeric addresses."""
+"""Resolves a host and port to numeric addresses."""
 
 
-class Fetched(Struct, frozen=True):
-    """What a server gave. `media_type` is in lower case and without parameters; `charset` is "" when not said."""
+class FetchedPage(Struct, frozen=True):
+    """A response. `media_type` is in lower case and without parameters; `charset` is "" if the server named none."""
 
     url: str
     status: int
@@ -116,11 +116,11 @@ class Fetched(Struct, frozen=True):
     body: bytes
     is_cut: bool = False
     moved_to: str = ""
-    """The URL on another host that it redirects to; then there is no body."""
+    """The URL on another host to which the page redirects; then there is no body."""
 
 
 class Site(Struct, frozen=True):
-    """A URL that may be asked for, in its normal form, and its host with the port where one is given."""
+    """A URL that may be fetched, in its normal form, and its host with the port if the URL has one."""
 
     url: str
     host: str
@@ -137,13 +137,13 @@ def site_of(url: str) -> Site:
     return Site(str(parsed.copy_with(fragment=None)), host)
 
 
-def any_address(_address: str) -> bool:
-    """What lets every address through."""
+def allow_any_address(_address: str) -> bool:
+    """Accept every address."""
     return True
 
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
-    """The addresses of a host, as the system knows them.
+    """Resolve a host as the system does.
 
     Raises:
         OSError: there are none.
@@ -165,12 +165,12 @@ class Pages:
         resolve: Resolve = resolve_by_system,
         may_reach: Callable[[str], bool] = is_public,
     ) -> None:
-        self._may_reach = any_address if private_addresses else may_reach
+        self._may_reach = allow_any_address if private_addresses else may_reach
         self._resolve = resolve
         self._client: httpx.AsyncClient | None = None
 
     def site(self, url: str) -> Site:
-        """`site_of`, refusing an address that is none to be fetched as far as it shows without asking the network.
+        """Return `site_of`, refusing addresses that visibly must not be fetched, without asking the network.
 
         Raises:
             AddressRefusedError: it is no URL that is fetched, or it names an address of this machine or its network.
@@ -182,14 +182,14 @@ class Pages:
             raise _not_fetched(host)
         return site
 
-    async def fetch(self, url: str, *, seconds: float = TOTAL_SECONDS) -> Fetched:
-        """The page at `url`.
+    async def fetch(self, url: str, *, seconds: float = TOTAL_SECONDS) -> FetchedPage:
+        """Fetch the page at `url`.
 
         Raises:
             AddressRefusedError: the URL or an address behind it is not one that is fetched.
             PageFailedError: the server gave no page in time.
         """
-        # Its first import takes a tenth of a second and more, in which nothing else would be answered.
+        # The first import takes a tenth of a second and more, which would block the loop.
         await anyio.to_thread.run_sync(import_module, "httpx")
         import httpx
 
@@ -202,18 +202,18 @@ class Pages:
             reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).strip(" .") or type(error).__name__
             raise PageFailedError(f"{_shown(url)} could not be fetched: {reason[:200]}.") from error
 
-    async def _follow(self, url: str) -> Fetched:
+    async def _follow(self, url: str) -> FetchedPage:
         for _ in range(REDIRECTS + 1):
             fetched, location = await self._get(url)
             if not location:
                 return fetched
             after = site_of(urljoin(url, location)).url
             if not _is_same_site(_parsed(url), _parsed(after)):
-                return Fetched(url, fetched.status, "", "", b"", moved_to=after)
+                return FetchedPage(url, fetched.status, "", "", b"", moved_to=after)
             url = after
         raise PageFailedError(f"{_shown(url)} redirects more than {REDIRECTS} times.")
 
-    async def _get(self, url: str) -> tuple[Fetched, str]:
+    async def _get(self, url: str) -> tuple[FetchedPage, str]:
         import httpx
 
         parsed = _parsed(url)
@@ -257,7 +257,7 @@ class Pages:
 
 def _not_fetched(host: str) -> AddressRefusedError:
     return AddressRefusedError(
-        f"{host} is an address of this machine or its network, which is not fetched; the person can allow it with "
+        f"{host} is an address of this machine or its network, which is not fetched; the user can allow it with "
         "private_addresses = true in [fetch] of config.toml."
     )
 
@@ -266,7 +266,7 @@ def _new_client() -> "httpx.AsyncClient":
     import httpx
 
     return httpx.AsyncClient(
-        # No proxy: it would resolve the name again, and could reach what we refuse.
+        # Loading certificates takes about 0.1 s.
         trust_env=False,
         timeout=httpx.Timeout(TOTAL_SECONDS, connect=CONNECT_SECONDS),
         headers={
@@ -274,19 +274,21 @@ def _new_client() -> "httpx.AsyncClient":
             "Accept": "text/markdown, text/html, text/plain, application/json, */*;q=0.5",
             "Accept-Encoding": "gzip",
         },
-        # A connection belongs to the address that was checked for one name; it is not kept for another.
+        # A connection belongs to the address that was checked for one name; it is not reused for another.
         limits=httpx.Limits(max_keepalive_connections=0),
     )
 
 
-async def _read(url: str, response: "httpx.Response", *, is_wanted: bool) -> Fetched:
+async def _read(url: str, response: "httpx.Response", *, is_wanted: bool) -> FetchedPage:
     content_type, _, parameters = response.headers.get("content-type", "").partition(";")
     body, is_cut = (await _body(response)) if is_wanted else (b"", False)
-    return Fetched(url, response.status_code, content_type.strip().lower(), _charset(parameters), body, is_cut=is_cut)
+    return FetchedPage(
+        url, response.status_code, content_type.strip().lower(), _charset(parameters), body, is_cut=is_cut
+    )
 
 
 async def _body(response: "httpx.Response") -> tuple[bytes, bool]:
-    """The body unpacked up to the limit, and whether there was more. A small body can unpack to gigabytes."""
+    """Unpack the body up to the limit, and return whether there was more: a small body can unpack to gigabytes."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in {"", "identity", "gzip", "x-gzip"}:
         raise PageFailedError(f"{response.url.host} packed the page with {encoding[:20]!r}, which was not asked for.")
@@ -317,7 +319,7 @@ def _parsed(url: str) -> "httpx.URL":
         raise AddressRefusedError(f"The URL is longer than {URL_CHARACTERS:,} characters.")
     try:
         parsed = httpx.URL(url.strip())
-        host = parsed.host  # decoded here, and refused when it is no name
+        host = parsed.host  # decoded here; raises if it is no name
     except (httpx.InvalidURL, UnicodeError) as error:
         raise AddressRefusedError(f"{_shown(url)} is not a URL that can be fetched.") from error
     if parsed.scheme not in {"http", "https"} or not host:
@@ -330,7 +332,7 @@ def _parsed(url: str) -> "httpx.URL":
 
 
 def _is_same_site(before: "httpx.URL", after: "httpx.URL") -> bool:
-    """Whether an allowance for one host reaches the other: the same name, give or take `www.`, and no less safe."""
+    """Return whether an allowance for one host covers the other: the same name, with or without `www.`, and as safe."""
     if before.scheme == "https" and after.scheme == "http":
         return False
     if (before.port, after.port) != (None, None) and before.port != after.port:

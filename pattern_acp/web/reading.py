@@ -1,4 +1,4 @@
-"""From what a server gave to text.
+"""Text of what a server sent.
 
 Owns: character sets, HTML as Markdown, which types are text. Must not know: HTTP. The libraries for HTML are imported
 when the first page comes.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
 HTML_CHARACTERS = 600_000
-"""Characters of a page that are read as HTML: that takes some seconds for them, and cannot be stopped."""
+"""Characters of a page that are parsed as HTML: that takes some seconds, and cannot be stopped."""
 
 _META_CHARSET = late_pattern(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _UNSEEN = ("script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head", "title", "dialog")
@@ -32,25 +32,25 @@ _TEXT_TYPES = frozenset(
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 LEAST_TEXT = 200
-"""Characters that the main part of a page has at least; with less, it is not the main part."""
+"""Least characters of a page's main part; a shorter one is not the main part."""
 
 
 def is_html(media_type: str, body: bytes) -> bool:
-    """Whether a body is HTML; one without a type is looked at."""
+    """Return whether a body is HTML; one without a type is inspected."""
     if media_type in {"text/html", "application/xhtml+xml"}:
         return True
     return not media_type and body[:500].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def is_text(media_type: str, body: bytes) -> bool:
-    """Whether a body is text by its type, or, without one, by having no zero bytes."""
+    """Return whether a body is text by its type, or, without one, by having no zero bytes."""
     if media_type.startswith("text/") or media_type in _TEXT_TYPES or media_type.endswith(("+json", "+xml")):
         return True
     return media_type in {"", "application/octet-stream"} and b"\0" not in body[:8_192]
 
 
 def text_of(body: bytes, charset: str) -> str:
-    """The body as text: by its mark, as declared, as UTF-8, or as Windows-1252, which reads any bytes."""
+    """Decode the body: by its byte order mark, as declared, as UTF-8, or as Windows-1252, which reads any bytes."""
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
@@ -64,7 +64,7 @@ def text_of(body: bytes, charset: str) -> str:
 
 
 def markdown_of(html: str, url: str) -> tuple[str, str]:
-    """The title and the main part of a page as Markdown, links made absolute. Blocks up to a few seconds."""
+    """Return the title and the main part of a page as Markdown, links made absolute. Blocks up to a few seconds."""
     from bs4 import BeautifulSoup
 
     try:
@@ -72,7 +72,7 @@ def markdown_of(html: str, url: str) -> tuple[str, str]:
         title = " ".join(soup.title.get_text(" ").split()) if soup.title is not None else ""
         return title, _tidy(_converted(_main_part(soup), url))
     except RecursionError:
-        # Some pages nest thousands deep, by accident or to do harm.
+        # Some pages nest thousands of levels deep, by accident or to do harm.
         return "", _tidy(_TAG.sub(" ", html[:HTML_CHARACTERS]))
 
 

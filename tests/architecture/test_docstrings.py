@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "pattern_acp"
 
-PACKAGES = ["policy"]
+PACKAGES = ["credentials", "policy", "processes", "web"]
 """Grows until it is every package."""
 
 CLAUSES = frozenset({"What", "Which", "Whether", "How", "That", "Of", "When", "Where", "If"})

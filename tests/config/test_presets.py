@@ -9,8 +9,8 @@ from pattern_acp.config.load import Loaded, load
 from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
 from pattern_acp.config.providers import normal_base_url
 from pattern_acp.config.settings import Flags, Quirks, Secret
-from pattern_acp.credentials.keys import with_held_key
-from pattern_acp.credentials.model import Entry
+from pattern_acp.credentials.keys import with_stored_key
+from pattern_acp.credentials.model import StoredEntry
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ProviderRequest
@@ -58,7 +58,7 @@ def test_a_token_for_other_things_sets_nothing_up_until_it_is_wanted(tmp_path: P
 
 def test_a_key_that_is_kept_sets_a_preset_up_without_a_table(tmp_path: Path):
     github = load_with(tmp_path).settings.providers["github"]
-    held = with_held_key(github, {"github": Entry("api_key", "file", "6789")})
+    held = with_stored_key(github, {"github": StoredEntry("api_key", "file", "6789")})
     assert (held.configured, held.base_url) == (True, "https://models.github.ai/inference")
 
 

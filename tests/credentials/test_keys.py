@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.credentials import post_once
 from pattern_acp.config.settings import OAuthSettings, ProviderSettings, Secret
 from pattern_acp.credentials import model
-from pattern_acp.credentials.keys import StoredKeys, key_sources, with_held_key
-from pattern_acp.credentials.model import Credential, Entry, Tier
+from pattern_acp.credentials.keys import StoredKeys, key_sources, with_stored_key
+from pattern_acp.credentials.model import Credential, KeyTier, StoredEntry
 from pattern_acp.credentials.oauth import DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.credentials.store import CredentialStore
@@ -22,7 +22,7 @@ from tests.support.authorization_server import CLIENT_ID, Authorization, authori
 from tests.support.constellation import FakeClock
 from tests.support.credentials import FakeKeyring
 
-ENTRY = Entry("api_key", "keyring", "6789")
+ENTRY = StoredEntry("api_key", "keyring", "6789")
 AMBIENT = ProviderSettings("mine", "openai", "http://x/v1", Secret("ambient-key-123", "$MINE_KEY"))
 CLOCK = SystemClock()
 
@@ -56,18 +56,18 @@ def keys_in(folder: Path, clock: Clock = CLOCK) -> StoredKeys:
 
 def test_what_the_person_did_on_purpose_beats_what_is_merely_set():
     named = replace(AMBIENT, key_variable_named=True)
-    assert [each.tier for each in key_sources(AMBIENT, ENTRY)] == [Tier.KEYRING, Tier.ENVIRONMENT]
-    assert [each.tier for each in key_sources(named, ENTRY)] == [Tier.CONFIG, Tier.KEYRING]
-    assert [each.tier for each in key_sources(AMBIENT, None)] == [Tier.ENVIRONMENT]
+    assert [each.tier for each in key_sources(AMBIENT, ENTRY)] == [KeyTier.KEYRING, KeyTier.ENVIRONMENT]
+    assert [each.tier for each in key_sources(named, ENTRY)] == [KeyTier.CONFIG, KeyTier.KEYRING]
+    assert [each.tier for each in key_sources(AMBIENT, None)] == [KeyTier.ENVIRONMENT]
     assert key_sources(ProviderSettings("mine", "openai"), None) == ()
     assert key_sources(AMBIENT, ENTRY)[0].sentence == "the keyring, …6789"
 
 
 def test_a_kept_key_sets_a_provider_up_without_being_in_its_settings():
-    held = with_held_key(ProviderSettings("mine", "openai"), {"mine": ENTRY})
+    held = with_stored_key(ProviderSettings("mine", "openai"), {"mine": ENTRY})
     assert held.configured
     assert held.api_key == Secret("", "the keyring")
-    assert with_held_key(AMBIENT, {}) is AMBIENT
+    assert with_stored_key(AMBIENT, {}) is AMBIENT
 
 
 async def test_the_kept_key_is_used_until_it_is_deleted_and_then_the_environments(tmp_path: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.credentials.keyring_access import SystemKeyring
-from pattern_acp.credentials.model import Credential, CredentialFileError, KeyringUnavailableError, Tier, last_four
+from pattern_acp.credentials.model import Credential, CredentialFileError, KeyringUnavailableError, KeyTier, last_four
 from pattern_acp.credentials.store import CredentialStore
 from tests.support.credentials import FakeKeyring
 
@@ -24,7 +24,7 @@ def test_a_key_goes_to_the_keyring_and_the_file_has_its_last_four_characters_onl
     assert KEY not in store.path.read_text("utf-8")
     asked = keyring.calls
     assert store.entries()["mine"].last_four == "6789"
-    assert store.entries()["mine"].tier is Tier.KEYRING
+    assert store.entries()["mine"].tier is KeyTier.KEYRING
     assert keyring.calls == asked
     assert CredentialStore(tmp_path, keyring).load("mine") == Credential(KEY)
     assert KEY not in repr(Credential(KEY))
@@ -35,7 +35,7 @@ def test_tokens_come_back_whole_from_either_place(tmp_path: Path, in_file: bool)
     store = CredentialStore(tmp_path, FakeKeyring())
     store.save("mine", TOKENS, in_file=in_file)
     assert store.load("mine") == TOKENS
-    assert store.entries()["mine"].tier is Tier.OAUTH
+    assert store.entries()["mine"].tier is KeyTier.OAUTH
 
 
 def test_without_a_keyring_it_goes_to_a_file_that_only_its_owner_reads(tmp_path: Path):

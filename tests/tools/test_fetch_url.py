@@ -14,7 +14,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrl
-from pattern_acp.web.pages import Fetched, PageFailedError, Pages, Site
+from pattern_acp.web.pages import FetchedPage, PageFailedError, Pages, Site
 from tests.support.pdfs import pdf
 from tests.support.tools import ToolBench, tool_bench
 
@@ -25,21 +25,21 @@ URL = "https://example.com/a"
 class FakePages:
     """Pages that a test gives."""
 
-    page: Fetched | None = None
+    page: FetchedPage | None = None
     asked: list[str] = field(default_factory=list[str])
 
     def site(self, url: str) -> Site:
         return Pages().site(url)
 
-    async def fetch(self, url: str) -> Fetched:
+    async def fetch(self, url: str) -> FetchedPage:
         self.asked.append(url)
         if self.page is None:
             raise PageFailedError("Nobody there.")
         return replaced(self.page, url=url)
 
 
-def page(body: bytes = b"", media_type: str = "text/plain", status: int = 200, **other: bool | str) -> Fetched:
-    return replaced(Fetched(URL, status, media_type, "utf-8", body), **other)
+def page(body: bytes = b"", media_type: str = "text/plain", status: int = 200, **other: bool | str) -> FetchedPage:
+    return replaced(FetchedPage(URL, status, media_type, "utf-8", body), **other)
 
 
 def bench(root: Path, limit: int = 1_000) -> ToolBench:
@@ -97,7 +97,7 @@ async def test_an_image_is_attached(tmp_path: Path):
         (page(b"<script>1</script>", "text/html"), "(the page has no text; it may be built by a script)"),
     ],
 )
-async def test_what_is_special_about_an_answer_is_said(given: Fetched, said: str, tmp_path: Path):
+async def test_what_is_special_about_an_answer_is_said(given: FetchedPage, said: str, tmp_path: Path):
     assert said in (await bench(tmp_path).call(FetchUrl(FakePages(given)), url=URL)).text
 
 
@@ -105,7 +105,7 @@ async def test_what_is_special_about_an_answer_is_said(given: Fetched, said: str
     ("given", "said"),
     [(None, "Nobody there"), (page(b"\0", "application/zip"), "no text but 1 bytes of application/zip")],
 )
-async def test_what_cannot_be_read_is_a_sentence_for_the_model(given: Fetched | None, said: str, tmp_path: Path):
+async def test_what_cannot_be_read_is_a_sentence_for_the_model(given: FetchedPage | None, said: str, tmp_path: Path):
     with pytest.raises(ToolFailedError, match=said):
         await bench(tmp_path).call(FetchUrl(FakePages(given)), url=URL)
 
