@@ -1,5 +1,6 @@
 """Prompt blocks to message parts, and back for a replay."""
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import unquote, urlsplit
@@ -8,7 +9,6 @@ from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.line_budget import IMAGE_BYTES, pieces
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import (
     Given,
     ImagePart,
@@ -24,7 +24,7 @@ from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import decode_base64, image_of_base64
 from pattern_acp.workspace.kinds import kind_of_bytes
 
-_LINES = late_pattern(r"L(\d+)(?:[-:]L?(\d+))?")
+_LINES = re.compile(r"L(\d+)(?:[-:]L?(\d+))?")
 """Lines of a selection in a URI's fragment: `L10:20` is Zed's form, `L10-L20` that of web pages."""
 
 

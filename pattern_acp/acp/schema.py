@@ -4,6 +4,7 @@ Owns: one struct for every message we read or write, the tables of methods, and 
 know: sessions, models, tools. Wire structs stay inside `pattern_acp.acp`, tests, and fakes that play a client.
 """
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
@@ -112,7 +113,6 @@ from pattern_acp.acp.schema_updates import (
     UsageUpdate,
     UserMessageChunk,
 )
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.jsonrpc.decoding import DROP, KEEP, decode_params
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 
@@ -159,7 +159,7 @@ CLIENT_METHODS: Mapping[str, Method] = {
 UNREADABLE_SERVER = "(one that cannot be read)"
 """The name of an MCP server whose entry is not one (interop rule 8: servers never fail a session)."""
 
-_OPTIONAL_DETAIL = late_pattern(r"^clientCapabilities\b|^clientInfo\b|^exitStatus\b")
+_OPTIONAL_DETAIL = re.compile(r"^clientCapabilities\b|^clientInfo\b|^exitStatus\b")
 
 
 def read_params(raw: msgspec.Raw, kind: type[T]) -> T:

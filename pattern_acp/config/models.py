@@ -3,6 +3,7 @@
 Owns: their keys. Must not know: what else is known of a model (providers/catalogue.py), which these are laid over.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import cast
@@ -14,10 +15,9 @@ from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import but_is
-from pattern_acp.domain.late_pattern import late_pattern
 
 TABLE = "models"
-_ID = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
 _MOST_TOKENS = 100_000_000
 _MOST_DOLLARS = 1_000_000
 _LEVELS = ("off", "low", "medium", "high")

@@ -3,6 +3,7 @@
 Owns: the rules that config/keys.py names, each with the words for it. Must not know: which keys there are.
 """
 
+import re
 from collections.abc import Callable
 from typing import Literal, TypeAlias, cast
 
@@ -10,13 +11,12 @@ from msgspec import Struct
 
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
 from pattern_acp.domain.allowance import ALLOWED, parse_allowance
-from pattern_acp.domain.late_pattern import late_pattern
 
 Value: TypeAlias = str | int | tuple[str, ...]
 """What a setting holds."""
 
-_MODEL = late_pattern(r"[^\s/]+(?:/\S+)?")
-_EMBEDDER = late_pattern(r"[^\s/]+/\S+")
+_MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
+_EMBEDDER = re.compile(r"[^\s/]+/\S+")
 
 
 class Rule(Struct, frozen=True):

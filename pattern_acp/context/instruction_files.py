@@ -10,8 +10,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.domain.late_pattern import late_pattern
-
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
 """In one folder the first that is there counts: where several are, they say the same in most projects."""
 
@@ -21,7 +19,7 @@ FILE_LIMIT = 32_768
 TOTAL_LIMIT = 65_536
 """Most bytes of all files in a system prompt; what is beyond is named and can be read."""
 
-_IMPORT = late_pattern(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
 
 class ProjectInstruction(Struct, frozen=True):

@@ -3,6 +3,7 @@
 Owns: finding them, their name and description, and the files beside. Must not know: when one is loaded.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,10 @@ from msgspec import Struct
 
 from pattern_acp.definitions.files import FILE_BYTES, DefinitionFiles, files_below, read_document, read_text
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
-from pattern_acp.domain.late_pattern import late_pattern
 
 SKILL_FILE = "SKILL.md"
 
-_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class SkillDefinition(Struct, frozen=True):

@@ -22,7 +22,6 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from pattern_acp.domain.argument_repair import meant_name
-from pattern_acp.domain.late_pattern import late_pattern
 
 
 class Named(Protocol):
@@ -36,7 +35,7 @@ class Named(Protocol):
 
 VerbT = TypeVar("VerbT", bound=Named)
 
-_FIRST = late_pattern(r"/([^\s/]+)(?=\s|$)")
+_FIRST = re.compile(r"/([^\s/]+)(?=\s|$)")
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'[^\']*\''
 _WORD = r"(?:\\.|[^\s\"'])+"
 _SLOTS: Mapping[str, str] = {

@@ -1,8 +1,8 @@
 """Regular expressions that are compiled when they are first used, and such that are tried only where they can match.
 
-Owns: putting the compiling off, and finding the places. Must not know: any expression. A start imports some sixty of
-them and a first turn uses a quarter; each takes 0.1 to 0.5 ms to compile (docs/benchmarks.md). `re` tries a pattern
-that begins with a choice at every character, which takes 0.1 s a megabyte; a fixed text is found in a hundredth of it.
+Owns: putting the compiling off, and finding the places. It pays for an expression, or a module's expressions together,
+that take more than 0.1 ms to compile; others are compiled at import. `re` tries a pattern that begins with a choice at
+every character, which takes 0.1 s a megabyte; a fixed text is found in a hundredth of it.
 """
 
 import heapq
@@ -19,14 +19,14 @@ class _LatePattern(Generic[AnyStr]):
         self._flags = flags
 
     def __getattr__(self, name: str) -> object:
-        # Kept in the instance, where the next use finds it without coming here.
+        # Stored in the instance, where the next use finds it without coming here.
         found: object = getattr(re.compile(self._expression, self._flags), name)
         self.__dict__[name] = found
         return found
 
 
 def late_pattern(expression: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, for a constant of a module: its methods and attributes, and no more.
+    """A stand-in for `re.compile`, for a constant of a module: it has the methods and attributes, and no more.
 
     The functions of `re` do not take it. A mistake in the expression shows at the first use, so each needs a test.
     """
@@ -34,11 +34,11 @@ def late_pattern(expression: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
 
 
 _OTHER_CASES = {"\u017f": "s", "\u212a": "k", "\u0130": "i", "\u0131": "i"}
-"""The four characters that are no ASCII letters and equal to one where case does not count."""
+"""The four characters that are no ASCII letters and equal one where case does not count."""
 
 
 class AnchoredPattern:
-    """Finds the same as the expression alone, as long as each match begins where `anchors` say that one can."""
+    """An expression that is tried only where `anchors` say that a match can begin."""
 
     def __init__(
         self, pattern: re.Pattern[str], anchors: Iterable[tuple[str, int]], *, ignore_case: bool = False
@@ -77,7 +77,7 @@ class AnchoredPattern:
 
 
 def _without_case(text: str) -> str:
-    """Small letters for ASCII letters and what is equal to one, and something for all others, each in its place."""
+    """The text with small letters for ASCII letters and their equals, and something in place of all others."""
     if not text.isascii():
         for other, letter in _OTHER_CASES.items():
             text = text.replace(other, letter)

@@ -8,9 +8,7 @@ import re
 import sys
 import unicodedata
 
-from pattern_acp.domain.late_pattern import late_pattern
-
-_WINDOWS_PATH = late_pattern(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
+_WINDOWS_PATH = re.compile(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
 
 
 def cwd_key(path: str, *, platform: str = sys.platform) -> str:

@@ -4,6 +4,7 @@ Owns: the value types, names that models accept, pins, and what two definitions 
 the `mcp` package.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
@@ -11,7 +12,6 @@ from msgspec import Struct
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import ImagePart
 
 Report = Callable[[str], Awaitable[None]]
@@ -168,7 +168,7 @@ PROMPT_LIMIT = 40
 """Characters that a prompt's part may have in the slash command for it."""
 
 _HASH_DIGITS = 6
-_FORBIDDEN = late_pattern(r"[^a-zA-Z0-9_-]+")
+_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) -> tuple[str, ...]:

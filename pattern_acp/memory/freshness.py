@@ -8,16 +8,15 @@ stale. Must not know: where the text is stored. The mark is part of the text, so
 A stale line is shown as such and never dropped.
 """
 
+import re
 from datetime import UTC, date, datetime, timedelta
-
-from pattern_acp.domain.late_pattern import late_pattern
 
 STALE_AFTER = timedelta(days=30)
 """How long a fact that is known to go out of date counts as fresh."""
 
 _OPENING = "(checked "
 
-_MARK = late_pattern(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
+_MARK = re.compile(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
 
 
 def marked(text: str, command: str, *, now_ms: int) -> str:

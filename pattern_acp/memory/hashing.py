@@ -4,6 +4,7 @@ Owns: which features a text has and where they fall. Must not know: SQL, other e
 finds other forms, parts and misspellings of a word, which full-text search does not.
 """
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from zlib import crc32
 
 import anyio.to_thread
 
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector, unit
 from pattern_acp.memory.words import STOP_WORDS, split_identifiers
 
@@ -27,7 +27,7 @@ _GRAMS = (3, 4, 5)
 _WORD_SHARE = 2.0
 """Weight of a whole word against one of its n-grams."""
 
-_WORD = late_pattern(r"[^\W_]+")
+_WORD = re.compile(r"[^\W_]+")
 _LONGEST_WORD = 40
 """Longer runs of letters are data, such as a hash or base64; their beginning tells them apart."""
 

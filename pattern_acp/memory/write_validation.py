@@ -17,7 +17,6 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.embeddings import cosine
 from pattern_acp.memory.errors import LimitExceededError
@@ -56,7 +55,7 @@ SYSTEM_MARKS = (
 )
 """Parts of messages that the program or a harness writes, never a person (letta-code#1224: stored reminders loop)."""
 
-_SPACE = late_pattern(r"\s+")
+_SPACE = re.compile(r"\s+")
 
 
 class SecretRule(StrEnum):

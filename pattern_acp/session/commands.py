@@ -5,6 +5,7 @@ from prose: a model that is sent one guesses at its meaning and may act on the g
 """
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,7 +14,6 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -163,7 +163,7 @@ def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
     return (*written_commands(session.trust.definitions, tuple(COMMANDS)), *session.mcp.commands())
 
 
-_LOOKS_LIKE_ONE = late_pattern(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
+_LOOKS_LIKE_ONE = re.compile(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
 """A name behind a slash; with another slash or a dot it is a path."""
 
 NEAR = 0.6

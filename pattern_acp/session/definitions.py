@@ -13,7 +13,6 @@ from pattern_acp.definitions.collection import Definitions
 from pattern_acp.definitions.commands import CommandDefinition, expanded, inline_commands
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -33,7 +32,7 @@ from pattern_acp.turn.tool_runner import ToolRunner
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
-_TYPED = late_pattern(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
+_TYPED = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 def clashes(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[str, ...]:

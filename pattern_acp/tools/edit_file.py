@@ -6,6 +6,7 @@ Owns: what counts as a match, and the sentences about texts that do not match. M
 
 import difflib
 import heapq
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -16,7 +17,6 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import cut_line, numbered, plural
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
@@ -54,7 +54,7 @@ CLOSEST_LIKENESS = 0.5
 REMOVED_LIKENESS = 0.6
 """From which likeness a line may be the one that an edit takes away."""
 
-_COPIED_NUMBER = late_pattern(r"^\s*\d+\t")
+_COPIED_NUMBER = re.compile(r"^\s*\d+\t")
 
 
 class Replacement(Struct, frozen=True):

@@ -10,6 +10,7 @@ able to type. Our own commands in the foreground have no input and no terminal t
 on.
 """
 
+import re
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated
@@ -23,7 +24,6 @@ from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
@@ -74,7 +74,7 @@ LAST_PROMPT_LOOK_SECONDS = 30.0
 
 NO_OUTPUT = "(no output)"
 
-_SUCCEEDED = late_pattern(r"\AExit code 0 after [\d.]+ s\.\n")
+_SUCCEEDED = re.compile(r"\AExit code 0 after [\d.]+ s\.\n")
 
 STATUS_ROOM = 300
 """Characters of the result kept free for exit code and duration."""

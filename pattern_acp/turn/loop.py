@@ -1,5 +1,6 @@
 """Build, stream, run tools, repeat, until a stop reason."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from pattern_acp.context.history import add_context
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -92,7 +92,7 @@ class CallIds(Struct, frozen=True):
     always_own: bool = False
 
 
-_USABLE_ID = late_pattern(r"[!-~]{1,256}")
+_USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
 """Builds the request from the history so far; asked anew for every request, since memory may have changed."""

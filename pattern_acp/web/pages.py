@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from pattern_acp import __version__
 from pattern_acp.domain.errors import WebError
-from pattern_acp.domain.late_pattern import late_pattern
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """An IPv4 address for gateways, in the last 32 bits (RFC 6052)."""
@@ -100,7 +99,7 @@ TRIED_ADDRESSES = 3
 
 URL_CHARACTERS = 4_000
 
-_HOST = late_pattern(r"[\w.:-]+")
+_HOST = re.compile(r"[\w.:-]+")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Resolves a host and port to numeric addresses."""

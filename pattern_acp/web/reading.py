@@ -9,18 +9,16 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from pattern_acp.domain.late_pattern import late_pattern
-
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
 HTML_CHARACTERS = 600_000
 """Characters of a page that are parsed as HTML: that takes some seconds, and cannot be stopped."""
 
-_META_CHARSET = late_pattern(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _UNSEEN = ("script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head", "title", "dialog")
 _AROUND = ("nav", "footer", "aside")
-_TAG = late_pattern(r"<[^>]*>")
+_TAG = re.compile(r"<[^>]*>")
 _TEXT_TYPES = frozenset(
     {
         "application/json", "application/xml", "application/javascript", "application/x-javascript",

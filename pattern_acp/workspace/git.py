@@ -14,13 +14,12 @@ import anyio.to_thread
 from msgspec import Struct, field
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.workspace.errors import GitFailedError
 from pattern_acp.workspace.search_process import run_lines
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
-_COMMIT = late_pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _NO_BRANCH = ".invalid"
 """What a repository with the reftable format keeps in HEAD for old readers."""
 

@@ -3,6 +3,7 @@
 Owns: the choice of shell on each platform and the variables a command sees. Must not know: processes.
 """
 
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Mapping
@@ -11,7 +12,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from pattern_acp.config.variables import INSIDE_VARIABLE
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.paths import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
@@ -87,7 +87,7 @@ def git_variables(base: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-_PLAIN_WORD = late_pattern(r"[A-Za-z0-9_./:=@%+,-]+")
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
 
 _SHELL_WORD_LIST = """
     . : [ alias bg bind break builtin case cd command continue coproc declare dirs disown do done echo elif else enable

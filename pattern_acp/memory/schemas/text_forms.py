@@ -5,15 +5,15 @@ is for. The form is that of a Markdown list with `name: value` lines, which peop
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.schemas.states import Item, Record
 from pattern_acp.memory.schemas.types import FieldKind, FieldSpec, FieldValue, Scalar
 from pattern_acp.memory.schemas.values import ContentError, default_value, read_text, read_value, show_value
 
-_FIELD = late_pattern(r"([a-z][a-z0-9_-]*):(?:\s(.*))?")
+_FIELD = re.compile(r"([a-z][a-z0-9_-]*):(?:\s(.*))?")
 _BULLET = "- "
 _INDENT = "  "
 _BLOCK = "|"

@@ -4,13 +4,12 @@ Owns: the shape of a schema and its JSON. Must not know: contents. The kind of a
 comes from a template file, so what is wrong in one is said with the place in the file.
 """
 
+import re
 from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
-
-from pattern_acp.domain.late_pattern import late_pattern
 
 Scalar: TypeAlias = str | int | float | bool
 """One value. Timestamps are whole seconds since 1970-01-01 UTC."""
@@ -21,7 +20,7 @@ FieldValue: TypeAlias = Scalar | tuple[str, ...]
 MOST_FIELDS = 40
 """Fields or sections of one schema: more than a model, or a person, keeps apart."""
 
-_NAME = late_pattern(r"[a-z][a-z0-9_-]{0,39}")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 NAME_RULE = "a letter, then at most 39 letters, digits, `-` or `_`, all in lower case"
 
