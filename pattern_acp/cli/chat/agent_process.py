@@ -10,10 +10,10 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from msgspec import Struct, field
 
 from pattern_acp.cli.chat.errors import AgentGoneError
 from pattern_acp.config.settings import Flags
@@ -30,8 +30,7 @@ LAST_WORDS_SECONDS = 2
 """How long the exit code and the last words of an agent that is gone are waited for."""
 
 
-@dataclass(slots=True)
-class AgentProcess:
+class AgentProcess(Struct):
     """A running agent."""
 
     process: Process

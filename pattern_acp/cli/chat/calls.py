@@ -7,10 +7,10 @@ import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
+from msgspec import Struct
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -29,8 +29,7 @@ DIFF_MARGIN = re.compile(r" *\d+ [-+ ] ")
 STYLES = {"-": "red", "+": "green", " ": "dim", "@": "dim cyan"}
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRow:
+class DiffRow(Struct, frozen=True):
     """One line. `number` is that of the new text, of the old one for a removed line; 0 between two places."""
 
     sign: Literal["-", "+", " ", "@"]
@@ -141,8 +140,7 @@ _FENCE_LINE = re.compile(r"\s{0,3}(`{3,})[^`]*\Z")
 _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool call as far as it is known."""
 
     call_id: str

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import acp
 import anyio
@@ -16,6 +15,7 @@ import msgspec
 from acp import RequestError
 from acp import schema as sdk
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.events import OfferedChoice, Question
@@ -34,8 +34,7 @@ DEFAULT_OUTPUT_LIMIT = 1_000_000
 """Bytes kept when the agent does not say."""
 
 
-@dataclass(slots=True)
-class _Terminal:
+class _Terminal(Struct):
     """One terminal and the task that drives it."""
 
     command: RunningCommand

@@ -7,12 +7,13 @@ screen; everything for it goes into the inbox.
 import logging
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, cast
 
 import acp
 import anyio
 from acp import schema as sdk
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.cli.chat.agent_process import AgentProcess
@@ -36,8 +37,7 @@ LIST_PAGES = 100
 """Pages of session/list that are looked through for a session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which session to open. `cwd` is absolute; empty with a `session_id` for the folder it was recorded in."""
 
     cwd: str
@@ -52,8 +52,7 @@ class Wanted:
     """Settings for a session that was recorded with others; a new session takes them from the agent's flags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The session that was opened."""
 
     session_id: str
@@ -78,8 +77,7 @@ class _WithOptions(Protocol):
     ) -> "list[sdk.SessionConfigOptionSelect | sdk.SessionConfigOptionBoolean] | None": ...
 
 
-@dataclass(slots=True)
-class Conversation:
+class Conversation(Struct):
     """A connection to the agent, and the session that is open on it."""
 
     agent: AgentProcess

@@ -6,8 +6,9 @@ Owns: the events and the inbox they arrive in. Must not know: who draws them.
 import concurrent.futures
 import queue
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.domain.canonical import JsonObject
@@ -19,8 +20,7 @@ SYNONYMS: Mapping[str, str] = {"y": "a", "Y": "a", "n": "r", "N": "r"}
 """Keys of habit. None of them reaches further than once."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedChoice:
+class OfferedChoice(Struct, frozen=True):
     """One answer that the agent offers. `kind` is ACP's."""
 
     option_id: str
@@ -28,15 +28,12 @@ class OfferedChoice:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """One question. The loop's thread waits for `answer`; the terminal's thread gives it."""
 
     call: schema.ToolCallUpdate
     choices: tuple[OfferedChoice, ...]
-    answer: "concurrent.futures.Future[str | None]" = field(
-        default_factory=concurrent.futures.Future[str | None], compare=False
-    )
+    answer: "concurrent.futures.Future[str | None]" = field(default_factory=concurrent.futures.Future[str | None])
     """The chosen option's id; None when the question was cancelled."""
 
     @property
@@ -76,22 +73,19 @@ def automatic_choice(answer: Literal["allow", "deny"], choices: Sequence[Offered
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(Struct, frozen=True):
     """The agent sent an update; `update` is the object as it was on the wire."""
 
     update: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The agent asks for permission and waits."""
 
     question: Question
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """The prompt was answered: with a stop reason, or with an error's sentence."""
 
     stop_reason: str

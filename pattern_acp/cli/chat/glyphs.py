@@ -4,7 +4,8 @@ Owns: the choice of characters, all one column wide. Must not know: what is draw
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _KINDS = {
     "read": "→",
@@ -33,8 +34,7 @@ _ASCII_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """One alphabet."""
 
     done: str = "✓"

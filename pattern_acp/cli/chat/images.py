@@ -9,9 +9,10 @@ import select
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
+
+from msgspec import Struct
 
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.workspace.images import GIVEN_BYTES
@@ -26,8 +27,7 @@ WAITING_SECONDS = 3.0
 """How long nothing may come through a pipe before the user is told what is waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenImage:
+class GivenImage(Struct, frozen=True):
     """An image as ACP carries it: base64 text, its media type, the URI of its file."""
 
     data: str
@@ -35,8 +35,7 @@ class GivenImage:
     uri: str
 
 
-@dataclass(frozen=True, slots=True)
-class GivenText:
+class GivenText(Struct, frozen=True):
     """Text that was piped in."""
 
     text: str

@@ -7,9 +7,9 @@ holds JSON lines alone. Must not know: what is shown.
 
 import io
 import sys
-from dataclasses import dataclass
 from typing import TextIO
 
+from msgspec import Struct
 from rich.console import Console
 
 from pattern_acp.cli.chat.answers import Answer, PlainAnswer, RenderedAnswer
@@ -20,8 +20,7 @@ from pattern_acp.cli.chat.keyboard import LineKeys, TerminalKeys, can_read_keys
 from pattern_acp.cli.chat.screen import Screen
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """Where a chat is shown."""
 
     screen: Screen

@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, FOR_THE_USER, Chat
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """What one chat is made of."""
 
     arguments: Chat

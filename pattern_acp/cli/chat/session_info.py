@@ -3,10 +3,9 @@
 Owns: title, mode, model, commands, plan and usage, as the last update said. Must not know: how they are shown.
 """
 
-from dataclasses import dataclass
 from typing import cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from pattern_acp.acp import schema
 
@@ -17,8 +16,7 @@ def told_by_us(meta: object) -> dict[str, object]:
     return cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
 
 
-@dataclass(slots=True)
-class SessionInfo:
+class SessionInfo(Struct):
     """The session's state as its updates tell it."""
 
     cwd: str = ""
