@@ -23,8 +23,9 @@ from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.reader import verify_stream
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 
 T = TypeVar("T")
 

@@ -14,8 +14,9 @@ from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.recall import index_message
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 
 BLOCK_CHARACTERS = 20_000
 """Issue 3, section 5: of 100 writes of such a block 95 take at most 5 ms, besides waiting for the disk; a read 1 ms."""

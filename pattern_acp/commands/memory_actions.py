@@ -21,23 +21,19 @@ from pattern_acp.domain.globs import split_patterns
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.path_notes import BoundKind, PathNote, Status
+from pattern_acp.memory.path_notes import BoundKind, PathNote, Status, entries_about, relative_names
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit, MemoryHit, MemoryNarrowing
+from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import MemoryHistory
+from pattern_acp.memory.service.search import narrowing_of, without_repeats
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.templates.loading import load_templates
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
-from pattern_acp.tools.base import MemoryEdit, MemoryHit, MemoryNarrowing
-from pattern_acp.tools.memory_access import ConstellationMemory
-from pattern_acp.tools.memory_edits import ARCHIVE
-from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
-from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_search import without_repeats
-from pattern_acp.tools.memory_terms import GivenTerms
-from pattern_acp.tools.memory_warnings import entries_about, relative_names
-from pattern_acp.tools.search_filters import narrowing_of
 from pattern_acp.workspace.git import git_facts
 
 RECALL_LIMIT = 8
@@ -372,8 +368,18 @@ async def _note(  # noqa: PLR0913  the parameters of three rows
     scope: str,
 ) -> Result:
     globs = tuple(path.strip() for path in split_patterns(paths) if path.strip())
-    terms = GivenTerms(kind.value, globs, severity, until)
-    edit = MemoryEdit(ARCHIVE, "append", text, reason=reason, check=check, scope=scope, terms=terms)
+    edit = MemoryEdit(
+        ARCHIVE,
+        "append",
+        text,
+        reason=reason,
+        check=check,
+        scope=scope,
+        kind=kind.value,
+        paths=globs,
+        severity=severity,
+        until=until,
+    )
     change = await desk.memory.commit(edit, None)
     if kind is not BoundKind.DECISION and len(change.notes) == 1:
         return Said(f"{change.notes[0]} The agent is told before it edits these files.")

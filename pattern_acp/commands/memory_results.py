@@ -33,11 +33,11 @@ from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.memory.path_notes import PathNote, Status, head_of, last_day
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
+from pattern_acp.memory.service.access import NO_GOOD_MATCH, MemoryHit
+from pattern_acp.memory.service.forget import ForgettingPreview, ForgottenReport
 from pattern_acp.memory.service.history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
-from pattern_acp.tools.base import NO_GOOD_MATCH, MemoryHit
-from pattern_acp.tools.memory_forgetting import ForgettingPreview, ForgottenReport
-from pattern_acp.tools.memory_reverts import HistoryChange
-from pattern_acp.tools.memory_search import repeats
+from pattern_acp.memory.service.search import repeats
+from pattern_acp.memory.service.undo import HistoryChange
 
 EXCERPT = 80
 """Characters of a block's text in the list."""

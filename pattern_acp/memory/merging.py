@@ -125,3 +125,16 @@ def _same_everywhere(base: list[str], theirs: list[str], ours: list[str]) -> lis
             our_index += 1
     regions.append((len(base), len(base), len(theirs), len(theirs), len(ours), len(ours)))
     return regions
+
+
+_SHOWN = 200
+"""Characters of each side of a double change."""
+
+
+def conflict_note(conflict: Conflict) -> str:
+    """A double change in words."""
+    theirs, ours = (side if len(side) <= _SHOWN else side[:_SHOWN] + "…" for side in (conflict.theirs, conflict.ours))
+    return (
+        f"Two writers changed the same lines at once, and both are in the text: “{theirs}” and “{ours}”. "
+        f"Replace them by what is right."
+    )

@@ -45,10 +45,10 @@ from pattern_acp.memory.integrity import (
     rebuild_search,
     search_problem,
 )
+from pattern_acp.memory.service.forget import begin_histories_anew
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.recovery.backups import STALE_PART_MS, stamp
 from pattern_acp.session.row_state import wrong_rows
-from pattern_acp.tools.memory_forgetting import begin_histories_anew
 
 
 class Health(StrEnum):

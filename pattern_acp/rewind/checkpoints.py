@@ -35,9 +35,9 @@ from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.tools.code_access import CodeAccess
-from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS

@@ -46,9 +46,9 @@ from pattern_acp.memory.errors import BlockMissingError, VersionError
 from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.memory.history import Write, list_writes
 from pattern_acp.memory.service.history import MemoryHistory
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.undo import plan_rollback, plan_undo
 from pattern_acp.rewind.checkpoints import RewindScope
-from pattern_acp.tools.memory_reverts import MemoryReverts
 from pattern_acp.workspace.snapshots import capture_in_place, is_repository, place_of
 
 MOST_WRITES = 500

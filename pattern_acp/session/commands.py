@@ -19,6 +19,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.session.definitions import written_commands
 from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.instructions import instructions_summary
@@ -27,7 +28,6 @@ from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
 from pattern_acp.session.request_prefix import stable_part
 from pattern_acp.session.titles import title_of
-from pattern_acp.tools.base import MemoryEdit
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.sink import Fact
 

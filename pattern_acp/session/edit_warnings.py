@@ -1,6 +1,6 @@
 """Holding a call that changes files until the model has read what memory holds about them.
 
-Owns: when that is so. Must not know: what patterns mean, or the words (`tools/memory_warnings.py`).
+Owns: when that is so. Must not know: what patterns mean, or the words (`memory/path_notes.py`).
 
 What the model knows is told by its conversation alone: an entry whose id stands in the result of a call is known, for
 as long as that result stands there. So a trap is told once, again after the conversation lost it (compaction, /clear,
@@ -61,7 +61,7 @@ class EditWarnings:
         if not acting:
             return ""
         # Late: most constellations have none.
-        from pattern_acp.tools import memory_warnings as warnings
+        from pattern_acp.memory import path_notes as warnings
 
         root = await anyio.to_thread.run_sync(project_root, session.state.cwd)
         meant = warnings.entries_about(acting, warnings.relative_names(paths, root), root)

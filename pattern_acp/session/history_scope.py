@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.service.scope import PERSON, PERSONA, Writer
+from pattern_acp.memory.service.undo import AgentHistory, MemoryReverts
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.session.memory_context import memory_owner
-from pattern_acp.tools.memory_access import PERSON, PERSONA, Writer
-from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_takeback import AgentHistory
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

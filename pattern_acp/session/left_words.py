@@ -34,8 +34,9 @@ from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.forget import every_block, is_in_word_index, labels_of_blocks, look_through
 from pattern_acp.memory.forgotten import MARKS, Forgotten, forget_passage
 from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.service.forget import with_names
 from pattern_acp.session.redacting import joined_partials
-from pattern_acp.tools.redaction_exclusions import with_names
+from pattern_acp.tools.registry import parameter_names
 
 _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
 _MEMORY = frozenset({"blocks", "block_updates", "block_archives", "block_shares"})
@@ -239,7 +240,7 @@ async def read_back(database: Database, session_id: str, match: str) -> ReadBack
     """
 
     def read(tx: Transaction) -> ReadBack:
-        found = ReadBack(session_id, match, with_names(tx, forget_passage(match)))
+        found = ReadBack(session_id, match, with_names(tx, forget_passage(match), parameter_names()))
         found.constellation(tx)
         return found
 

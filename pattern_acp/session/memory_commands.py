@@ -21,15 +21,16 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.service.access import MemoryHit, MemoryNarrowing
+from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.share import MemorySetup
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.recorded import reload_history
-from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
-from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
-from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.tools.registry import parameter_names
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
@@ -91,7 +92,7 @@ def _desk(session: "Session") -> Desk:
     shared, state, scope = session.constellation, session.state, history_scope(session)
     setup = MemorySetup(shared.database, memory_owner(session), clock=shared.clock)
     reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
-    forgetting = MemoryForgetting(shared.database, scope, clock=shared.clock)
+    forgetting = MemoryForgetting(shared.database, scope, clock=shared.clock, parameters=parameter_names)
     setup.turn_id = reverts.turn_id = forgetting.turn_id = session.person_memory.turn_id
 
     async def find(query: str, limit: int, narrowing: MemoryNarrowing) -> Sequence[MemoryHit]:

@@ -24,9 +24,9 @@ from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.journal.events import MemoryShown
 from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.service.access import MemoryBlockView
 from pattern_acp.memory.service.scope import MemoryOwner
 from pattern_acp.memory.sharing import DamagedBlock
-from pattern_acp.tools.base import MemoryBlockView
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from pattern_acp.memory.projection import (
     text_in_file,
 )
 from pattern_acp.memory.schemas.types import BlockSchema
+from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.sharing import sound_blocks
-from pattern_acp.tools.base import MemoryBlockView, MemoryEdit
-from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.workspace.files import fingerprint
 
 if TYPE_CHECKING:

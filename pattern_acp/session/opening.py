@@ -30,6 +30,8 @@ from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo
@@ -48,7 +50,6 @@ from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
 from pattern_acp.session.trust import follow_servers, open_trust
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
-from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.workspace.git import GitFacts, git_facts

@@ -29,8 +29,8 @@ from pattern_acp.mcp_servers.catalogue import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.plan_and_skill_index import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, store_grant
-from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.sink import Fact
 

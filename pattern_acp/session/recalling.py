@@ -20,8 +20,8 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_block
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
+from pattern_acp.memory.service.access import MemoryNarrowing
 from pattern_acp.memory.words import query_terms
-from pattern_acp.tools.base import MemoryNarrowing
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Taking words out of the journal of one session, and out of everything that was made from it.
 
 Owns: which events lose what, and the one transaction that does it with the event that says so. Must not know: who is
-asked before. Words that memory blocks hold are `tools/memory_forgetting.py`'s.
+asked before. Words that memory blocks hold are `memory/service/forget.py`'s.
 
 The file is written anew afterwards, since SQLite leaves deleted words in free pages and in the write-ahead log.
 """
@@ -43,7 +43,8 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.forget import clean_indexes, forget_message, mask_reasons
 from pattern_acp.memory.forgotten import REDACTED, Forgotten, forget_passage
 from pattern_acp.memory.recall import mask_entries
-from pattern_acp.tools.redaction_exclusions import with_names
+from pattern_acp.memory.service.forget import with_names
+from pattern_acp.tools.registry import parameter_names
 
 SHORTEST = 4
 """Characters of a text to look for: a shorter one is part of too many words."""
@@ -80,7 +81,7 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
     if wanted.match:
         if len(wanted.match.strip()) < SHORTEST:
             raise RedactionError(f"A text to redact has at least {SHORTEST} characters.")
-        words = with_names(tx, forget_passage(wanted.match))
+        words = with_names(tx, forget_passage(wanted.match), parameter_names())
         planned = _matching(tx, recorded, words)
         # As texts and not as JSON: what is escaped there is not in a file.
         files = contents_with(tx, words.holds)

@@ -16,9 +16,9 @@ from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.journal.ancestry import newest_redaction_of_history
 from pattern_acp.memory.repeats import Pair
+from pattern_acp.memory.service.access import MemoryBlockView
 from pattern_acp.session.memory_context import damaged_view, memory_view
 from pattern_acp.session.recorded import reload_history
-from pattern_acp.tools.base import MemoryBlockView
 from pattern_acp.turn.loop import show_sentence
 
 if TYPE_CHECKING:

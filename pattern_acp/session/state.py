@@ -26,8 +26,8 @@ from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import HistoryCleared, MemoryShown
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.mcp_servers.host import SessionServers
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
-from pattern_acp.tools.memory_access import ConstellationMemory
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.trust.records import Agreement
 from pattern_acp.turn.digests import RequestDigests

@@ -79,7 +79,7 @@ from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
 from pattern_acp.workspace.noted_files import NotedFiles, TrackedFiles
 
 if TYPE_CHECKING:
-    from pattern_acp.tools.memory_takeback import AgentHistory
+    from pattern_acp.memory.service.undo import AgentHistory
 
 logger = logging.getLogger(__name__)
 

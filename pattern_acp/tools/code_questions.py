@@ -32,8 +32,8 @@ from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent
+from pattern_acp.memory.service.access import MemoryHit
 from pattern_acp.tools.base import (
-    MemoryHit,
     NotAvailableError,
     Progress,
     ToolContext,

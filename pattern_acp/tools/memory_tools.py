@@ -1,27 +1,44 @@
-"""The tools memory_read and memory_search; `memory_write.py` has the third.
+"""The tools memory_read, memory_search and memory_write.
 
-Owns: how memory is read and found by the model. Must not know: how blocks are stored or merged.
+Owns: the model's arguments and what it reads in return. Must not know: how blocks are stored, merged or taken back. All
+edits of one call are one transaction. The user may always take a write back; the agent may look at history and propose
+it, so every undo, redo and rollback asks, once, with the diff.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from pattern_acp.domain.access import ReadMemory
+from pattern_acp.domain.access import ReadMemory, WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
-from pattern_acp.domain.tool_calls import TextContent, ToolKind
-from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import (
+from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
+from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
+from pattern_acp.memory.refusals import PermissionDeniedError
+from pattern_acp.memory.service.access import (
+    ARCHIVE,
     NO_GOOD_MATCH,
+    OPERATIONS,
+    REVERTING,
+    STATUS_OPERATIONS,
     MemoryBlockView,
+    MemoryChange,
+    MemoryEdit,
     MemoryHit,
     MemoryNarrowing,
+)
+from pattern_acp.memory.service.search import repeats, without_repeats
+from pattern_acp.providers.base import ToolSpec
+from pattern_acp.tools.base import (
+    NotAvailableError,
     PreparedCall,
     Progress,
     TargetMissingError,
@@ -30,8 +47,12 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
 )
-from pattern_acp.tools.memory_search import repeats, without_repeats
 from pattern_acp.tools.schema import input_schema, parse_arguments
+
+if TYPE_CHECKING:
+    from pattern_acp.memory.history import Write
+    from pattern_acp.memory.service.undo import AgentHistory, HistoryChange
+    from pattern_acp.memory.undo import Plan
 
 DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""
@@ -144,13 +165,10 @@ def _day_ms(text: str, name: str) -> int | None:
 
 async def _read_asked(asked: MemoryReadArguments, context: ToolContext, progress: Progress) -> ToolOutcome:
     label = asked.label or ""
-    # Late, with all of memory's history behind it.
-    from pattern_acp.tools.memory_takeback import read_log, read_version
-
     if asked.version is not None:
-        return await read_version(label, asked.version, context)
+        return await _read_version(label, asked.version, context)
     if asked.history:
-        return await read_log(label, context)
+        return await _read_log(label, context)
     return await _read(label, context, progress)
 
 
@@ -210,3 +228,348 @@ def _hit_text(hit: MemoryHit) -> str:
     day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).date().isoformat()
     why = f"; {hit.why}" if hit.why else ""
     return f"[{hit.source}{repeats(hit)}, {day}{why}]\n{hit.text}"
+
+
+MOST_EDITS = 30
+"""Edits of one call; more are a rewrite."""
+
+
+class MemoryOperation(StrEnum):
+    """How memory_write changes a block."""
+
+    APPEND = "append"
+    REPLACE = "replace"
+    INSERT_AFTER = "insert_after"
+    REWRITE = "rewrite"
+    SET = "set"
+    ADD = "add"
+    MOVE = "move"
+    REMOVE = "remove"
+    CREATE = "create"
+    ARCHIVE = "archive"
+    VERIFY = "verify"
+    RESOLVE = "resolve"
+    REOPEN = "reopen"
+    UNDO = "undo"
+    REDO = "redo"
+    ROLLBACK = "rollback"
+
+
+class MemoryScope(StrEnum):
+    """Where a new block belongs."""
+
+    PERSONA = "persona"
+    PROJECT = "project"
+    SHARED = "shared"
+
+
+class EntryKind(StrEnum):
+    """What an archival entry is beside a fact."""
+
+    TRAP = "trap"
+    CONSTRAINT = "constraint"
+    DECISION = "decision"
+
+
+class EntrySeverity(StrEnum):
+    """How bad it is to overlook an entry."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several edits; what it leaves out is that of the call."""
+
+    operation: MemoryOperation | None = None
+    label: str = ""
+    text: str = ""
+    old_text: str = ""
+    field: str = ""
+    to: str = ""
+    check: str = ""
+    template: str = ""
+    description: str = ""
+    scope: MemoryScope | None = None
+    kind: EntryKind | None = None
+    paths: tuple[str, ...] = ()
+    severity: EntrySeverity | None = None
+    until: str = ""
+
+
+class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of memory_write."""
+
+    label: Annotated[str, Meta(description="Block, or archive for facts that only search should find.")] = ""
+    operation: MemoryOperation | None = None
+    text: str = ""
+    old_text: Annotated[str, Meta(description="Exact passage or item that is meant, or id of an archival entry.")] = ""
+    field: Annotated[str, Meta(description="Section or field, like facts.name.")] = ""
+    to: Annotated[str, Meta(description="Item to put it behind, or entry to put it below.")] = ""
+    check: Annotated[str, Meta(description="Command that tells whether a fact still holds.")] = ""
+    template: Annotated[str, Meta(description="For create, like decision-record.")] = ""
+    description: Annotated[str, Meta(description="For create: what belongs there.")] = ""
+    scope: MemoryScope | None = None
+    kind: EntryKind | None = None
+    paths: Annotated[tuple[str, ...], Meta(description="Files like src/db/**: told before they are edited.")] = ()
+    severity: EntrySeverity | None = None
+    until: Annotated[str, Meta(description="Last day of a kind, or never.")] = ""
+    version: Annotated[int, Meta(ge=1, description="Write to undo, or version for rollback.")] | None = None
+    reason: str = ""
+    edits: Annotated[
+        tuple[OneEdit, ...], Meta(description="Several edits with these arguments each; all are done or none.")
+    ] = ()
+
+
+class MemoryWrite:
+    """Changes memory, for every later session."""
+
+    spec = ToolSpec(
+        "memory_write",
+        "Remember for later sessions. add, move, remove: items of lists, trees; set: fields; verify: still true; "
+        "archive: move there; resolve: over; undo, rollback ask.",
+        input_schema(MemoryWriteArguments, plain=("edits",)),
+    )
+    kind = ToolKind.EDIT
+    changes_things = True
+
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, MemoryWriteArguments)
+        if asked.operation in REVERTING:
+            return await _prepare_undo(asked, call_id, context)
+        edits = _asked_edits(asked)
+        proposal = await context.memory.preview_all(edits)
+        labels = ", ".join(dict.fromkeys(edit.label for edit in edits))
+        return PreparedCall(
+            title=f"Write memory: {one_line(labels)}",
+            accesses=tuple(dict.fromkeys(proposal.accesses)),
+            run=partial(_write, edits, call_id, context, proposal.accesses),
+            preview=_diffs(proposal.changes, context),
+        )
+
+
+def _asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
+    """The edits of a call, in their order.
+
+    Raises:
+        ToolInputError: an argument is missing, or one is given that its operation would ignore.
+    """
+    if len(asked.edits) > MOST_EDITS:
+        raise ToolInputError(f"`edits` has {len(asked.edits)} edits; at most {MOST_EDITS} go into one call.")
+    if not asked.edits:
+        return (_edit(asked, asked, ""),)
+    shared = ("label", "operation", "version", "reason", "edits")
+    if asked != MemoryWriteArguments(**{name: getattr(asked, name) for name in shared}):
+        raise ToolInputError("With `edits`, give everything but `label`, `operation` and `reason` in each edit.")
+    return tuple(_edit(edit, asked, f"edits[{number}].") for number, edit in enumerate(asked.edits))
+
+
+def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
+    operation = one.operation or asked.operation
+    edit = MemoryEdit(
+        label=one.label or asked.label,
+        operation="" if operation is None else operation.value,
+        text=one.text,
+        old_text=one.old_text,
+        reason=asked.reason,
+        field=one.field,
+        to=one.to,
+        check=one.check,
+        template=one.template,
+        description=one.description,
+        scope=one.scope or "",
+        kind=one.kind or "",
+        paths=one.paths,
+        severity=one.severity or "",
+        until=one.until,
+    )
+    if not edit.label and (edit.has_conditions or edit.operation in STATUS_OPERATIONS):
+        edit = replace(edit, label=ARCHIVE)
+    if operation is None:
+        words = ", ".join(MemoryOperation)
+        raise ToolInputError(f"`{place}operation` is missing; give one of {words}.")
+    if operation in REVERTING:
+        raise ToolInputError(f"`{place}operation` is {operation}, which needs a call of its own.")
+    if asked.version is not None:
+        raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}; leave it out.")
+    if not edit.label.strip():
+        raise ToolInputError(f"`{place}label` is missing; give the block's label.")
+    if edit.has_conditions and edit.label != ARCHIVE:
+        raise ToolInputError(f"`{place}kind`, paths, severity and until are for the label {ARCHIVE}; leave them out.")
+    if edit.label != ARCHIVE:
+        _check_arguments(edit, place)
+    return edit
+
+
+async def _write(
+    edits: Sequence[MemoryEdit],
+    call_id: ToolCallId,
+    context: ToolContext,
+    accesses: Sequence[WriteMemory],
+    _progress: Progress,
+) -> ToolOutcome:
+    # The call runs only when everything that wants consent got it.
+    consented = any(access.standing is WriteVerdict.CONSENT for access in accesses)
+    changes = await context.memory.commit_all(edits, call_id, consented=consented)
+    lines = [_done(change) for change in _joined(changes)]
+    return ToolOutcome("\n".join(lines), content=_diffs(changes, context), origin=Origin.MEMORY)
+
+
+def _done(change: MemoryChange) -> str:
+    if change.label == ARCHIVE:
+        return " ".join(("The archive is saved.", *change.notes))
+    size = f"Memory block {change.label} is saved; it has {plural(len(change.after), 'character')} now."
+    return " ".join((size, *change.notes))
+
+
+def _diffs(changes: Sequence[MemoryChange], context: ToolContext) -> tuple[DiffContent, ...]:
+    return tuple(
+        DiffContent(memory_path(change.label, context.cwd), change.before, change.after) for change in _joined(changes)
+    )
+
+
+def _joined(changes: Sequence[MemoryChange]) -> tuple[MemoryChange, ...]:
+    """One change a block, from before the first edit to after the last; entries of the archive stay apart."""
+    joined: dict[tuple[str, int], MemoryChange] = {}
+    for number, change in enumerate(changes):
+        key = (change.label, number if change.label == ARCHIVE else -1)
+        first = joined.get(key)
+        before = change.before if first is None else first.before
+        joined[key] = MemoryChange(change.label, before, change.after, change.notes)
+    return tuple(joined.values())
+
+
+def memory_path(label: str, cwd: str) -> str:
+    """The path under which a block's diff is shown: ACP wants an absolute one, but a block is no file.
+
+    It lies at the root of the drive that `cwd` is on, where nobody keeps files, so that no editor takes it for one.
+    """
+    pure = PureWindowsPath(cwd) if PureWindowsPath(cwd).drive else PurePosixPath(cwd)
+    return str(type(pure)(pure.anchor or "/") / "memory" / f"{label}.md")
+
+
+LOG_LENGTH = 20
+"""Writes that the model is shown."""
+
+
+async def _prepare_undo(asked: MemoryWriteArguments, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+    operation = str(asked.operation)
+    if not asked.label.strip():
+        raise ToolInputError("`label` is missing; give the block's label.")
+    if asked != MemoryWriteArguments(asked.label, asked.operation, version=asked.version, reason=asked.reason):
+        raise ToolInputError(f"{operation} takes only `label`, `version` and `reason`, one call each.")
+    if operation == "rollback" and asked.version is None:
+        raise ToolInputError("`version` is missing; rollback needs the number of the version to go back to.")
+    history = await _history_of(asked.label, context)
+    _refuse_without_permission([block for block in await context.memory.blocks() if block.label == asked.label])
+    change = await history.reverts.change(asked.label, _plan(asked), asked.reason, store=False)
+    access = WriteMemory(
+        asked.label,
+        standing=WriteVerdict.CONSENT,
+        reason=f"It would {_deed(asked, change)}; taking back what was remembered asks each time.",
+        only_once=True,
+    )
+    return PreparedCall(
+        title=f"{operation.capitalize()} in memory: {one_line(asked.label)}",
+        accesses=(access,),
+        run=partial(_undo, asked, change.number - 1, call_id, context),
+        preview=(_diff(change, context),),
+    )
+
+
+def _refuse_without_permission(blocks: Sequence[MemoryBlockView]) -> None:
+    for block in blocks:
+        if block.write_denied:
+            raise ToolFailedError(block.write_denied)
+        permission = Permission(block.permission)
+        if judge(permission, Action.OVERWRITE) is WriteVerdict.DENIED:
+            raise PermissionDeniedError(block.label, explain_permission(permission) + ".")
+
+
+async def _read_log(label: str, context: ToolContext) -> ToolOutcome:
+    """The log of a block for the model.
+
+    Raises:
+        ToolFailedError: this session has no history.
+        BlockError: there is no such block.
+    """
+    history = await _history_of(label, context)
+    writes = await history.reading.log(label, limit=LOG_LENGTH)
+    text = cut_middle("\n".join(map(_entry, writes)), context.result_limit).text
+    return ToolOutcome(text, content=(TextContent(plural(len(writes), "write")),), origin=Origin.MEMORY)
+
+
+async def _read_version(label: str, number: int, context: ToolContext) -> ToolOutcome:
+    history = await _history_of(label, context)
+    version = await history.reading.show(label, number)
+    text = cut_middle(f"{_entry(version.write)}\n\n{version.text or '(empty)'}", context.result_limit).text
+    return ToolOutcome(text, content=(TextContent(f"Version {number} of {label}"),), origin=Origin.MEMORY)
+
+
+async def _history_of(label: str, context: ToolContext) -> "AgentHistory":
+    if context.history is None:
+        raise NotAvailableError("This session keeps no history of memory.")
+    seen = [block.label for block in await context.memory.blocks()]
+    if label not in seen and label not in context.memory.unreadable():
+        raise TargetMissingError(f"There is no memory block of this label; the blocks are {', '.join(seen)}.")
+    return context.history()
+
+
+async def _undo(
+    asked: MemoryWriteArguments, head: int, call_id: ToolCallId, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
+    history = await _history_of(asked.label, context)
+    change = await history.reverts.change(asked.label, _plan(asked), asked.reason, call_id=call_id, expected_head=head)
+    text = f"Done: {_deed(asked, change)}. Memory block {asked.label} has {plural(len(change.after), 'character')} now."
+    return ToolOutcome(text, content=(_diff(change, context),), origin=Origin.MEMORY)
+
+
+def _plan(asked: MemoryWriteArguments) -> "partial[Plan]":
+    # Late, with all of memory's history behind it.
+    from pattern_acp.memory.undo import plan_redo, plan_rollback, plan_undo
+
+    if asked.operation == "rollback":
+        return partial(plan_rollback, number=asked.version or 0)
+    return partial(plan_undo if asked.operation == "undo" else plan_redo, number=asked.version)
+
+
+def _deed(asked: MemoryWriteArguments, change: "HistoryChange") -> str:
+    if asked.operation == "rollback":
+        return f"make {asked.label} read as in version {change.target}"
+    return f"take back write {change.target} of {asked.label}"
+
+
+def _diff(change: "HistoryChange", context: ToolContext) -> DiffContent:
+    return DiffContent(memory_path(change.label, context.cwd), change.before, change.after)
+
+
+def _entry(write: "Write") -> str:
+    at = datetime.fromtimestamp(write.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    target = "" if write.target is None else f" of {write.target}"
+    size = "" if write.size is None else f", {write.size:,} characters"
+    reason = f": {one_line(write.reason)}" if write.reason else ""
+    return f"{write.number}. {at} {write.actor} {write.operation}{target}{size}{reason}"
+
+
+_OPTIONAL = ("text", "old_text", "field", "to", "check", "template", "description", "scope")
+
+
+def _check_arguments(edit: MemoryEdit, place: str = "") -> None:
+    rule = OPERATIONS.get(edit.operation)
+    if rule is None:
+        return
+    for name in rule.needs:
+        if not getattr(edit, name).strip():
+            raise ToolInputError(f"`{place}{name}` is missing; {edit.operation} needs {_meaning(name)}.")
+    for name in _OPTIONAL:
+        if getattr(edit, name).strip() and name not in (*rule.needs, *rule.takes):
+            users = ", ".join(
+                operation for operation, other in OPERATIONS.items() if name in (*other.needs, *other.takes)
+            )
+            raise ToolInputError(f"`{place}{name}` is only for {users}; leave it out to {edit.operation}.")
+
+
+def _meaning(name: str) -> str:
+    return "the exact passage or item that is meant" if name == "old_text" else "the text to write"

@@ -14,11 +14,11 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.feed import MOST_DELTAS, QUEUE_EVENTS
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.history import HistoryScope
-from pattern_acp.memory.service.scope import PERSON
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
-from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.service.undo import MemoryReverts
 from tests.support.editor import JsonDict
 from tests.support.process import COMMAND, agent_environment
 

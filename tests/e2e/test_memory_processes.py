@@ -18,8 +18,9 @@ from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.history import archived_document, document_at, read_history
+from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.store import load_block
-from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
 from tests.support.process import agent_environment
 
 pytestmark = pytest.mark.e2e
@@ -45,11 +46,11 @@ PRELUDE = textwrap.dedent(
     from pattern_acp.domain.ids import RandomIds, SessionId
     from pattern_acp.domain.origin import Actor, Origin
     from pattern_acp.memory.undo import plan_undo
-    from pattern_acp.tools.base import MemoryEdit
-    from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
-    from pattern_acp.tools.memory_forgetting import MemoryForgetting
+    from pattern_acp.memory.service.access import MemoryEdit
+    from pattern_acp.memory.service.session_memory import ConstellationMemory, MemoryOwner
+    from pattern_acp.memory.service.forget import MemoryForgetting
     from pattern_acp.memory.service.history import HistoryScope
-    from pattern_acp.tools.memory_reverts import MemoryReverts
+    from pattern_acp.memory.service.undo import MemoryReverts
 
     path, name = Path(sys.argv[1]), sys.argv[2]
     clock, ids = SystemClock(), RandomIds()
@@ -86,7 +87,7 @@ CHANGER = PRELUDE + textwrap.dedent(
             owners = MemoryOwner("tester", "/project", SessionId(name)).owners
             scope = HistoryScope(owners, name, Actor.HUMAN, Origin.PERSON, ids.peer())
             reverts = MemoryReverts(database, scope, clock=clock)
-            forgetting = MemoryForgetting(database, scope, clock=clock)
+            forgetting = MemoryForgetting(database, scope, clock=clock, parameters=parameter_names)
             for number in range(100_000):
                 await memory.commit(MemoryEdit("project", "append", f"kept {name}.{number}."), None)
                 print(f"kept {name}.{number}.", flush=True)

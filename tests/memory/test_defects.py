@@ -17,12 +17,13 @@ from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.errors import BlockMissingError
 from pattern_acp.memory.history import archived_document, read_history
 from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block
 from pattern_acp.memory.undo import plan_undo
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, Writer
-from pattern_acp.tools.memory_reverts import MemoryReverts
 from tests.support.constellation import Constellation, temporary_constellation
 
 TESTS = Path(__file__).parent.parent

@@ -21,10 +21,11 @@ from pattern_acp.memory.feed import (
     Watch,
 )
 from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
 from tests.support.constellation import Constellation, temporary_constellation
 
 IDS = RandomIds()

@@ -26,11 +26,12 @@ from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.errors import BlockMissingError, UndoConflictError, UnusableEditError, VersionError
 from pattern_acp.memory.history import read_history
 from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import list_blocks
 from pattern_acp.memory.undo import plan_undo
-from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.tools.registry import parameter_names
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.history import record_edit
 
@@ -49,7 +50,7 @@ async def constellation() -> AsyncGenerator[Constellation, None]:
 
 
 def forgetting(constellation: Constellation) -> MemoryForgetting:
-    return MemoryForgetting(constellation.database, SCOPE, clock=constellation.clock)
+    return MemoryForgetting(constellation.database, SCOPE, clock=constellation.clock, parameters=parameter_names)
 
 
 def history(constellation: Constellation) -> MemoryHistory:

@@ -32,9 +32,9 @@ from pattern_acp.memory.merging import merge_texts
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
-from pattern_acp.tools.memory_reverts import MemoryReverts
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.history import record_creation, record_edit
 

@@ -10,11 +10,13 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.passages import block_passages
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
-from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_reverts import MemoryReverts
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner, MemoryRules
+from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.service.undo import MemoryReverts
+from pattern_acp.tools.registry import parameter_names
 from tests.support.constellation import Constellation, temporary_constellation
 
 IDS = RandomIds()
@@ -147,7 +149,9 @@ async def test_what_a_log_shows_no_longer_is_forgotten_too(
         await note(memory, f"Ordinary event {number}.", label=label, field=field)
     before = await text_of(memory, label)
     assert "quartzvejle" not in before
-    await MemoryForgetting(constellation.database, SCOPE, clock=constellation.clock).forget(label, "quartzvejle 58213")
+    await MemoryForgetting(constellation.database, SCOPE, clock=constellation.clock, parameters=parameter_names).forget(
+        label, "quartzvejle 58213"
+    )
     assert await found(memory, "quartzvejle") == []
     assert "quartzvejle" not in raw(constellation)
     assert await text_of(memory, label) == before, "what is shown stays, with the count of older entries"

@@ -8,9 +8,10 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.recalls import count_recalls, least_needed, times_recalled
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.scripts import calls, says

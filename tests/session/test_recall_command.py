@@ -4,8 +4,8 @@ import pytest
 
 from pattern_acp.commands.memory import SEARCH
 from pattern_acp.commands.parameters import CommandMisusedError, Value, read_slash
-from pattern_acp.tools.base import EVERYTHING, MemoryNarrowing
-from pattern_acp.tools.search_filters import first_ms, narrowing_of
+from pattern_acp.memory.service.access import EVERYTHING, MemoryNarrowing
+from pattern_acp.memory.service.search import first_ms, narrowing_of
 
 
 def read_recall(typed: str) -> tuple[Value, MemoryNarrowing]:

@@ -13,6 +13,7 @@ from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, plan_
 from pattern_acp.memory.history import StoredHistory, WriteData
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.schemas.edits import AnyEdit
+from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.store import (
     ProposedChange,
     WriteRecord,
@@ -23,7 +24,6 @@ from pattern_acp.memory.store import (
     store_change,
 )
 from pattern_acp.memory.undo import Plan
-from pattern_acp.tools.memory_changes import block_event
 
 LABEL = "notes"
 

@@ -22,9 +22,7 @@ from pattern_acp.memory.passages import block_passages, excerpt
 from pattern_acp.memory.refusals import ContentRefusedError
 from pattern_acp.memory.schemas.edits import Within
 from pattern_acp.memory.schemas.text_edits import edited_text
-from pattern_acp.memory.store import ProposedChange
-from pattern_acp.memory.words import query_terms
-from pattern_acp.tools.base import (
+from pattern_acp.memory.service.access import (
     EVERYTHING,
     MemoryBlockView,
     MemoryChange,
@@ -33,8 +31,9 @@ from pattern_acp.tools.base import (
     MemoryNarrowing,
     MemoryProposal,
 )
-from pattern_acp.tools.memory_changes import block_event
-from pattern_acp.tools.memory_edits import as_block_edit
+from pattern_acp.memory.service.commit import as_block_edit, block_event
+from pattern_acp.memory.store import ProposedChange
+from pattern_acp.memory.words import query_terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from pattern_acp.domain.access import ReadMemory, WriteMemory
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
-from pattern_acp.tools.base import MemoryEdit, ToolFailedError, ToolInputError
-from pattern_acp.tools.memory_paths import memory_path
-from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch
-from pattern_acp.tools.memory_write import MemoryWrite
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.tools.base import ToolFailedError, ToolInputError
+from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite, memory_path
 from tests.support.tools import CALL_ID, tool_bench
 
 

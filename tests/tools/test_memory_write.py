@@ -20,12 +20,14 @@ from pattern_acp.memory.refusals import (
     SecretFoundError,
     SystemTextError,
 )
+from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit, MemoryNarrowing
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
 from pattern_acp.memory.write_validation import SecretRule
-from pattern_acp.tools.base import MemoryBlockView, MemoryEdit, MemoryNarrowing, ToolInputError
-from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, MemoryRules, Writer
-from pattern_acp.tools.memory_write import MemoryWrite
+from pattern_acp.tools.base import ToolInputError
+from pattern_acp.tools.memory_tools import MemoryWrite
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.tools import CALL_ID, ToolBench, tool_bench
 

@@ -35,16 +35,17 @@ from pattern_acp.memory.block_files import EditableText
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
+from pattern_acp.memory.service.access import MemoryHit, MemoryNarrowing
+from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
-from pattern_acp.memory.service.scope import IMPORT
+from pattern_acp.memory.service.scope import IMPORT, PERSON, MemoryOwner, MemoryRules
+from pattern_acp.memory.service.search import SessionSearch
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.session.memory_files import renew_files
-from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
-from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner, MemoryRules
-from pattern_acp.tools.memory_forgetting import ForgettingPreview, MemoryForgetting
-from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_search import SessionSearch
+from pattern_acp.tools.registry import parameter_names
 from pattern_acp.workspace.git import git_facts
 
 LOG_LENGTH = 50
@@ -146,7 +147,7 @@ def _open_desk(arguments: Call, process: Process, database: Database) -> Desk:
     return Desk(
         MemoryHistory(database, scope.owners),
         MemoryReverts(database, scope, clock=clock),
-        MemoryForgetting(database, scope, clock=clock),
+        MemoryForgetting(database, scope, clock=clock, parameters=parameter_names),
         MemorySetup(database, owner, clock=clock),
         memory,
         cwd,

@@ -22,9 +22,9 @@ from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.projection import told_by_file
 from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.memory.schemas.types import TextSchema
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import plain
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import ConstellationMemory
 
 
 class FileToImport(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The history of memory as it is looked at: logs, versions, comparisons, blame.
 
 Owns: which blocks a scope sees and which one a label means. Must not know: how anything is shown. Changes are in
-`tools/memory_reverts.py` and `tools/memory_forgetting.py`.
+`memory/service/undo.py` and `memory/service/forget.py`.
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.tools.base import (
+from pattern_acp.memory.service.access import (
     EVERYTHING,
     MemoryAccess,
     MemoryBlockView,

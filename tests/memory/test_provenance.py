@@ -7,6 +7,7 @@ from typing import LiteralString, cast
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, SqlValue, Transaction, change_file, open_database, read_file
 from pattern_acp.db.errors import ConstraintError
@@ -19,17 +20,17 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.integrity import damaged_blocks, damaged_snapshots
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
+from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.undo import plan_merge, plan_undo
 from pattern_acp.recovery.checks import Finding, Health, check_rows
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import ConstellationMemory
-from pattern_acp.tools.memory_forgetting import MemoryForgetting
-from pattern_acp.tools.memory_reverts import MemoryReverts
-from pattern_acp.tools.memory_terms import GivenTerms
+from pattern_acp.tools.registry import parameter_names
 from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 
 OWNERS = ((Scope.PERSONA, "tester"), (Scope.PROJECT, "/project"))
@@ -55,7 +56,7 @@ async def fill(database: Database, clock: Clock, said: str = "drinks tea") -> No
     ids = RandomIds()
     memory = ConstellationMemory(database, OWNER, clock=clock, ids=ids, peer=7, writer=PERSON)
     reverts = MemoryReverts(database, SCOPE, clock=clock)
-    forgetting = MemoryForgetting(database, SCOPE, clock=clock)
+    forgetting = MemoryForgetting(database, SCOPE, clock=clock, parameters=parameter_names)
     for text in (said, "works at night", "code 90317 of the vault"):
         await memory.commit(MemoryEdit("human", "append", text, reason=f"They said: {text}."), None)
     await reverts.change("human", plan_undo)
@@ -71,13 +72,13 @@ async def fill(database: Database, clock: Clock, said: str = "drinks tea") -> No
     await reverts.delete("project", "a test")
     await memory.blocks()
     await reverts.restore("project", "a test")
-    trap = GivenTerms("trap", ("src/*.py",), "high", "2027-12-31")
+    trap = MemoryEdit("archive", "append", "", kind="trap", paths=("src/*.py",), severity="high", until="2027-12-31")
     for edit in (
         MemoryEdit("archive", "append", " Deploys freeze.\n", reason="Said so.", check="date"),
         MemoryEdit("archive", "replace", "Deploys freeze in May.", old_text="Deploys freeze.", reason="Newer."),
         MemoryEdit("archive", "verify", "", old_text="Deploys freeze in May."),
-        MemoryEdit("archive", "append", "The zebrafish pool hangs.", terms=trap),
-        MemoryEdit("archive", "append", "The pool hangs when closed late.", terms=trap),
+        replace(trap, text="The zebrafish pool hangs."),
+        replace(trap, text="The pool hangs when closed late."),
         MemoryEdit("archive", "resolve", "", old_text="The pool hangs when closed late.", reason="Mended."),
     ):
         await memory.commit(edit, None)

@@ -5,7 +5,7 @@ rows and its index, in this order (rules R1 and R2). Must not know: tools, ACP, 
 after the other on one transaction, so that all of them are stored or none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,14 +20,27 @@ from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import MOST_LIMIT, BlockSpec, Scope
-from pattern_acp.memory.edits import Append, Operation, Replace, plan_edit
+from pattern_acp.memory.edits import Append, Operation, Replace, Rewrite, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
+from pattern_acp.memory.freshness import marked
 from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.merging import encode_conflicts
+from pattern_acp.memory.merging import conflict_note, encode_conflicts
 from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
 from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
-from pattern_acp.memory.schemas.edits import AnyEdit, RemoveItem
+from pattern_acp.memory.schemas.edits import (
+    AddItem,
+    AnyEdit,
+    ContentEdit,
+    InsertAfter,
+    MoveItem,
+    RemoveItem,
+    RewriteFrom,
+    SetField,
+    Verify,
+    Within,
+)
 from pattern_acp.memory.schemas.types import LogSchema
+from pattern_acp.memory.service.access import ARCHIVE, OPERATIONS, MemoryChange, MemoryEdit
 from pattern_acp.memory.service.scope import PROGRAM, Writer, Writing
 from pattern_acp.memory.sharing import VisibleBlock, visible_rows
 from pattern_acp.memory.store import (
@@ -41,9 +54,9 @@ from pattern_acp.memory.store import (
     store_change,
 )
 from pattern_acp.memory.write_validation import Passages, check_repeats, check_secret, check_words, with_oldest
-from pattern_acp.tools.base import MemoryChange, MemoryEdit
-from pattern_acp.tools.memory_edits import ADDING, ARCHIVE, as_block_edit
-from pattern_acp.tools.memory_views import conflict_note
+
+ADDING = frozenset({"append", "add", "insert_after", "create"})
+"""Operations whose text is new beside what is there, so that repeats are looked for."""
 
 _OF_ANY_TEXT = frozenset({Operation.APPEND, Operation.REPLACE})
 """Operations whose outcome can be told from a text alone."""
@@ -171,7 +184,7 @@ def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
 
 def _apply(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     if edit.label == ARCHIVE:
-        from pattern_acp.tools.memory_archive import change_archive, reviewed
+        from pattern_acp.memory.service.archive import change_archive, reviewed
 
         check_words(ARCHIVE, edit.text)
         access = _guarded(WriteMemory(ARCHIVE, Scope.PROJECT.value, writing.owner.project_key), edit.text, writing)
@@ -244,7 +257,7 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     if edit.base is not None and edit.base != change.block.text:
         notes = ("It was changed since you saw it; those changes are kept.", *notes)
     if edit.operation == "archive":
-        from pattern_acp.tools.memory_archive import keep_passage
+        from pattern_acp.memory.service.archive import keep_passage
 
         change = replace(change, operation=Operation.ARCHIVE)
         notes = (*notes, keep_passage(tx, edit, change, writing))
@@ -308,3 +321,35 @@ def _store(
     record = WriteRecord(appended.seq, writer.actor, writer.origin, event.reason, at_ms)
     store_change(tx, change, record)
     index_block(tx, changed_block(change, at_ms), at_ms=at_ms, seq=appended.seq, before=change.block.text)
+
+
+def as_block_edit(edit: MemoryEdit, *, now_ms: int) -> AnyEdit:
+    """The edit that is asked for, as memory knows it; `create` and `archive` are none of a block's content.
+
+    Raises:
+        UnusableEditError: there is no such operation.
+    """
+    make = _EDITS.get(edit.operation)
+    if make is None:
+        problem = f"there is no operation {edit.operation!r}; use {', '.join(OPERATIONS)}."
+        raise UnusableEditError(edit.label, problem)
+    text = marked(edit.text, edit.check, now_ms=now_ms) if edit.check and edit.text else edit.text
+    made = make(edit, text, now_ms)
+    return Within(edit.field, made) if edit.field else made
+
+
+def _rewrite(edit: MemoryEdit, text: str, _now_ms: int) -> ContentEdit:
+    return Rewrite(text) if edit.base is None else RewriteFrom(text, edit.base)
+
+
+_EDITS: Mapping[str, Callable[[MemoryEdit, str, int], ContentEdit]] = {
+    "append": lambda _edit, text, _now: Append(text),
+    "replace": lambda edit, text, _now: Replace(edit.old_text, text),
+    "insert_after": lambda edit, text, _now: InsertAfter(edit.old_text, text),
+    "rewrite": _rewrite,
+    "set": lambda _edit, text, _now: SetField(text),
+    "add": lambda edit, text, _now: AddItem(text, edit.to),
+    "move": lambda edit, _text, _now: MoveItem(edit.old_text, edit.to),
+    "remove": lambda edit, _text, _now: RemoveItem(edit.old_text),
+    "verify": lambda edit, _text, now: Verify(edit.old_text, edit.check, now),
+}

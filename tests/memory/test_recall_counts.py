@@ -14,12 +14,14 @@ from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.recalls import least_needed, name_of, times_recalled
 from pattern_acp.memory.repeats import Pair, store_repeats, untold_repeats
+from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope
+from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.recovery.rebuild import rebuild_into
 from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
-from pattern_acp.tools.base import MemoryEdit
-from pattern_acp.tools.memory_access import PERSON, ConstellationMemory, MemoryOwner
-from pattern_acp.tools.memory_forgetting import MemoryForgetting
+from pattern_acp.tools.registry import parameter_names
 from tests.support.constellation import FakeClock
 
 CLOCK = FakeClock()
@@ -131,7 +133,7 @@ async def test_forgetting_takes_the_hashes_of_passages_too(
         memory = memory_in(database)
         await memory.commit(MemoryEdit("project", "append", "It is nowhere."), None)
         scope = HistoryScope(OWNER.owners, "s1", Actor.HUMAN, Origin.PERSON, IDS.peer())
-        await MemoryForgetting(database, scope, clock=CLOCK).forget(label, passage)
+        await MemoryForgetting(database, scope, clock=CLOCK, parameters=parameter_names).forget(label, passage)
         known = {name_of(entry if text == PORT else block, text) for text in left}
         found = {
             (passage.source_id, passage.digest)

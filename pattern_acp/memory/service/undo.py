@@ -1,7 +1,7 @@
 """Changes of memory that come from its history: undo, redo, rollback, edits of an older version, deletion.
 
 Owns: composing each with its event and its index rows in one transaction (rules R1 and R2). Must not know: how anything
-is shown, or who decided that it is allowed. Forgetting is `tools/memory_forgetting.py`.
+is shown, or who decided that it is allowed. Forgetting is `memory/service/forget.py`.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,8 @@ from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.repair import find_damage, heal
 from pattern_acp.memory.schemas.edits import Authoring
-from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of
+from pattern_acp.memory.service.commit import block_event
+from pattern_acp.memory.service.history import HistoryScope, MemoryHistory, find_key, keys_of
 from pattern_acp.memory.store import (
     ProposedChange,
     WriteRecord,
@@ -49,7 +50,6 @@ from pattern_acp.memory.store import (
 )
 from pattern_acp.memory.undo import Plan
 from pattern_acp.memory.write_validation import SecretRule, check_secret, check_words
-from pattern_acp.tools.memory_changes import block_event
 
 _ATTEMPTS = 5
 """Times that a change is worked out anew because another write came between; each takes milliseconds."""
@@ -258,3 +258,10 @@ def _as_change(change: ProposedChange) -> HistoryChange:
         target=change.target,
         conflicts=change.conflicts,
     )
+
+
+class AgentHistory(Struct, frozen=True):
+    """The history of the blocks that the agent sees, to look at and to change as the agent."""
+
+    reading: MemoryHistory
+    reverts: MemoryReverts

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
@@ -26,18 +28,27 @@ from pattern_acp.memory.archive import (
 )
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import UnusableEditError
-from pattern_acp.memory.path_notes import Status, StatusChange, bind_entry, bound_of, last_day, set_status
+from pattern_acp.memory.path_notes import (
+    BoundKind,
+    Severity,
+    Status,
+    StatusChange,
+    Terms,
+    bind_entry,
+    bound_of,
+    end_of_day,
+    last_day,
+    set_status,
+)
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.refusals import DuplicateFoundError, PermissionDeniedError
 from pattern_acp.memory.schemas.finding import find_item
 from pattern_acp.memory.schemas.types import ListSchema, TextSchema
 from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.service.access import ARCHIVE, STATUS_OPERATIONS, MemoryChange, MemoryEdit
 from pattern_acp.memory.service.scope import Writing
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.write_validation import Passages, check_repeats
-from pattern_acp.tools.base import MemoryChange, MemoryEdit
-from pattern_acp.tools.memory_edits import ARCHIVE, STATUS_OPERATIONS
-from pattern_acp.tools.memory_terms import NO_TERMS, is_never, terms_of
 
 
 def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Writing) -> MemoryChange:
@@ -54,7 +65,7 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
             return MemoryChange(ARCHIVE, "", entry.text, notes)
         case "replace":
             old = _find(tx, edit.old_text, writing)
-            text = edit.text or (old.text if edit.terms is not None else "")
+            text = edit.text or (old.text if edit.has_conditions else "")
             entry = _insert(tx, edit, text, old.scope, writing, supersedes=old)
             note = f"Archival entry {entry.id} supersedes {old.id}, which stays in history."
             return MemoryChange(ARCHIVE, old.text, entry.text, (note, *_expired_note(tx, entry, writing)))
@@ -88,7 +99,7 @@ def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scop
         named = bound_of(tx, [entry_id]).get(entry_id)
     if named is not None:
         scope = named.entry.scope
-    kind = edit.terms.kind if edit.terms is not None and edit.terms.kind else named.terms.kind if named else ""
+    kind = edit.kind or (named.terms.kind if named else "")
     if not kind or edit.operation == "verify" or scope is not Scope.PROJECT:
         return access
     if not (writing.consented or writing.is_trial):
@@ -143,7 +154,7 @@ def _insert(
 ) -> ArchivalEntry:
     owner = writing.owner.owner_of(scope) if supersedes is None else supersedes.owner
     older = None if supersedes is None else bound_of(tx, [supersedes.id]).get(supersedes.id)
-    terms = terms_of(edit.terms or NO_TERMS, None if older is None else older.terms)
+    terms = terms_of(edit, None if older is None else older.terms)
     new = NewEntry(
         id=writing.ids.new("entry"),
         scope=scope,
@@ -182,19 +193,16 @@ def _insert(
 
 def _given(edit: MemoryEdit) -> str:
     """What is asked for beside the text, which a diff does not show."""
-    if edit.terms is None:
-        return ""
-    terms = edit.terms
-    severity = f", {terms.severity} severity" if terms.severity else ""
-    until = f", until {one_line(terms.until, 40)}" if terms.until else ""
-    until = ", without a last day" if is_never(terms.until) else until
-    return (f" for {one_line(', '.join(terms.paths))}" if terms.paths else "") + severity + until
+    severity = f", {edit.severity} severity" if edit.severity else ""
+    until = f", until {one_line(edit.until, 40)}" if edit.until else ""
+    until = ", without a last day" if _is_never(edit.until) else until
+    return (f" for {one_line(', '.join(edit.paths))}" if edit.paths else "") + severity + until
 
 
 def _as_what(edit: MemoryEdit) -> str:
-    if edit.terms is None:
+    if not edit.has_conditions:
         return ""
-    return f", a {edit.terms.kind}" + (f" for {', '.join(edit.terms.paths)}" if edit.terms.paths else "")
+    return f", a {edit.kind}" + (f" for {', '.join(edit.paths)}" if edit.paths else "")
 
 
 def _expired_note(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> tuple[str, ...]:
@@ -251,3 +259,69 @@ def _find(tx: Transaction, named: str, writing: Writing) -> ArchivalEntry:
         if same is not None:
             return same
     raise EntryMissingError(wanted[:80])
+
+
+NEVER = "never"
+"""Takes the last day away that a corrected entry has."""
+
+
+def terms_of(edit: MemoryEdit, old: Terms | None = None) -> Terms | None:
+    """The terms of a new entry, which corrects one of the terms `old`; None for a plain fact.
+
+    Raises:
+        UnusableEditError: the kind is missing, a pattern cannot be used, or the day is none.
+    """
+    if not edit.kind and old is None:
+        if edit.has_conditions:
+            problem = f"`kind` is missing; paths, severity and until are for {', '.join(BoundKind)}."
+            raise UnusableEditError(ARCHIVE, problem)
+        return None
+    kind = BoundKind(edit.kind) if edit.kind else (old.kind if old is not None else BoundKind.TRAP)
+    severity = old.severity if old is not None else Severity.MEDIUM
+    return Terms(
+        kind,
+        _usable(edit.paths) or (old.paths if old is not None else ()),
+        Severity(edit.severity) if edit.severity else severity,
+        _until(edit.until) if edit.until else (old.until_ms if old is not None else None),
+    )
+
+
+def _usable(paths: tuple[str, ...]) -> tuple[str, ...]:
+    for path in paths:
+        try:
+            compile_glob(path, "/")
+        except WorkspaceError as error:
+            raise UnusableEditError(ARCHIVE, f"the pattern {path!r} cannot be used. {error.sentence}") from error
+        reason = _meaningless(path.strip().removeprefix("!"))
+        if reason:
+            raise UnusableEditError(ARCHIVE, f"the pattern {path!r} cannot be used. {reason}")
+    stripped = tuple(dict.fromkeys(path.strip() for path in paths))
+    if stripped and all(path.startswith("!") for path in stripped):
+        raise UnusableEditError(
+            ARCHIVE, f"{', '.join(stripped)} only take files out; give a pattern before that has them."
+        )
+    return stripped
+
+
+def _meaningless(pattern: str) -> str:
+    """Why no file of the project is ever meant, in a sentence; empty where one may be."""
+    parts = pattern.replace("\\", "/").split("/")
+    if parts[0] == "~" or ".." in parts:
+        return "Patterns are relative to the project and mean nothing outside of it."
+    return "For all files of the project, give '**'." if pattern == "." else ""
+
+
+def _is_never(until: str) -> bool:
+    """Whether what is given means that there is no last day."""
+    return until.strip().lower() == NEVER
+
+
+def _until(text: str) -> int | None:
+    if _is_never(text):
+        return None
+    try:
+        return end_of_day(text)
+    except ValueError:
+        raise UnusableEditError(
+            ARCHIVE, f"`until` is no day: {text[:40]!r}; write it like 2026-12-31, or {NEVER}."
+        ) from None

@@ -6,6 +6,7 @@ know: how passages are found or ranked.
 
 import re
 from collections.abc import Callable, Iterable, Set
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -20,8 +21,8 @@ from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filt
 from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import Found, is_guess, search
+from pattern_acp.memory.service.access import MemoryHit, MemoryNarrowing
 from pattern_acp.memory.sharing import shared_sources
-from pattern_acp.tools.base import MemoryHit, MemoryNarrowing
 
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
@@ -204,3 +205,32 @@ def _source(tx: Transaction, found: Found) -> tuple[str, str]:
 def _title(tx: Transaction, found: Found) -> str:
     session = get_session(tx, SessionId(found.source))
     return f"“{session.title}”" if session is not None and session.title else "an earlier session"
+
+
+SCOPES = tuple(scope.value for scope in Scope)
+"""Whose memory is searched."""
+
+_DAY_MS = 24 * 3_600_000
+
+
+def narrowing_of(kinds: tuple[str, ...], scope: str = "", since: str = "", until: str = "") -> MemoryNarrowing:
+    """The limits; what is empty limits nothing. Both days are in, and in the time zone of this machine.
+
+    Raises:
+        ValueError: one is no day.
+    """
+    return MemoryNarrowing(
+        scope=scope,
+        kinds=kinds,
+        since_ms=first_ms(since) if since else None,
+        until_ms=first_ms(until) + _DAY_MS - 1 if until else None,
+    )
+
+
+def first_ms(day: str) -> int:
+    """When a day such as 2026-11-28 begins here, in milliseconds since 1970-01-01 UTC.
+
+    Raises:
+        ValueError: it is no day.
+    """
+    return int(datetime.fromisoformat(day).timestamp() * 1000)

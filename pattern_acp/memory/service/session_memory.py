@@ -1,11 +1,11 @@
 """Memory of one session over the constellation.
 
 Owns: when a session's memory is read and written, and which blocks it touched. Must not know: the model, ACP, or who
-decided that a write is allowed. What a write does is `tools/memory_changes.py`.
+decided that a write is allowed. What a write does is `memory/service/commit.py`.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TypeVar
 
 import anyio.to_thread
@@ -15,13 +15,15 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor
+from pattern_acp.memory.blocks import Scope, Tier
+from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.merging import conflict_note, open_conflicts
+from pattern_acp.memory.permissions import Isolation, Permission
+from pattern_acp.memory.refusals import IsolationDeniedError
 from pattern_acp.memory.repeats import Pair, untold_repeats
-from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
-from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
-from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
-from pattern_acp.tools.base import (
+from pattern_acp.memory.schemas.describing import describe
+from pattern_acp.memory.service.access import (
     EVERYTHING,
     MemoryBlockView,
     MemoryChange,
@@ -30,9 +32,11 @@ from pattern_acp.tools.base import (
     MemoryNarrowing,
     MemoryProposal,
 )
-from pattern_acp.tools.memory_changes import Applied, apply_edits, block_event, create_defaults, known_after
-from pattern_acp.tools.memory_search import SessionSearch
-from pattern_acp.tools.memory_views import view_of
+from pattern_acp.memory.service.commit import Applied, apply_edits, create_defaults, known_after
+from pattern_acp.memory.service.scope import PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
+from pattern_acp.memory.service.search import SessionSearch
+from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
+from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
 
 
 class SessionRepeats:
@@ -62,8 +66,6 @@ class SessionRepeats:
 
 
 T = TypeVar("T")
-
-__all__ = ["PERSON", "PERSONA", "ConstellationMemory", "MemoryOwner", "MemoryRules", "Writer", "block_event"]
 
 
 class ConstellationMemory:
@@ -285,3 +287,32 @@ def _visible(
 ) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...], set[str]]:
     seen, damaged = sound_blocks(tx, owner.owners, isolation=isolation)
     return seen, damaged, touched_by(tx, owner.session_id, [one.block for one in seen])
+
+
+def view_of(
+    visible: VisibleBlock, touched: Container[str], *, now_ms: int, isolation: Isolation = Isolation.NONE
+) -> MemoryBlockView:
+    """The view of a block; `touched` holds the ids of those that the session wrote or read."""
+    block = visible.block
+    notes = [conflict_note(conflict) for conflict in open_conflicts(block.text, block.conflicts)]
+    if stale := stale_sentence(block.text, now_ms=now_ms):
+        notes.append(stale)
+    is_apart = block.key.scope is Scope.PERSONA and isolation is not Isolation.NONE and not visible.shared_from
+    denied = IsolationDeniedError(visible.label, isolation).sentence if is_apart else ""
+    return MemoryBlockView(
+        label=visible.label,
+        scope=block.key.scope.value,
+        description=block.description,
+        text=block.text,
+        limit=block.limit,
+        updated_at_ms=block.updated_ms,
+        permission=(Permission.READ_ONLY if denied else visible.permission).value,
+        form=describe(block.schema),
+        notes=tuple(notes),
+        in_context=block.tier is Tier.CORE or block.pinned or block.id in touched,
+        write_denied=denied,
+        shared_from=visible.shared_from,
+        block_id=block.id,
+        version=block.head_update,
+        schema=block.schema,
+    )

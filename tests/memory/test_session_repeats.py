@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.tools.base import MemoryHit
-from pattern_acp.tools.memory_search import repeats, without_repeats
+from pattern_acp.memory.service.access import MemoryHit
+from pattern_acp.memory.service.search import repeats, without_repeats
 
 PLACES = ("the person in session ses_1", "the person in session ses_2", "the agent in session ses_1", "memory block a")
 HITS = st.lists(st.builds(MemoryHit, st.sampled_from(PLACES), st.sampled_from("xy"), st.integers(0, 9)), max_size=12)

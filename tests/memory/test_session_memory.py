@@ -24,8 +24,9 @@ from pattern_acp.memory.errors import (
     UnusableEditError,
 )
 from pattern_acp.memory.recall import index_message
-from pattern_acp.tools.base import MemoryAccess, MemoryEdit
-from pattern_acp.tools.memory_access import PERSON, PERSONA, ConstellationMemory, MemoryOwner, Writer
+from pattern_acp.memory.service.access import MemoryAccess, MemoryEdit
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.memory.service.session_memory import ConstellationMemory
 from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 from tests.support.memory import FakeMemory
 
@@ -273,8 +274,8 @@ WRITER = textwrap.dedent(
     from pattern_acp.db.connection import Transaction, open_database
     from pattern_acp.domain.clock import SystemClock
     from pattern_acp.domain.ids import RandomIds, SessionId
-    from pattern_acp.tools.base import MemoryEdit
-    from pattern_acp.tools.memory_access import ConstellationMemory, MemoryOwner
+    from pattern_acp.memory.service.access import MemoryEdit
+    from pattern_acp.memory.service.session_memory import ConstellationMemory, MemoryOwner
 
     path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 

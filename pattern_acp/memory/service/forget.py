@@ -12,15 +12,20 @@ The command that asks for it holds the words too: events of the turn that runs a
 nothing, so that words which are nowhere else are refused.
 """
 
+import json
 import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.backup import copies_of
-from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.db.connection import Database, SqlValue, Transaction
+from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.ids import TurnId
@@ -42,6 +47,7 @@ from pattern_acp.journal.redact import (
     title_events,
     with_requests,
 )
+from pattern_acp.journal.sessions import session_folders
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.block_loader import text_hash
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
@@ -73,11 +79,10 @@ from pattern_acp.memory.path_notes import mask_bound
 from pattern_acp.memory.plan_and_skill_index import mask_tasks
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.recalls import Name, names_without
+from pattern_acp.memory.service.access import ARCHIVE
 from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of
 from pattern_acp.memory.service.recall_counts import plan_uncounting
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block
-from pattern_acp.tools.memory_edits import ARCHIVE
-from pattern_acp.tools.redaction_exclusions import places_with, with_names
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -158,7 +163,11 @@ class _Prepared(Struct, frozen=True):
 class MemoryForgetting:
     """Forgets what a scope sees. `turn_id` is the turn that it is recorded under."""
 
-    def __init__(self, database: Database, scope: HistoryScope, *, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, scope: HistoryScope, *, clock: Clock, parameters: Callable[[], frozenset[str]]
+    ) -> None:
+        """`parameters` are the names of arguments of tools, which stay whatever words are forgotten."""
+        self._parameters = parameters
         self.turn_id: TurnId | None = None
         self._database = database
         self._scope = scope
@@ -230,7 +239,7 @@ class MemoryForgetting:
         words = search.words
         block = find_forgettable(tx, search.key)
         forgetting = self._propose(tx, search, passage)
-        planned = _plan(tx, search, block.id)
+        planned = _plan(tx, search, block.id, self._parameters())
         own = self._running(tx)
         kept = contents_with(tx, words.holds)
         taken = ForgettingPreview(
@@ -316,7 +325,9 @@ class MemoryForgetting:
             clean = False
         words = search.words
         others = await self._blocks_with(words)
-        left = await self._database.read(lambda tx: places_with(tx, words, others.keys()))
+        left = await self._database.read(
+            lambda tx: _places_with(tx, with_names(tx, words, self._parameters()), others.keys())
+        )
         return ForgottenReport(
             taken=done.taken,
             before=words.mask(done.block.text),
@@ -377,14 +388,14 @@ def begin_histories_anew(tx: Transaction, *, peer: int, at_ms: int) -> tuple[str
     return tuple(opened.block.key.label for opened, _ in lost)
 
 
-def _plan(tx: Transaction, search: _Search, block_id: str) -> tuple[PlannedRedaction, ...]:
-    words = with_names(tx, search.words)
+def _plan(tx: Transaction, search: _Search, block_id: str, parameters: frozenset[str]) -> tuple[PlannedRedaction, ...]:
+    words = with_names(tx, search.words, parameters)
     newer = find_events(tx, words.is_in, after=search.newest)
     wide = {*search.events, *newer, *title_events(tx)}
     planned: list[PlannedRedaction] = []
     if search.nearby is not None:
         beside = events_of_block(tx, block_id)
-        planned += plan_redaction(tx, beside, with_names(tx, search.nearby).mask_json)
+        planned += plan_redaction(tx, beside, with_names(tx, search.nearby, parameters).mask_json)
         wide -= set(beside)
     planned += plan_redaction(tx, tuple(wide), words.mask_json)
     messages = [one.event.message.message_id for one in planned if isinstance(one.event, MessageRecorded)]
@@ -423,3 +434,106 @@ def _forget_message(tx: Transaction, redacted: PlannedRedaction, seq: int) -> bo
     if message is None:
         return False
     return forget_message(tx, redacted.stream, message.message_id, message.searched, seq=seq)
+
+
+_NAMES = frozenset({"additional_directories", "cwd", "label", "name", "owner", "path", "persona", "root", "server"})
+"""Keys of events under which people's own names for things stay: other records point to things by them."""
+
+_PLACES = {
+    "archival_entries": "archived fact",
+    "blocks": "description of a memory block",
+    "block_updates": "reason in the history of a block",
+    "bound_entries": "pattern or reason of a trap",
+    "folder_trust": "decision about a folder",
+    "grants": "standing permission",
+    "mcp_pins": "definition of a tool of an MCP server",
+    "memory_files": "name of a memory file",
+    "search_entries": "passage of the search index",
+    "sessions": "row of a session, such as its title or folder",
+    "usage": "row of what requests cost",
+}
+"""What a row of a table is called, where it may hold words; other tables have the name that they have."""
+
+_CLASSIFYING = frozenset(
+    {
+        *("actor", "origin", "operation", "kind", "scope", "status", "status_actor", "severity", "effect", "decision"),
+        *(
+            "permission",
+            "tier",
+            "schema",
+            "mode",
+            "thought_level",
+            "encoding",
+            "hash",
+            "id",
+            "source",
+            "item",
+            "prices",
+        ),
+    }
+)
+"""Columns that hold one of a fixed set of values, or an id: never anybody's words."""
+
+_OF_BLOCKS = ("id", "block_id", "source")
+"""Columns that say which block a row is of."""
+
+
+def with_names(tx: Transaction, words: Forgotten, parameters: frozenset[str]) -> Forgotten:
+    """The same words, which leave alone what names things: `parameters` of tools, and folders of sessions.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    folders = session_folders(tx)
+    # Files are recorded where links lead to.
+    return replace(words, folders=tuple({*folders, *map(os.path.realpath, folders)}), parameters=parameters)
+
+
+def _places_with(tx: Transaction, words: Forgotten, known: Set[str]) -> tuple[str, ...]:
+    """Where `words` are, a clause each, apart from histories and the rows of the blocks whose ids are `known`.
+
+    Every table and every column that the schema has is looked at, so that a new one cannot be missed.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    found: list[str] = []
+    seqs = find_events(tx, words.is_in)
+    if held := len(plan_redaction(tx, seqs, words.mask_json)):
+        found.append(_counted(held, "recorded event"))
+    if named := len(find_events(tx, lambda payload: words.is_in(payload) and _names_something(payload, words))):
+        found.append(
+            f"{_counted(named, 'recorded event')} that the name of a folder, file, block, tool or server is in"
+        )
+    for table in tables_of_state(tx):
+        columns = text_columns(tx, table)
+        rows = (dict(zip(columns, row, strict=True)) for row in all_rows(tx, table, columns)) if columns else ()
+        if count := sum(_row_holds(row, words) for row in rows if not known & {row.get(key) for key in _OF_BLOCKS}):
+            found.append(_counted(count, _PLACES.get(table, f"row of `{table}`")))
+    return tuple(found)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _row_holds(row: Mapping[str, SqlValue], words: Forgotten) -> bool:
+    return any(
+        isinstance(value, str) and name not in _CLASSIFYING and words.holds(value) for name, value in row.items()
+    )
+
+
+def _names_something(payload: str, words: Forgotten) -> bool:
+    return any(key in _NAMES and words.holds(text) for key, text in _texts("", json.loads(payload)))
+
+
+def _texts(key: str, value: Json) -> Iterator[tuple[str, str]]:
+    """Every text of a value, with the key that it or its list stands under."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for inner, item in value.items():
+            yield from _texts(inner, item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _texts(key, item)
