@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.passing_time import PassingLoop
 from tests.support.programs import problem_of
 
 # What decides whether a change lands must give the same answer twice; `--hypothesis-profile=explore` looks further.
@@ -35,8 +36,8 @@ environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, Callable[[], PassingLoop]]]:
+    return "asyncio", {"loop_factory": PassingLoop}
 
 
 @pytest.fixture(scope="session", autouse=True)

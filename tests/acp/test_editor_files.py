@@ -9,6 +9,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError
 from tests.support.connected_editor import connected_editor
+from tests.support.passing_time import passing
 
 
 async def test_a_file_that_the_editor_does_not_know_is_missing():
@@ -38,8 +39,9 @@ async def test_a_refusal_names_the_reason_of_the_editor():
 async def test_a_mute_editor_is_given_up_after_the_deadline_and_the_question_withdrawn():
     async with connected_editor() as (editor, dispatcher):
         editor.disk.habits.mute = True
-        with anyio.fail_after(30), pytest.raises(EditorUnavailableError, match="did not answer"):
-            await EditorFileSystem(SessionId("ses_1"), dispatcher, 0.5).write_text_file("/a", "text")
+        async with passing(1):
+            with pytest.raises(EditorUnavailableError, match="did not answer"):
+                await EditorFileSystem(SessionId("ses_1"), dispatcher, 0.5).write_text_file("/a", "text")
         with anyio.fail_after(30):
             while not any(b"$/cancel_request" in line for by_agent, line in editor.recording.both if by_agent):
                 await anyio.lowlevel.checkpoint()

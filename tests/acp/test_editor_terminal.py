@@ -14,6 +14,7 @@ from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefuse
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.connected_editor import connected_editor
 from tests.support.editor_terminals import end_with, hang
+from tests.support.passing_time import passing
 
 REQUEST = CommandRequest("make all", "/project", {"MODE": "fast"}, output_limit=1_000)
 
@@ -84,8 +85,9 @@ async def test_an_editor_that_does_not_answer_is_unavailable(tmp_path: Path):
         with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path, deadline=1.0).start(REQUEST) as command:
                 assert await command.wait_for_exit() == ExitStatus(0)
-                with pytest.raises(EditorUnavailableError):
-                    await command.output()
+                async with passing(1.5):
+                    with pytest.raises(EditorUnavailableError):
+                        await command.output()
         assert editor.terminals.by_id["term_1"].released
 
 

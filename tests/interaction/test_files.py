@@ -11,6 +11,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.editor_terminals import FakeTerminalState
+from tests.support.passing_time import passing
 from tests.support.scripts import Turn, calls, says
 from tests.support.turns import last_result, results_of
 
@@ -65,7 +66,8 @@ async def test_a_mute_editor_costs_one_deadline_and_the_person_is_told_once():
         (agent.folder / "a.txt").write_text("on the disk\n", encoding="utf-8")
         agent.editor.disk.habits.mute = True
         session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, "Go.")
+        async with passing(3, lambda: agent.editor.wait_for_request("fs/read_text_file")):
+            await agent.editor.prompt(session, "Go.")
         assert last_result(model.requests[1]).text == "1\ton the disk"
         assert agent.editor.said().count("did not answer") == 1
         await agent.editor.prompt(session, "And now?")

@@ -1,6 +1,7 @@
 """Background commands of a session: between turns, in the model's notes, for the person, and after a crash."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -18,6 +19,7 @@ from tests.support.agent import RunningAgent, running_agent
 from tests.support.children import watched_command
 from tests.support.editor import JsonDict, choose
 from tests.support.editor_terminals import FakeTerminalState, hang
+from tests.support.passing_time import passing
 from tests.support.scripts import calls, says
 from tests.support.turns import events_of, last_result, of_type
 
@@ -29,8 +31,15 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines ar
 SERVE = "echo listening; sleep 300"
 
 
+FOLLOWS_OURS: JsonDict = {"_meta": {"terminal_output": True}}
+
+
 async def opened(agent: RunningAgent) -> str:
     return await agent.editor.open_session(str(agent.folder))
+
+
+async def shown_to_run(agent: RunningAgent) -> None:
+    await agent.editor.wait_until(lambda: "begun\\n" in str(agent.editor.updates))
 
 
 async def answer(agent: RunningAgent, session: str, text: str) -> str:
@@ -168,19 +177,21 @@ async def test_jobs_that_a_dead_process_took_with_it_are_told_to_person_and_mode
 @posix
 async def test_the_time_limit_that_the_person_set_holds_where_the_model_names_none():
     turn = TurnSettings(command_timeout_seconds=1)
-    model = ScriptedProvider([calls("run_command", command="sleep 60"), says("Too slow.")])
-    async with running_agent(model, settings=Settings(mode="auto", turn=turn)) as agent:
+    model = ScriptedProvider([calls("run_command", command="echo begun; sleep 60"), says("Too slow.")])
+    async with running_agent(model, settings=Settings(mode="auto", turn=turn), capabilities=FOLLOWS_OURS) as agent:
         session = await opened(agent)
-        await answer(agent, session, "Go.")
+        async with passing(2, partial(shown_to_run, agent)):
+            await answer(agent, session, "Go.")
         assert last_result(model.requests[1]).text.startswith("The command was ended at its time limit of 1 s")
 
 
 @posix
 async def test_a_slow_command_goes_on_as_a_job_where_the_person_wants_that():
     turn = TurnSettings(command_timeout_seconds=1, slow_commands="background")
-    model = ScriptedProvider([calls("run_command", command="sleep 60"), says("It goes on.")])
-    async with running_agent(model, settings=Settings(mode="auto", turn=turn)) as agent:
+    model = ScriptedProvider([calls("run_command", command="echo begun; sleep 60"), says("It goes on.")])
+    async with running_agent(model, settings=Settings(mode="auto", turn=turn), capabilities=FOLLOWS_OURS) as agent:
         session = await opened(agent)
-        await answer(agent, session, "Go.")
-        assert "job1 (`sleep 60`) is running." in last_result(model.requests[1]).text
-        assert "| job1 | `sleep 60` | is running |" in await answer(agent, session, "/jobs")
+        async with passing(2, partial(shown_to_run, agent)):
+            await answer(agent, session, "Go.")
+        assert "job1 (`echo begun; sleep 60`) is running." in last_result(model.requests[1]).text
+        assert "| job1 | `echo begun; sleep 60` | is running |" in await answer(agent, session, "/jobs")

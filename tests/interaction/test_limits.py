@@ -8,6 +8,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, running_agent
 from tests.support.editor import JsonDict
 from tests.support.editor_terminals import hang
+from tests.support.passing_time import passing
 from tests.support.scripts import calls, gate, says
 from tests.support.turns import events_of, last_result, of_type, results_of, statuses, unpaired_calls
 
@@ -46,10 +47,12 @@ async def test_the_time_of_a_turn_is_limited():
 
 
 async def test_the_time_is_limited_within_an_answer_and_what_came_is_kept():
-    model = ScriptedProvider([(*says("One, two"), gate(), *says("three")), says("Here again.")])
+    held = gate()
+    model = ScriptedProvider([(*says("One, two"), held, *says("three")), says("Here again.")])
     async with running_agent(model, settings=limited(max_wall_seconds=6)) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
+        async with passing(7, held.reached.wait):
+            assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert "One, two" in agent.editor.said()
         assert "limit of 6 seconds and was ended in the middle" in agent.editor.said()
         assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
@@ -63,7 +66,8 @@ async def test_the_time_is_limited_within_a_call_and_the_model_is_told_why_it_en
         agent.editor.terminals.run = hang
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "auto"})
-        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
+        async with passing(7, lambda: agent.editor.wait_for_request("terminal/wait_for_exit")):
+            assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_turn_requests"
         assert [shown[-1] for shown in statuses(agent.editor).values()] == ["failed"]
         assert (await agent.editor.prompt(session, "Go on."))["stopReason"] == "end_turn"
         assert unpaired_calls(model.requests[-1]) == []

@@ -12,6 +12,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.editor_terminals import FakeTerminalState, end_with, hang
+from tests.support.passing_time import passing
 from tests.support.scripts import calls, says
 from tests.support.turns import events_of, last_result, of_type, statuses
 
@@ -123,7 +124,11 @@ async def test_a_kill_that_fails_is_no_reason_to_keep_the_terminal():
         agent.editor.terminals.errors["terminal/kill"] = RpcError(-32602, "sessionID is missing")
         agent.editor.terminals.errors["terminal/wait_for_exit"] = RpcError(-32601, "Method not found")
         session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, "Go.")
+        async with (
+            passing(2, lambda: agent.editor.wait_for_request("terminal/output")),
+            passing(4, lambda: agent.editor.wait_for_request("terminal/kill")),
+        ):
+            await agent.editor.prompt(session, "Go.")
         assert "time limit of 1 s" in last_result(model.requests[1]).text
         assert agent.editor.terminals.by_id["term_1"].released
 
@@ -132,7 +137,8 @@ async def test_a_time_limit_ends_the_editor_s_command_and_tells_the_model():
     model = running("make all", timeout_seconds=1)
     async with running_agent(model, capabilities=TERMINALS, settings=AUTO) as agent:
         agent.editor.terminals.run = hang
-        await go(agent)
+        async with passing(2, lambda: agent.editor.wait_for_request("terminal/wait_for_exit")):
+            await go(agent)
         terminal = agent.editor.terminals.by_id["term_1"]
         assert (terminal.killed, terminal.released) == (True, True)
         result = last_result(model.requests[1])
@@ -144,8 +150,9 @@ async def test_a_time_limit_ends_the_editor_s_command_and_tells_the_model():
 @posix
 async def test_a_time_limit_ends_our_command():
     model = running("echo started; sleep 600", timeout_seconds=8)
-    async with running_agent(model, settings=AUTO) as agent:
-        await go(agent)
+    async with running_agent(model, capabilities=FOLLOWS_OURS, settings=AUTO) as agent:
+        async with passing(9, lambda: agent.editor.wait_until(lambda: "started\\n" in str(agent.editor.updates))):
+            await go(agent)
         result = last_result(model.requests[1])
         assert "ended at its time limit of 8 s" in result.text
         assert "started" in result.text

@@ -2,8 +2,9 @@
 
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import pytest
@@ -27,6 +28,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.faulty_provider import RaisingProvider
+from tests.support.passing_time import passing
 from tests.support.requests import begin_prompt
 from tests.support.scripts import Turn, calls, gate, says, stops
 from tests.support.turns import events_of, of_type, prompting
@@ -70,6 +72,8 @@ class Way:
     prompt: str = "Go."
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     turn: TurnSettings = field(default_factory=TurnSettings)
+    is_slow: bool = False
+    """Whether more time passes than a turn may take."""
 
 
 def raising(error: ProviderError) -> Way:
@@ -98,7 +102,7 @@ WAYS: Mapping[str, Way] = {
     "filtered answer": Way("provider.answer-filtered", (says("N") + stops(ProviderStop.CONTENT_FILTER),)),
     "budget": Way("turn.budget-reached", budget=BudgetSettings(day="0 tokens")),
     "limit of requests": Way("turn.limit-reached", (LOOP, LOOP), turn=TurnSettings(1)),
-    "limit of time": Way("turn.limit-reached", ((*says("One"), gate()),), turn=TurnSettings(100, 1)),
+    "limit of time": Way("turn.limit-reached", ((*says("One"), gate()),), turn=TurnSettings(100, 1), is_slow=True),
     "repeating": Way("turn.repeating", (LOOP,) * 20),
     "misused command": Way("session.command-misused", prompt="/budget week 1"),
     "an answer": Way("", (says("Hello."),)),
@@ -118,7 +122,9 @@ async def test_a_turn_has_one_failure_with_its_code_exactly_when_it_failed(name:
     means = Settings(editor_deadline_seconds=30, mode="auto", budget=way.budget, turn=way.turn)
     async with running_agent(ScriptedProvider([*way.model, says("Here again.")]), settings=means) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        await end_of(agent, session, way.prompt)
+        said = partial(agent.editor.wait_until, lambda: "One" in agent.editor.said())
+        async with passing(2, said) if way.is_slow else nullcontext():
+            await end_of(agent, session, way.prompt)
         assert await codes(agent, session) == ([way.code] if way.code else [])
         assert await counts(agent, session) == [FAILED if way.code else WELL]
         assert way.code == "" or way.code in failures()

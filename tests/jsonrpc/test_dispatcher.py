@@ -23,6 +23,7 @@ from pattern_acp.jsonrpc.errors import (
     RpcError,
 )
 from pattern_acp.jsonrpc.loopback import LOOPBACK_LINES, LoopbackTransport, loopback_pair
+from tests.support.passing_time import passing
 
 Line = dict[str, Any]
 
@@ -391,9 +392,9 @@ async def test_an_answer_that_does_not_fit_is_its_own_error():
 
 async def test_a_request_past_its_deadline_is_withdrawn_and_its_late_answer_dropped():
     async with serving() as peer:
-        with pytest.raises(TimeoutError):
-            # Long enough for the request to go out, which takes microseconds.
-            await peer.dispatcher.request("m", {}, Echo, deadline=0.5)
+        async with passing(2):
+            with pytest.raises(TimeoutError):
+                await peer.dispatcher.request("m", {}, Echo, deadline=2)
         sent, withdrawn = await peer.receive(), await peer.receive()
         assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": sent["id"]}}
         await peer.send(id=sent["id"], result={})

@@ -16,6 +16,7 @@ from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
 from pattern_acp.memory.indexer import CATCH_UP, FRESH, FRESH_SECONDS, RETRY_SECONDS, Indexer
 from pattern_acp.memory.recall import Found, index_message, search
 from tests.support.constellation import Constellation, temporary_constellation
+from tests.support.passing_time import passing
 
 NOW = 1_800_000_000_000
 
@@ -191,13 +192,16 @@ async def test_a_query_does_not_wait_for_a_large_backlog(constellation: Constell
 
 
 async def test_a_query_does_not_wait_for_an_embedder_that_hangs_over_what_is_fresh(constellation: Constellation):
+    hangs = anyio.Event()
+
     class Hanging(SlowEmbedder):
         async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
             if use is TextUse.STORED:
+                hangs.set()
                 await anyio.sleep_forever()
             return await super().embed(texts, use)
 
     indexer = Indexer(constellation.database, Hanging(), constellation.clock)
     await constellation.database.write(lambda tx: say(tx, "Use tabs."))
-    with anyio.fail_after(FRESH_SECONDS + 10):
+    async with passing(FRESH_SECONDS, hangs.wait):
         assert await indexer.query("tabs") is not None

@@ -43,6 +43,7 @@ from pattern_acp.workspace.shell import shell_command
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
 from tests.support.models import FakeModels, fake_model
 from tests.support.official_schema import kept_schema
+from tests.support.passing_time import PassingClock
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 """What an editor that can do everything promises."""
@@ -236,7 +237,7 @@ def shared_means(database: Database, models: Models, settings: Settings) -> Cons
         database=database,
         models=models,
         settings=settings,
-        clock=SystemClock(),
+        clock=PassingClock(),
         ids=ids,
         peer=ids.peer(),
         holder=this_process(ids.new("run")),

@@ -136,6 +136,10 @@ class FakeEditor:
             while not holds():
                 await self._changed.wait()
 
+    async def wait_for_request(self, method: str) -> None:
+        """Wait until the agent has asked for `method`."""
+        await self.wait_until(lambda: method in dict(self.requests))
+
     def _note(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

@@ -22,10 +22,11 @@ from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.gate import resolved
-from pattern_acp.workspace.jobs import Job, Jobs
+from pattern_acp.workspace.jobs import QUIET_SECONDS, Job, Jobs
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, Terminal
 from tests.support.jobs import SilentObserver
+from tests.support.passing_time import passing
 from tests.support.terminal import FakeTerminal, PlayedCommand
 from tests.support.tools import ToolBench, tool_bench
 
@@ -93,7 +94,8 @@ async def test_what_fails_at_once_is_told_at_once(tmp_path: Path):
 @on_posix
 async def test_a_command_at_its_time_limit_goes_on_where_the_person_wants_that(tmp_path: Path):
     async with bench_with_jobs(tmp_path, keeps_slow_commands=True) as bench:
-        outcome = await bench.call(RunCommandTool(), command="echo begun; sleep 300", timeout_seconds=1)
+        async with passing(1.5):
+            outcome = await bench.call(RunCommandTool(), command="echo begun; sleep 300", timeout_seconds=1)
         assert outcome.text.startswith("After 1 s it goes on in the background; stop it if it hangs. job1 (`echo begun")
         if not outcome.text.endswith("\nbegun"):
             # It had not come to it within its time.
@@ -105,7 +107,8 @@ async def test_a_command_at_its_time_limit_goes_on_where_the_person_wants_that(t
 async def test_a_terminal_of_the_client_is_embedded_and_takes_no_input(tmp_path: Path):
     terminal = hanging("Really? [y/N] ", client_owned=True)
     async with bench_with_jobs(tmp_path, terminal) as bench:
-        outcome = await bench.call(PATIENT, command="deploy", background=True)
+        async with passing(QUIET_SECONDS):
+            outcome = await bench.call(PATIENT, command="deploy", background=True)
         assert bench.progress.shown == [(TerminalContent("term_1", "deploy", str(tmp_path), client_owned=True),)]
         assert "only the person can type" in outcome.text
         with pytest.raises(ToolFailedError, match="start it with interactive"):

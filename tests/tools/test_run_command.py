@@ -16,6 +16,7 @@ from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
+from tests.support.passing_time import passing
 from tests.support.terminal import FakeTerminal, PlayedCommand
 from tests.support.tools import tool_bench
 
@@ -98,7 +99,7 @@ async def test_a_terminal_of_the_client_is_embedded_before_its_release_and_read_
 @pytest.mark.parametrize("client_owned", [True, False])
 async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned: bool):
     terminal = terminal_of("started\n", hangs=True, client_owned=client_owned)
-    with anyio.fail_after(30):
+    async with passing(1.5):
         outcome = await tool_bench(tmp_path, terminal).call(RunCommandTool(), command="sleep", timeout_seconds=1)
     assert (terminal.commands[0].killed, terminal.commands[0].released) == (True, True)
     assert outcome.is_error

@@ -23,6 +23,7 @@ from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
+from tests.support.passing_time import passing
 from tests.support.sink import RecordingSink
 from tests.support.terminal import FakeTerminal, PlayedCommand
 from tests.support.tools import ToolBench, tool_bench
@@ -141,7 +142,8 @@ async def test_a_check_that_cannot_start_is_told(tmp_path: Path):
 async def test_a_check_ends_at_its_time_limit(tmp_path: Path):
     terminal = LocalTerminal(process_environment())
     bench = Bench(tmp_path, CheckSettings("slow", "sleep 60", timeout_seconds=1), terminal=terminal)
-    assert "time limit of 1 s" in await bench.after(tmp_path / "a.py")
+    async with passing(1.5):
+        assert "time limit of 1 s" in await bench.after(tmp_path / "a.py")
 
 
 async def test_a_check_ends_with_the_turn(tmp_path: Path):

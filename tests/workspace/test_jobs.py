@@ -14,10 +14,11 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, WorkspaceError
 from pattern_acp.workspace import jobs as jobs_module
 from pattern_acp.workspace.errors import InputClosedError
-from pattern_acp.workspace.jobs import Job, Jobs, JobState
+from pattern_acp.workspace.jobs import QUIET_SECONDS, Job, Jobs, JobState
 from pattern_acp.workspace.local_terminal import LocalTerminal, StreamInput, StreamPipe
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, Terminal
 from tests.support.children import watched_command
+from tests.support.passing_time import passing
 from tests.support.terminal import FakeTerminal, PlayedCommand
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
@@ -83,7 +84,8 @@ async def test_what_is_written_reaches_the_command_and_its_answer_comes_back(tmp
     async with open_jobs() as jobs:
         job = await jobs.start(request('printf "Name: "; read -r name; echo "Hello, $name"', tmp_path))
         assert await read_until(jobs, job, "Name: ") == "Name: "
-        await jobs.wait(job, 60, until=lambda _: False)
+        async with passing(QUIET_SECONDS):
+            await jobs.wait(job, 60, until=lambda _: False)
         assert job.is_waiting_for_input()
         await jobs.write(job, b"Ann\n")
         # A terminal may hand over a line and its end one after the other.
@@ -98,9 +100,11 @@ async def test_a_silent_reader_is_seen_to_wait_and_a_silent_worker_is_not(tmp_pa
     async with open_jobs() as jobs:
         reader = await jobs.start(request("cat", tmp_path))
         worker = await jobs.start(request("sleep 60", tmp_path))
-        await jobs.wait(reader, 60, until=lambda _: False)
+        async with passing(QUIET_SECONDS):
+            await jobs.wait(reader, 60, until=lambda _: False)
         assert reader.is_waiting_for_input()
-        await jobs.wait(worker, 1.2, until=lambda _: False)
+        async with passing(QUIET_SECONDS + 0.2):
+            await jobs.wait(worker, QUIET_SECONDS + 0.2, until=lambda _: False)
         assert not worker.is_waiting_for_input()
 
 
