@@ -12,7 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.server import Connect, Server, ServerPlace, ServerState, load_connect
+from pattern_acp.mcp_servers.server import Connect, Pause, Server, ServerPlace, ServerState, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,9 @@ class ServerHost:
         means: ChildProgramPorts,
         configured: Mapping[str, McpServerSettings],
         load: Callable[[], Connect] = load_connect,
+        pause: Pause = anyio.sleep,
     ) -> None:
+        self._pause = pause
         self._tasks = tasks
         self._means = means
         self._configured = configured
@@ -129,7 +131,7 @@ class ServerHost:
 
     def _start(self, chosen: Sequence[McpServerSettings], cwd: str) -> SessionServers:
         place = ServerPlace(cwd, self._means)
-        servers = SessionServers([Server(settings, place) for settings in chosen], self._load)
+        servers = SessionServers([Server(settings, place, self._pause) for settings in chosen], self._load)
         if servers.servers:
             self._tasks.start_soon(servers.run, name="MCP servers")
         return servers

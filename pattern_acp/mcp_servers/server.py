@@ -87,6 +87,9 @@ class LiveConnection(Protocol):
         ...
 
 
+Pause = Callable[[float], Awaitable[None]]
+"""What waits so many seconds before a server is started again."""
+
 Connect = Callable[
     [McpServerSettings, ServerPlace, Callable[[], None]],
     AbstractAsyncContextManager[LiveConnection],
@@ -103,8 +106,9 @@ class CannotStartError(ServerError):
 class Server:
     """One server. `run` owns it; everything else may be called from any task."""
 
-    def __init__(self, settings: McpServerSettings, place: ServerPlace) -> None:
+    def __init__(self, settings: McpServerSettings, place: ServerPlace, pause: Pause = anyio.sleep) -> None:
         self.settings = settings
+        self._pause = pause
         self.state = ServerState.STARTING
         self.problem = ""
         """Why it failed, or refused the last request, as the end of a sentence."""
@@ -143,7 +147,7 @@ class Server:
                 # A server that forgets sessions, as all do that let them expire, is joined again as often as it takes.
                 self.restarts += not forgotten
                 self.state = ServerState.STARTING
-                await anyio.sleep(BACKOFF_SECONDS)
+                await self._pause(BACKOFF_SECONDS)
             if self.state is not ServerState.FAILED:
                 self.fail(self.problem or "it ended")
         finally:

@@ -17,10 +17,11 @@ from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage
 from pattern_acp.replay.session_replay import replay_turns
 from pattern_acp.session.replaying import replay
-from tests.support.agent import RunningAgent, no_pause, running_agent
+from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.fault_server import Piece, http_answer
 from tests.support.faulty_provider import FaultyLine, faulty_line
+from tests.support.passing_time import no_pause
 from tests.support.scripts import gate
 from tests.support.turns import events_of, of_type, prompting
 from tests.support.wires import WIRES, stream_of

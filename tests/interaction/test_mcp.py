@@ -21,6 +21,7 @@ from tests.support.editor import JsonDict, choose
 from tests.support.mcp_fakes import passed, script, silent
 from tests.support.mcp_http_server import HttpServer, Refused, http_server
 from tests.support.mcp_server import TEXT_SCHEMA, tool
+from tests.support.passing_time import passing
 from tests.support.scripts import Turn, calls, calls_raw, gate, says
 
 NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
@@ -235,7 +236,8 @@ async def test_a_slow_server_delays_the_first_prompt_by_three_seconds_at_most_an
         )
         mute, usual = agent.sessions.get(answer["sessionId"]).mcp.servers.servers
         await usual.settled.wait()
-        await agent.editor.prompt(answer["sessionId"], "Hi")
+        async with passing(4):
+            await agent.editor.prompt(answer["sessionId"], "Hi")
         # A server that never answers is given a minute, and neither request waited for that.
         assert not mute.settled.is_set()
         assert agent.editor.said().count("MCP servers that are missing: mute (not ready yet)") == 1

@@ -185,11 +185,13 @@ async def test_a_named_checkpoint_is_a_moment_of_its_own_and_unknown_ones_are_na
 
 
 async def test_a_rewind_of_files_warns_of_a_background_command_that_still_runs():
-    start = calls("run_command", command="echo x > made; sleep 300", background=True)
+    start = calls("run_command", command="echo x | tee made; sleep 300", background=True)
     async with running_agent(ScriptedProvider([start, says("Runs.")]), settings=AUTO) as agent:
         session = await opened(agent)
         await answer(agent, session, "Start it.")
-        warning = "job1 (`echo x > made; sleep 300`) still runs and may change files again; `/jobs stop job1` ends it."
+        warning = (
+            "job1 (`echo x | tee made; sleep 300`) still runs and may change files again; `/jobs stop job1` ends it."
+        )
         assert warning in await answer(agent, session, "/rewind 1")
         [asked] = agent.editor.asked
         assert warning in str(asked["toolCall"]["content"])

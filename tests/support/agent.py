@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import Agent
@@ -43,7 +42,7 @@ from pattern_acp.workspace.shell import shell_command
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
 from tests.support.models import FakeModels, fake_model
 from tests.support.official_schema import kept_schema
-from tests.support.passing_time import PassingClock
+from tests.support.passing_time import PassingClock, no_pause
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 """What an editor that can do everything promises."""
@@ -140,12 +139,6 @@ class RunningAgent:
     database: Database
     folder: Path
     shared: Constellation
-
-
-async def no_pause(seconds: float) -> None:
-    """Go on at once, however long is to be waited."""
-    del seconds
-    await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager

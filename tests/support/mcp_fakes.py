@@ -17,6 +17,7 @@ from pattern_acp.mcp_servers.server import Connect, ServerPlace, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 from tests.support import mcp_server
 from tests.support.editor import JsonDict
+from tests.support.passing_time import no_pause
 
 
 def script(kind: str, argument: str = "", *, name: str = "") -> McpServerSettings:
@@ -43,7 +44,7 @@ async def hosted(
 ) -> AsyncGenerator[SessionServers, None]:
     """Servers of one session, until the context ends."""
     async with anyio.create_task_group() as tasks:
-        session = ServerHost(tasks, means(), {}, load).open(servers, cwd or str(Path(sys.prefix)))
+        session = ServerHost(tasks, means(), {}, load, no_pause).open(servers, cwd or str(Path(sys.prefix)))
         yield session
         session.close()
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 
 from pattern_acp.domain.clock import SystemClock
 
@@ -45,6 +46,12 @@ def let_pass(seconds: float) -> None:
     if not isinstance(loop, PassingLoop):
         raise TypeError("This loop has the machine's time alone.")
     loop.let_pass(seconds)
+
+
+async def no_pause(seconds: float) -> None:
+    """Go on at once, however long is to be waited."""
+    del seconds
+    await anyio.lowlevel.checkpoint()
 
 
 class PassingClock:
