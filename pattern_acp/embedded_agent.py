@@ -20,8 +20,7 @@ from pattern_acp.bootstrap.serve import serve_transport
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Flags
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.loopback import LoopbackTransport, loopback_pair
-from pattern_acp.jsonrpc.transport import Oversize
+from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, loopback_pair
 
 if TYPE_CHECKING:
     from types import CoroutineType

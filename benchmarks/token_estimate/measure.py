@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from pattern_acp.context.estimate import Calibration, text_weight, weight_per_token
+from pattern_acp.context.window import Calibration, text_weight, weight_per_token
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema
+from pattern_acp.acp.content import CHUNK_CHARACTERS, IMAGE_BYTES, pieces, shown_input
 from pattern_acp.acp.editor_ports import EditorWorkbench, LocalMeans
-from pattern_acp.acp.line_budget import CHUNK_CHARACTERS, IMAGE_BYTES, pieces, shown_input
 from pattern_acp.acp.updates import (
     Compactions,
     EditorAbilities,

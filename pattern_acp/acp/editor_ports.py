@@ -1,26 +1,211 @@
 """Files and commands of one session: through the editor where it offers that, locally otherwise."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import anyio
 from msgspec import Struct
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
-from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError
+from pattern_acp.workspace.errors import (
+    CommandFailedToStartError,
+    EditorRefusedError,
+    EditorUnavailableError,
+    FileMissingError,
+)
 from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.local_terminal import LocalTerminal
-from pattern_acp.workspace.shell import shell_program
-from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
+from pattern_acp.workspace.shell import (
+    UNATTENDED_VARIABLES,
+    client_command,
+    git_variables,
+    remove_script,
+    shell_program,
+)
+from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+END_SECONDS = 0.3
+"""Longest wait for each of kill and release when the turn is cancelled; its answer is due within 2 s."""
+
+POLL_SECONDS = 0.25
+
+FIXED = {**UNATTENDED_VARIABLES, **git_variables({})}
+"""Colours and the terminal's kind stay the client's. Git's settings replace any that the client's own environment
+numbers from zero."""
+
+
+class EditorCommand:
+    """A command in a terminal of the client."""
+
+    def __init__(self, terminal_id: str, session_id: SessionId, dispatcher: Dispatcher, deadline: float) -> None:
+        self._terminal_id = terminal_id
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._deadline = deadline
+        self._exit: ExitStatus | None = None
+
+    @property
+    def terminal_id(self) -> str:
+        """See `RunningCommand.terminal_id`."""
+        return self._terminal_id
+
+    @property
+    def client_owned(self) -> bool:
+        """See `RunningCommand.client_owned`."""
+        return True
+
+    @property
+    def input(self) -> None:
+        """See `RunningCommand.input`: ACP has no way to write to a terminal of the client."""
+        return None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its exit is known."""
+        return self._exit is not None
+
+    async def next_output(self) -> str:
+        """See `RunningCommand.next_output`: the client shows its terminal itself."""
+        return ""
+
+    async def wait_for_exit(self) -> ExitStatus:
+        """See `RunningCommand.wait_for_exit`; polls where the client cannot wait."""
+        try:
+            status = await self._ask("terminal/wait_for_exit", schema.TerminalExitStatus, deadline=None)
+            self._exit = ExitStatus(status.exit_code, status.signal)
+        except (RemoteError, InvalidResultError):
+            self._exit = await self._poll_for_exit()
+        except ConnectionClosedError as error:
+            raise EditorUnavailableError("The editor is gone, so the command's end is not known.") from error
+        return self._exit
+
+    async def output(self) -> CommandOutput:
+        """See `RunningCommand.output`."""
+        try:
+            answer = await self._ask("terminal/output", schema.TerminalOutputResponse, deadline=self._deadline)
+        except (ProtocolError, TimeoutError) as error:
+            raise EditorUnavailableError("The editor did not give the terminal's output.") from error
+        return CommandOutput(answer.output, answer.truncated)
+
+    async def kill(self) -> None:
+        """See `RunningCommand.kill`."""
+        await self._quietly("terminal/kill")
+
+    async def release(self) -> None:
+        """Give the terminal back; the client keeps showing its output."""
+        await self._quietly("terminal/release")
+
+    async def _poll_for_exit(self) -> ExitStatus:
+        while True:
+            try:
+                answer = await self._ask("terminal/output", schema.TerminalOutputResponse, deadline=self._deadline)
+            except (ProtocolError, TimeoutError) as error:
+                raise EditorUnavailableError("The editor does not say how the command ended.") from error
+            if answer.exit_status is not None:
+                return ExitStatus(answer.exit_status.exit_code, answer.exit_status.signal)
+            await anyio.sleep(POLL_SECONDS)
+
+    async def _quietly(self, method: str) -> None:
+        try:
+            await self._ask(method, schema.EmptyResponse, deadline=self._deadline)
+        except (ProtocolError, TimeoutError) as error:
+            # Toad's kill fails for every conforming request; a terminal that is gone is what we wanted.
+            logger.info("%s was not served: %s", method, type(error).__name__)
+
+    async def _ask(self, method: str, result: type[T], *, deadline: float | None) -> T:
+        params = schema.TerminalRequest(session_id=self._session_id, terminal_id=self._terminal_id)
+        return await self._dispatcher.request(method, params, result, deadline=deadline, repair=schema.repair)
+
+
+class EditorTerminal:
+    """Runs commands in the client's terminals. `scratch` holds script files for clients that join arguments.
+
+    `shell` runs the scripts: the one that policy read the line for, which is also that of our own commands.
+    """
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        dispatcher: Dispatcher,
+        deadline: float,
+        scratch: Path,
+        *,
+        shell: str = "/bin/sh",
+    ) -> None:
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._deadline = deadline
+        self._scratch = scratch
+        self._shell = shell
+
+    @asynccontextmanager
+    async def start(self, request: CommandRequest) -> AsyncGenerator[EditorCommand, None]:
+        """See `Terminal.start`."""
+        wanted = await anyio.to_thread.run_sync(
+            lambda: client_command(request.line, scratch=self._scratch, shell=self._shell)
+        )
+        try:
+            command = await self._create(request, wanted.command, wanted.args)
+            try:
+                yield command
+            finally:
+                await _end(command)
+        finally:
+            if wanted.script is not None:
+                remove_script(wanted.script)
+
+    async def _create(self, request: CommandRequest, command: str, args: tuple[str, ...]) -> EditorCommand:
+        params = schema.CreateTerminalRequest(
+            session_id=self._session_id,
+            command=command,
+            args=args,
+            env=tuple(schema.EnvVariable(name=n, value=v) for n, v in {**FIXED, **request.env}.items()),
+            cwd=request.cwd,
+            output_byte_limit=request.output_limit,
+        )
+        try:
+            response = await self._dispatcher.request(
+                "terminal/create",
+                params,
+                schema.CreateTerminalResponse,
+                deadline=self._deadline,
+                repair=schema.repair,
+            )
+        except RemoteError as error:
+            # Late: most sessions meet no error of their client.
+            from pattern_acp.acp.errors import ClientError, meaning_of, reason_of
+
+            sentence = f"The editor did not start the command: {reason_of(error)}."
+            if meaning_of(error) is ClientError.REFUSED:
+                told = f"{sentence} That counts as a refusal, so do not try another way."
+                raise EditorRefusedError(told) from error
+            raise CommandFailedToStartError(sentence) from error
+        except (PatternError, TimeoutError) as error:
+            raise EditorUnavailableError("The editor did not answer to the request for a terminal.") from error
+        return EditorCommand(response.terminal_id, self._session_id, self._dispatcher, self._deadline)
+
+
+async def _end(command: EditorCommand) -> None:
+    """Kill what still runs and give the terminal back; an editor that does not answer to the one is told the other."""
+    if not command.ended:
+        with anyio.move_on_after(END_SECONDS, shield=True):
+            await command.kill()
+    with anyio.move_on_after(END_SECONDS, shield=True):
+        await command.release()
 
 
 class EditorFileSystem:

@@ -12,11 +12,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.content import blocks_of
-from pattern_acp.acp.line_budget import (
+from pattern_acp.acp.content import (
     CHUNK_CHARACTERS,
     DIFF_BYTES,
     IMAGE_BYTES,
+    blocks_of,
     clipped,
     fits,
     pieces,

@@ -16,9 +16,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct, field
 
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.errors import DatabaseError, WorkspaceError
+from pattern_acp.domain.errors import DatabaseError, WorkspaceError, unwrap_exception_group
 from pattern_acp.tools.code_access import CodeState
-from pattern_acp.turn.groups import single_error
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import Judgement, Progress
@@ -140,7 +139,7 @@ async def _prepared(
             with send:
                 judged.append(await index.prepare(seconds, report))
     except BaseExceptionGroup as errors:
-        raise single_error(errors) from errors
+        raise unwrap_exception_group(errors) from errors
     return judged[0]
 
 

@@ -12,8 +12,7 @@ from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
-from pattern_acp.context.instruction_files import NAMES
-from pattern_acp.context.instructions import Persona, load_persona
+from pattern_acp.context.instructions import NAMES, Persona, load_persona
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import RandomIds

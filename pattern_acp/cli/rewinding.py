@@ -21,7 +21,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RemoteError, RpcError
-from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.jsonrpc.transport import loopback_pair
 
 SECONDS = 120.0
 """Longest that one answer of the agent may take: many files may have to be put back."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from pattern_acp.context.compacted import compacted, short_result
+from pattern_acp.context.compaction import compacted, short_result
 from pattern_acp.context.memory_notices import state_message
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, ToolResultPart

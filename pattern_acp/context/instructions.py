@@ -1,11 +1,126 @@
-"""The system prompt: persona, working rules, environment, and the instruction files that hold from the start."""
+"""The system prompt: persona, working rules, environment, and the instruction files that hold from the start.
 
+Owns: finding these files: AGENTS.md, and what other agents call it where there is none. Must not know: sessions.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.context.instruction_files import ProjectInstruction, within_total
 from pattern_acp.domain.canonical import sha256_hex
+
+NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
+"""In one folder the first that is there counts: where several are, they say the same in most projects."""
+
+FILE_LIMIT = 32_768
+"""Most bytes of one file (issue 2, section 5)."""
+
+TOTAL_LIMIT = 65_536
+"""Most bytes of all files in a system prompt; what is beyond is named and can be read."""
+
+_IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
+
+
+class ProjectInstruction(Struct, frozen=True):
+    """One instruction file.
+
+    `cut` is the number of bytes left out; `problem` says why its text is not there at all. `of_person` is true for the
+    person's own, which holds in every project.
+    """
+
+    path: str
+    text: str
+    cut: int = 0
+    of_person: bool = False
+    problem: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its text as the model reads it."""
+        return len(self.text.encode("utf-8", "surrogatepass"))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the model should know of the text."""
+        cut = f"[{self.cut} bytes of this file were left out.]" if self.cut else ""
+        imports = "[Lines of it that name a file, such as @docs/x.md, are not followed; read it when it matters.]"
+        return tuple(note for note in (cut, imports if _IMPORT.search(self.text) else "") if note)
+
+
+def own_instructions(path: Path | None) -> tuple[ProjectInstruction, ...]:
+    """The person's own file, wherever it leads; none when it is not there."""
+    found = _read(path, None, of_person=True) if path is not None else None
+    return (found,) if found is not None else ()
+
+
+def project_instructions(cwd: str, repository: str | None) -> tuple[ProjectInstruction, ...]:
+    """The files of `cwd` and of its parents up to the repository's root, nearest first.
+
+    Outside a repository only the one in `cwd` counts, so that a stray file in the home folder never instructs.
+    """
+    folder = Path(cwd)
+    top = Path(repository) if repository else folder
+    folders: list[Path] = []
+    for place in (folder, *folder.parents):
+        folders.append(place)
+        if place == top:
+            break
+    # A `cwd` behind a link may have no such parent; then nothing above it is looked at.
+    if folders[-1] != top:
+        folders = [folder]
+        top = folder
+    return tuple(found for place in folders if (found := _in_folder(place, top)) is not None)
+
+
+def nested_instructions(path: str, cwd: str, roots: Sequence[str]) -> tuple[ProjectInstruction, ...]:
+    """The files of the folders between a file in hand and the session's folder, which has its own; outermost first.
+
+    `path` and `roots` are absolute and resolved; nothing outside the roots is looked at.
+    """
+    folder = Path(path).parent
+    root = next((Path(each) for each in roots if folder.is_relative_to(each)), None)
+    if root is None:
+        return ()
+    folders: list[Path] = []
+    for place in (folder, *folder.parents):
+        if place == Path(cwd) or not place.is_relative_to(root):
+            break
+        folders.append(place)
+    return tuple(found for place in reversed(folders) if (found := _in_folder(place, root)) is not None)
+
+
+def within_total(instructions: Sequence[ProjectInstruction]) -> Iterator[ProjectInstruction]:
+    """The files as far as they fit into a prompt together; the rest without text, so that the model knows of them."""
+    room = TOTAL_LIMIT
+    for each in instructions:
+        if each.size > room:
+            problem = f"Its {each.size} bytes did not fit beside the others; read it when you work below it."
+            yield ProjectInstruction(each.path, "", each.cut, each.of_person, problem)
+        else:
+            room -= each.size
+            yield each
+
+
+def _in_folder(folder: Path, top: Path) -> ProjectInstruction | None:
+    return next((found for name in NAMES if (found := _read(folder / name, top)) is not None), None)
+
+
+def _read(path: Path, top: Path | None, *, of_person: bool = False) -> ProjectInstruction | None:
+    try:
+        if not path.is_file():
+            return None
+        if top is not None and not path.resolve().is_relative_to(top.resolve()):
+            problem = "It is a link that leads out of the project, so it was not read."
+            return ProjectInstruction(str(path), "", problem=problem)
+        with path.open("rb") as file:
+            data = file.read(FILE_LIMIT + 1)
+        size = path.stat().st_size
+    except (OSError, RuntimeError):
+        return None
+    text = data[:FILE_LIMIT].decode("utf-8", "replace").strip()
+    return ProjectInstruction(str(path), text, max(0, size - FILE_LIMIT), of_person) if text else None
 
 
 class Persona(Struct, frozen=True):

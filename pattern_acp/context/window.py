@@ -1,18 +1,228 @@
-"""The model's window: how much of it a request may fill, and when the conversation is compacted.
+"""The model's window: how many tokens a request has, how many it may have, and when the conversation is compacted.
 
-Owns: the numbers, and which tools a small window has room for. Must not know: how room is made. Pure.
+Owns: the estimate of tokens before anybody counted them, the limits, and which tools a small window has space for. Must
+not know: how a conversation is compacted. Pure.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings
-from pattern_acp.context.estimate import stable_weight, tool_weight, weight_per_token
+from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.messages import (
+    ImagePart,
+    Message,
+    Part,
+    ResourcePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    begins_with,
+)
+from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.providers.catalogue import USUAL_ANSWER_TOKENS, answer_beside, reserve_of
+
+WEIGHT_PER_TOKEN: tuple[tuple[str, float], ...] = ((r"claude", 4.3), (r"gpt|o\d|codex", 5.0))
+"""Weight a token by family, fitted to six tokenizers over prose, code, JSON and output (docs/benchmarks.md)."""
+
+OTHER_WEIGHT_PER_TOKEN = 4.7
+
+MARK_WEIGHT = 3
+"""What a digit or a punctuation mark weighs, where any other byte of UTF-8 weighs one: numbers and marks are cut into
+tokens of a character or two, words are not. Without this JSON counted half of what it is."""
+
+USUAL_WEIGHT = 1.25
+"""Of a byte, in the mix that conversations are."""
+
+_LIGHT = bytes(byte for byte in range(256) if byte >= 128 or chr(byte).isalpha() or chr(byte).isspace())
+
+MESSAGE_TOKENS = 4
+"""What every message and part costs for its marks."""
+
+IMAGE_TOKENS = 1_600
+"""Of an image of unknown size; vendors scale larger ones down to about this."""
+
+PIXELS_PER_TOKEN = 750
+"""Anthropic's rule for images; that of others is of the same order."""
+
+LEARNING = 0.4
+"""Share that a new count has in what is known."""
+
+LEAST_RATIO, MOST_RATIO = 0.4, 3.0
+"""No tokenizer is further from the estimate; a count beyond that is of something else."""
+
+LEAST_TOKENS = 200
+"""Requests smaller than this teach nothing: what a vendor adds outweighs them."""
+
+
+_MOST_TOOLS = 1_000
+"""Tools whose size is remembered; more than several sessions have."""
+
+_tools: dict[int, tuple[ToolSpec, int]] = {}
+
+_all_tools: list[tuple[tuple[ToolSpec, ...], int]] = []
+"""Those of the requests that were looked at last and their weight together: each request of a turn has the same."""
+
+_MOST_REQUESTS = 4
+"""Kept there: a session and its subagents take turns."""
+
+
+def weight_per_token(model: str) -> float:
+    """The weight (`text_weight`) that a token of this model has on average."""
+    name = model.rsplit("/", 1)[-1].lower()
+    return next((weight for pattern, weight in WEIGHT_PER_TOKEN if re.match(pattern, name)), OTHER_WEIGHT_PER_TOKEN)
+
+
+def text_weight(text: str) -> int:
+    """The bytes of a text in UTF-8, digits and marks more than once."""
+    return _weight(text.encode("utf-8", "surrogatepass"))
+
+
+def _weight(data: bytes) -> int:
+    # Deleting runs through the bytes at the speed of memory: every request looks at what is new of its conversation.
+    return len(data) + (MARK_WEIGHT - 1) * len(data.translate(None, _LIGHT))
+
+
+def request_tokens(request: ProviderRequest, known: "MessageTokens | None" = None) -> int:
+    """Tokens of a whole request as it is composed: system prompt, tools, messages, state.
+
+    `known` is what is known of the messages of its session, which saves looking at a long conversation again.
+    """
+    per_token = weight_per_token(request.model)
+    fixed = stable_weight(request.system, request.tools) + text_weight(request.volatile)
+    messages = known.of(request.messages, request.model) if known else messages_tokens(request.messages, request.model)
+    return round(fixed / per_token) + messages
+
+
+def stable_weight(system: str, tools: Iterable[ToolSpec]) -> int:
+    """Weight of the system prompt and the tools."""
+    return text_weight(system) + _weight_together(tuple(tools))
+
+
+def _weight_together(tools: tuple[ToolSpec, ...]) -> int:
+    for known, weight in _all_tools:
+        # Goes through them by identity first, so it takes no time where they are the same.
+        if known == tools:
+            return weight
+    weight = sum(tool_weight(tool) for tool in tools)
+    _all_tools[:] = [(tools, weight), *_all_tools[: _MOST_REQUESTS - 1]]
+    return weight
+
+
+def tool_weight(tool: ToolSpec) -> int:
+    """Weight of one tool as the model reads it."""
+    found = _tools.get(id(tool))
+    if found is None:
+        if len(_tools) >= _MOST_TOOLS:
+            _tools.clear()
+        size = text_weight(tool.name) + text_weight(tool.description) + _weight(canonical_json(tool.input_schema))
+        # Kept with its size, so that no other one can get its identity.
+        found = _tools[id(tool)] = (tool, size)
+    return found[1]
+
+
+def messages_tokens(messages: Iterable[Message], model: str) -> int:
+    """Tokens of messages alone."""
+    per_token = weight_per_token(model)
+    return sum(_message_tokens(message, per_token) for message in messages)
+
+
+def _message_tokens(message: Message, per_token: float) -> int:
+    return MESSAGE_TOKENS + sum(_part_tokens(part, per_token) for part in message.parts)
+
+
+def _part_tokens(part: Part, per_token: float) -> int:
+    match part:
+        case ImagePart():
+            return _image_tokens(part)
+        case TextPart(text):
+            size = text_weight(text)
+        case ThinkingPart():
+            size = text_weight(part.text) + len(part.signature) // 2 + len(part.redacted) // 2
+        case ResourcePart():
+            size = (
+                text_weight(part.text or "")
+                + text_weight(part.uri)
+                + text_weight(part.name)
+                + text_weight(part.note)
+                + 40
+            )
+        case ToolCallPart():
+            size = text_weight(part.arguments) + len(part.name) + len(part.call_id)
+        case ToolResultPart():
+            images = sum(_image_tokens(image) for image in part.images)
+            return MESSAGE_TOKENS + images + round((text_weight(part.text) + len(part.call_id)) / per_token)
+    return MESSAGE_TOKENS + round(size / per_token)
+
+
+def _image_tokens(image: ImagePart) -> int:
+    if not image.width or not image.height:
+        return IMAGE_TOKENS
+    return min(max(image.width * image.height // PIXELS_PER_TOKEN, 80), IMAGE_TOKENS)
+
+
+class MessageTokens:
+    """Tokens of the messages of one session, each looked at once as long as the conversation holds it.
+
+    Messages never change, so one that was seen is known by its identity.
+    """
+
+    def __init__(self) -> None:
+        self._messages: Sequence[Message] = ()
+        self._tokens: list[int] = []
+        self._per_token = 0.0
+        self._total = 0
+
+    def of(self, messages: Sequence[Message], model: str) -> int:
+        """Tokens of messages alone, as `messages_tokens` has them."""
+        per_token = weight_per_token(model)
+        before: dict[int, int] = {}
+        if per_token != self._per_token:
+            self._tokens, self._total = [], 0
+        elif not begins_with(messages, self._messages):
+            # Only those that are still there: what left the conversation is not kept for its sake.
+            before = {id(message): tokens for message, tokens in zip(self._messages, self._tokens, strict=True)}
+            self._tokens, self._total = [], 0
+        for message in messages[len(self._tokens) :]:
+            tokens = before.get(id(message)) or _message_tokens(message, per_token)
+            self._tokens.append(tokens)
+            self._total += tokens
+        self._messages, self._per_token = tuple(messages), per_token
+        return self._total
+
+
+class Calibration(Struct):
+    """What the counts that came back with answers say about the estimate, a model each."""
+
+    ratios: dict[str, float] = field(default_factory=dict[str, float])
+
+    def tokens(self, model: str, estimate: int) -> int:
+        """The estimate as experience corrects it."""
+        return round(estimate * self.ratios.get(model, 1.0))
+
+    def learn(self, model: str, estimate: int, counted: int) -> None:
+        """Take in that a request estimated at so many tokens was counted to have `counted`."""
+        if estimate < LEAST_TOKENS or counted <= 0:
+            return
+        ratio = min(max(counted / estimate, LEAST_RATIO), MOST_RATIO)
+        known = self.ratios.get(model)
+        self.ratios[model] = ratio if known is None else known + LEARNING * (ratio - known)
+
+    def known(self) -> Mapping[str, float]:
+        """The factor of each model that answered."""
+        return dict(self.ratios)
+
+
+def prompt_tokens(usage: Usage) -> int:
+    """What the provider counted of the request itself."""
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
 
 NEAR = 0.15
 """How near to a limit an estimate has to be for the provider to be asked for its count (issue 6, section 4)."""

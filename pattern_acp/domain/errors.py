@@ -18,6 +18,8 @@ prompt. Its `failure_code` names a row of cli/failures.toml (docs/failures.md), 
 helps; tests/architecture/test_failures.py keeps both equal.
 """
 
+from typing import cast
+
 
 class PatternError(Exception):
     """Root of all errors that pattern-acp raises on purpose."""
@@ -101,3 +103,11 @@ class InvalidRequestError(SessionError):
     """The request itself is wrong (relative cwd, unknown option). Becomes JSON-RPC -32602."""
 
     failure_code = "session.request-invalid"
+
+
+def unwrap_exception_group(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error inside `group`, or its first when there are several."""
+    first = group.exceptions[0]
+    if isinstance(first, BaseExceptionGroup):
+        return unwrap_exception_group(cast("BaseExceptionGroup[BaseException]", first))
+    return first

@@ -16,7 +16,7 @@ from types import TracebackType
 import anyio
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.stdio_platform import wait_until_readable, write_all
+from pattern_acp.jsonrpc.stdio import wait_until_readable, write_all
 from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
 READ_SIZE = 256 * 1024

@@ -44,7 +44,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 from pattern_acp.replay.recorded_turns import RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.replay.turn_replay import ReplayedTurn
-from pattern_acp.turn.digests import RequestDigests
+from pattern_acp.turn.request_fingerprints import RequestDigests
 
 
 def tools_text(tools: Iterable[ToolSpec]) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.builder import Stable, build_request
-from pattern_acp.context.compacted import compacted
+from pattern_acp.context.compaction import compacted
 from pattern_acp.context.history import add_context
 from pattern_acp.context.memory_notices import state_message
 from pattern_acp.context.window import tools_with_room

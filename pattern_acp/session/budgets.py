@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
-from pattern_acp.context.estimate import MessageTokens, request_tokens
+from pattern_acp.context.window import MessageTokens, request_tokens
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.errors import DatabaseError

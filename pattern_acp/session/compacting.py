@@ -13,10 +13,17 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.context import compacted
-from pattern_acp.context.choosing import Choice, TokensOf, Untouchable
-from pattern_acp.context.estimate import USUAL_WEIGHT, messages_tokens, request_tokens, stable_weight, weight_per_token
-from pattern_acp.context.summary import SummaryTask, read_summary, summary_request, summary_tokens
+from pattern_acp.context import compaction
+from pattern_acp.context.compaction import (
+    Choice,
+    SummaryTask,
+    TokensOf,
+    Untouchable,
+    read_summary,
+    summary_request,
+    summary_tokens,
+)
+from pattern_acp.context.window import USUAL_WEIGHT, messages_tokens, request_tokens, stable_weight, weight_per_token
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
@@ -40,8 +47,8 @@ from pattern_acp.journal.kept import kept_events
 from pattern_acp.providers.base import ModelInfo, ProviderStop
 from pattern_acp.session.compaction_choice import Wanted, choose_for
 from pattern_acp.session.hooks import run_event
-from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, by_model, reported
+from pattern_acp.turn.request_fingerprints import RequestDigests
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
@@ -225,14 +232,14 @@ async def compact(
 
 def _gains(choice: Choice, known: _Known, tokens_of: TokensOf) -> bool:
     """Whether something leaves beside notes of earlier compactions, and is longer than a note that it is gone."""
-    leaves = choice.shortened or any(not compacted.is_note(unit.first) for unit in choice.removed)
+    leaves = choice.shortened or any(not compaction.is_note(unit.first) for unit in choice.removed)
     return bool(leaves) and choice.freed > tokens_of([_note(_gap(choice, known))])
 
 
 def _gap(choice: Choice, known: _Known) -> str:
     """What stands for messages that are left out without a summary: the shortest that can."""
-    gone = compacted.left_out(message for unit in choice.removed for message in unit.messages)
-    return compacted.gap_text(gone, compacted.open_steps(known.plan))
+    gone = compaction.left_out(message for unit in choice.removed for message in unit.messages)
+    return compaction.gap_text(gone, compaction.open_steps(known.plan))
 
 
 async def _known(session: "Session") -> _Known:
@@ -282,7 +289,7 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
         choice.message_ids,
         choice.shortened,
         wanted.keep_characters,
-        compacted.note_id(call_id),
+        compaction.note_id(call_id),
         text,
         wanted.tokens,
         after,
@@ -291,7 +298,7 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
     facts += usage_facts(turn_id, written, plan.model, spend, after)
     facts.append(_ended(turn_id, call_id, told(event, problem)))
     await session.sink.record(*facts)
-    session.state.history[:] = compacted.compacted(session.state.history, event)
+    session.state.history[:] = compaction.compacted(session.state.history, event)
     session.state.window.breaks.expect("compaction")
     session.state.window.has_left_out = True
     logger.info("Compacted by %s: %d tokens became about %d.", strategy, wanted.tokens, after)
@@ -304,11 +311,11 @@ def _words(plan: _Plan) -> tuple[str, str, str]:
     """What stands for the removed, the strategy that was carried out in the end, and why no other."""
     if not plan.choice.removed:
         return "", "results", ""
-    gone = compacted.left_out(message for unit in plan.choice.removed for message in unit.messages)
-    steps = compacted.open_steps(plan.known.plan)
+    gone = compaction.left_out(message for unit in plan.choice.removed for message in unit.messages)
+    steps = compaction.open_steps(plan.known.plan)
     strategy, problem = plan.wanted.strategy, plan.written.problem
     if plan.written.text:
-        text = compacted.summary_text(plan.written.text, gone, steps)
+        text = compaction.summary_text(plan.written.text, gone, steps)
         replaced = sum(unit.tokens for unit in plan.choice.removed)
         if messages_tokens([_note(text)], plan.model.info.name) < replaced:
             return text, strategy, ""
@@ -318,7 +325,7 @@ def _words(plan: _Plan) -> tuple[str, str, str]:
 
 def _note(text: str) -> Message:
     event = ContextCompacted(TurnId(""), "", "", text=text)
-    return compacted.note_message(event)
+    return compaction.note_message(event)
 
 
 def _tokens(session: "Session", plan: _Plan, text: str) -> int:

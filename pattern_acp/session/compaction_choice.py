@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context import compacted
-from pattern_acp.context.choosing import (
+from pattern_acp.context import compaction
+from pattern_acp.context.compaction import (
     LONG_RESULT_CHARACTERS,
     RESULTS_KEPT_WHOLE,
     SHORT_RESULT_CHARACTERS,
@@ -19,9 +19,9 @@ from pattern_acp.context.choosing import (
     Untouchable,
     choose,
     long_results,
+    summary_tokens,
     units_of,
 )
-from pattern_acp.context.summary import summary_tokens
 from pattern_acp.context.window import WindowLimits
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
@@ -59,7 +59,7 @@ def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, t
     if results.freed >= free and wanted.trigger != "person":
         return results
     event = ContextCompacted(TurnId(""), "", "", shortened=results.shortened, keep_characters=keep)
-    units = units_of(compacted.compacted(history, event), rules, tokens_of)
+    units = units_of(compaction.compacted(history, event), rules, tokens_of)
     note = summary_tokens(wanted.limits.usable) if wanted.strategy == "summarise" else 0
     removed = choose(units, free - results.freed + note, wanted.strategy, spare_notes=not wanted.is_last_resort)
     gone = {call.call_id for unit in removed.removed for call in unit.first.tool_calls}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.builder import build_request
-from pattern_acp.context.estimate import request_tokens
+from pattern_acp.context.window import request_tokens
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, UsageReported
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.request_prefix import stable_part

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from pattern_acp.context.instruction_files import ProjectInstruction, nested_instructions
+from pattern_acp.context.instructions import ProjectInstruction, nested_instructions
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.domain.paths import display_path, resolve_path
 from pattern_acp.domain.text_limits import plural

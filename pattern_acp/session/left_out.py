@@ -5,8 +5,8 @@ Owns: finding the whole in the journal. Must not know: what was left out, or why
 
 from typing import TYPE_CHECKING
 
+from pattern_acp.context.builder import long_text
 from pattern_acp.context.history import result_text
-from pattern_acp.context.long_texts import long_text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.ancestry import ancestors, read_history
 from pattern_acp.journal.events import TurnStarted

@@ -11,8 +11,13 @@ from msgspec import Struct
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
-from pattern_acp.context.instruction_files import own_instructions, project_instructions, within_total
-from pattern_acp.context.instructions import Environment, system_prompt
+from pattern_acp.context.instructions import (
+    Environment,
+    own_instructions,
+    project_instructions,
+    system_prompt,
+    within_total,
+)
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.errors import PatternError

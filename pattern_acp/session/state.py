@@ -13,10 +13,10 @@ from msgspec import Struct, field
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.breaks import BreakDetector
-from pattern_acp.context.estimate import Calibration, MessageTokens
+from pattern_acp.context.builder import ShortenedTexts
 from pattern_acp.context.history import history_of
-from pattern_acp.context.long_texts import ShortenedTexts
 from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.context.window import Calibration, MessageTokens
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.allowance import Allowance
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
@@ -30,9 +30,9 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.trust.records import Agreement
-from pattern_acp.turn.digests import RequestDigests
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd
+from pattern_acp.turn.request_fingerprints import RequestDigests
 
 
 class Addition(Struct, frozen=True):

@@ -23,7 +23,7 @@ from pattern_acp.context.builder import MemoryView, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
@@ -71,7 +71,6 @@ from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.gate import Gate
-from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, end_facts
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -466,7 +465,7 @@ async def _before_turn(session: Session, turn_id: TurnId) -> tuple[Section, ...]
             told.append(await catch_up_at_start(session, turn_id, views) if is_first else NOTHING)
             told.append(await recall_for(session, turn_id, prompt, views))
     except BaseExceptionGroup as group_error:
-        raise single_error(group_error) from group_error
+        raise unwrap_exception_group(group_error) from group_error
     return tuple(text for text in (*git, *told) if text)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import anyio
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context.estimate import prompt_tokens, request_tokens
-from pattern_acp.context.long_texts import WHOLE_CHARACTERS
+from pattern_acp.context.builder import WHOLE_CHARACTERS
 from pattern_acp.context.window import (
     WindowLimits,
     does_not_fit,
     limits_of,
+    prompt_tokens,
+    request_tokens,
     text_limit,
     tools_with_room,
     with_answer_in_window,

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.history import add_context
-from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.errors import PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -21,15 +21,12 @@ from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
 from pattern_acp.providers.retry import RetryPolicy, without_advice
-from pattern_acp.turn.budget import Budget
-from pattern_acp.turn.call_reading import cut_problem, was_cut
-from pattern_acp.turn.digests import RequestDigests
+from pattern_acp.turn.budget import CUT_STOP, REPEATS_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.limits import CUT_STOP, REPEATS_STOP, UNREAD_STOP
+from pattern_acp.turn.request_fingerprints import RequestDigests
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream, think_aloud
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner, cut_problem, was_cut
 
 
 class TurnWindow(Protocol):
@@ -232,7 +229,7 @@ class TurnLoop:
                 end = await self._requests(turn_id, history)
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group_error:
-            raise single_error(group_error) from group_error
+            raise unwrap_exception_group(group_error) from group_error
         if end is None:
             reached = f"its limit of {self._budget.limits.seconds} seconds"
             sentence = f"This turn reached {reached} and was ended in the middle; send another prompt to go on."

@@ -6,6 +6,7 @@ import anyio
 from msgspec import Struct, field
 
 from pattern_acp.domain.argument_repair import whole_fields
+from pattern_acp.domain.errors import unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -33,7 +34,6 @@ from pattern_acp.providers.base import (
     Waiting,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
-from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, Fact, TurnSink
 
 NEW_PARAGRAPH = "\n\n"
@@ -188,7 +188,7 @@ async def read_stream(
             group.cancel_scope.cancel()
     except BaseExceptionGroup as group_error:
         # A task group wraps what its body raises; the turn's boundary wants the error itself.
-        raise single_error(group_error) from group_error
+        raise unwrap_exception_group(group_error) from group_error
 
 
 async def _consume(

@@ -1,21 +1,28 @@
-"""Runs the tool calls of one message.
+"""Tool calls of one message: read, decided, run and recorded.
+
+Owns: the tool and arguments that a model's call means, and the ports of what is before, around and behind effects.
+Must not know: which hooks there are, or who else is behind a port.
 
 Every announced call reaches `completed` or `failed` exactly once, also on cancel; every call, announced or not, has
 exactly one result for the model (invariant 4). Independent calls that change nothing run side by side, at most four,
 and are announced in the order in which the model wrote them; anything else runs alone and in order.
 """
 
+import json
 import logging
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
 
 import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.access import Access
+from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object
+from pattern_acp.domain.canonical import JsonObject, is_deeper
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -29,16 +36,199 @@ from pattern_acp.domain.tool_calls import (
     ToolKind,
 )
 from pattern_acp.hooks.answers import Opinion
+from pattern_acp.hooks.answers import Verdict as HookVerdict
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.decision import Decision, Verdict
-from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.turn.call_reading import ReadCall, find_tool, lenient_arguments, read_call
+from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.turn.budget import RepeatGuard, repeat_notice
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.gate import Gate, LookedAt
-from pattern_acp.turn.groups import single_error
-from pattern_acp.turn.limits import RepeatGuard, repeat_notice
 from pattern_acp.turn.sink import Fact, TurnSink
-from pattern_acp.turn.tool_hooks import AfterEdits, AroundEffects, BeforeEdits, ToolHooks, held_back, with_opinion
+
+_SENTENCE_ENDS = frozenset(".!?…")
+"""A reason that ends otherwise gets a full stop, since sentences follow it."""
+
+
+class ToolHooks(Protocol):
+    """The hooks around tool calls."""
+
+    @property
+    def stop(self) -> str:
+        """Why the turn is to end, as a hook wants it; empty when it may go on."""
+        ...
+
+    async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
+        """What the hooks think of a call that is understood and has not run."""
+        ...
+
+    async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
+        """What the model is told behind the result of a call that ran; empty when it is nothing."""
+        ...
+
+
+class AfterEdits(Protocol):
+    """What follows a batch of calls that wrote files; `turn/checks.py` has the checks that are configured."""
+
+    async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
+        """Text for the model behind the last edit's result, empty for none; `changed` are absolute paths."""
+        ...
+
+
+class BeforeEdits(Protocol):
+    """What is to be read before files are changed; `session/edit_warnings.py` has what memory holds about them."""
+
+    async def before(self, accesses: Sequence[Access]) -> str:
+        """What the model reads instead of the effect of a call with these accesses; empty when it may have it."""
+        ...
+
+
+class AroundEffects(Protocol):
+    """What is to be known of the state before and after every effect; `rewind/checkpoints.py` keeps files."""
+
+    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
+        """Entered before a call with these accesses runs, left when it has ended, however it ended."""
+        ...
+
+
+def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
+    """The result of a call that waits until the model has read what memory holds about its files."""
+    shown = (*view.content, TextContent(warning))
+    title = f"{view.title} (held: memory warns)"
+    return ToolOutcome(
+        warning, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
+    )
+
+
+def with_opinion(decision: Decision, opinion: Opinion) -> Decision:
+    """The decision after the hooks were heard.
+
+    A hook may refuse, may have the person asked, and may allow what policy would ask; it never allows what policy
+    denies, and the person's consent to a write of memory stays the person's.
+    """
+    denies, asks = decision.verdict is Verdict.DENY, decision.verdict is Verdict.ASK
+    ended = opinion.reason[-1:] in _SENTENCE_ENDS
+    said = f": {opinion.reason}{'' if ended else '.'}" if opinion.reason else "."
+    match opinion.verdict:
+        case HookVerdict.DENY if not denies:
+            return Decision(Verdict.DENY, "hook", f"A hook refused it{said}")
+        case HookVerdict.ASK if not denies and not asks:
+            return Decision(Verdict.ASK, "hook", f"A hook wants you to be asked{said}")
+        case HookVerdict.ALLOW if asks and not decision.rule.startswith("memory_"):
+            return Decision(Verdict.ALLOW, "hook", f"A hook allowed it{said}")
+        case _:
+            return decision
+
+
+MOST_LEVELS = 32
+"""Deepest nesting of arguments. No tool needs more than a few, and clients whose parser stops at 128 levels (serde_json
+does) refuse the whole line that shows them."""
+
+NAMED_TOOLS = 40
+"""Most tools that an error names; MCP servers may bring hundreds."""
+
+
+CUT = "This call was cut at "
+"""How the problem of a call begins that the limit of its answer cut; a replay has only these words to tell it by."""
+
+WRITERS = ("write_file", "edit_file", "apply_patch")
+"""The tools whose calls are long because a file is."""
+
+
+class CallCutError(ToolInputError):
+    """The answer reached its limit in the middle of the call."""
+
+    failure_code = "tool.call-cut"
+
+
+def cut_problem(name: str, tokens: int, offered: Collection[str], *, window_full: bool = False) -> str:
+    """What the model is told of its call of `name` that was cut after so many tokens, beside the tools it has.
+
+    `window_full`: what cut it was the context window.
+    """
+    limit = "where the context window was full" if window_full else "the limit of one answer"
+    cut = f"{CUT}{tokens:,} tokens, {limit}, before it was complete, and nothing of it was done."
+    if name not in WRITERS:
+        return f"{cut} Make the call shorter, or do the work in several smaller calls."
+    edit = "apply_patch" if "edit_file" not in offered and "apply_patch" in offered else "edit_file"
+    return (
+        f"{cut} Write the file in smaller pieces: its first part with write_file, then append one part after the "
+        f"other with {edit}, each in an answer of its own."
+    )
+
+
+def was_cut(call: ToolCallPart) -> bool:
+    """Whether the limit of its answer cut the call."""
+    return call.problem.startswith(CUT)
+
+
+class ReadCall(Struct, frozen=True):
+    """A call as it was meant. `repairs` says in phrases what had to be mended, without values."""
+
+    tool: Tool
+    arguments: JsonObject
+    repairs: tuple[str, ...] = ()
+
+
+def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collection[str] = ()) -> ReadCall:
+    """The tool that a call names and its arguments, near-valid ones mended.
+
+    `withheld` names the tools that the model knows and that the command of this turn does not allow.
+
+    Raises:
+        ToolInputError: there is no such tool, it is withheld, or the arguments are no JSON object.
+        CallCutError: the call was cut.
+    """
+    if was_cut(call):
+        raise CallCutError(call.problem)
+    if call.problem:
+        raise ToolInputError(call.problem)
+    tool = find_tool(call.name, tools)
+    if tool is None:
+        known = sorted(tools)
+        names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
+        shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
+        if call.name in withheld or meant_name(call.name, withheld):
+            # replay/session_replay.py reads both sentences.
+            raise ToolInputError(f"The tool {shown!r} is not allowed in this command; the tools are {names}.")
+        raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
+    renamed = (f"read a misspelt name as the tool {tool.spec.name}",) if tool.spec.name != call.name else ()
+    arguments, repairs = _arguments(call.arguments)
+    fitted = fit_to_schema(arguments, tool.spec.input_schema)
+    return ReadCall(tool, fitted.value, (*renamed, *repairs, *fitted.repairs))
+
+
+def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
+    """The tool of a name, also of one in another case; None when there is none, or more than one."""
+    return tools.get(name) or tools.get(meant_name(name, tools))
+
+
+def lenient_arguments(text: str) -> JsonObject:
+    """The argument object for showing, or the raw text under `arguments` when it is none."""
+    try:
+        return _arguments(text)[0]
+    except ToolInputError:
+        return {"arguments": text}
+
+
+def _arguments(text: str) -> tuple[JsonObject, tuple[str, ...]]:
+    try:
+        read = read_object(text)
+    except (ValueError, RecursionError) as error:
+        raise ToolInputError(_sentence(text)) from error
+    if is_deeper(read.value, MOST_LEVELS):
+        raise ToolInputError(
+            f"The arguments are nested in more than {MOST_LEVELS} levels; send an object that fits the tool's schema."
+        )
+    return read.value, read.repairs
+
+
+def _sentence(text: str) -> str:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return "The arguments are not valid JSON; send one JSON object that fits the tool's schema."
+    return "The arguments must be one JSON object that fits the tool's schema."
+
 
 logger = logging.getLogger(__name__)
 
@@ -222,7 +412,7 @@ class ToolRunner:
                     before = place.passed
                     group.start_soon(one, position, place)
         except BaseExceptionGroup as group_error:
-            raise single_error(group_error) from group_error
+            raise unwrap_exception_group(group_error) from group_error
 
     async def _run_one(self, turn_id: TurnId, call: ToolCallPart, place: _Place) -> ToolResultPart:
         tool = find_tool(call.name, self._tools)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.acp.client import FLUSH_CHARACTERS, FLUSH_SECONDS, Chunk, ChunkBatch, FlushTimer
-from pattern_acp.acp.line_budget import CHUNK_CHARACTERS
+from pattern_acp.acp.content import CHUNK_CHARACTERS
 from tests.support.constellation import FakeClock
 
 

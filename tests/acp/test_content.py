@@ -3,8 +3,7 @@
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.content import blocks_of, name_of, parts_of
-from pattern_acp.acp.line_budget import IMAGE_BYTES
+from pattern_acp.acp.content import IMAGE_BYTES, blocks_of, name_of, parts_of
 from pattern_acp.domain.messages import Given, ImagePart, ResourcePart, TextPart
 from pattern_acp.jsonrpc.errors import RpcError
 

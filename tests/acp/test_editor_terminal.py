@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.acp.editor_ports import EditorTerminal
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.acp.line_budget import (
+from pattern_acp.acp.content import (
     CHUNK_CHARACTERS,
     INPUT_BYTES,
     clipped,

@@ -6,7 +6,7 @@ import io
 from PIL import Image
 
 from pattern_acp.acp.client import with_previews
-from pattern_acp.acp.line_budget import IMAGE_BYTES
+from pattern_acp.acp.content import IMAGE_BYTES
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolCallStatus

@@ -3,7 +3,7 @@
 import os
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.line_budget import DIFF_BYTES, IMAGE_BYTES, wire_size
+from pattern_acp.acp.content import DIFF_BYTES, IMAGE_BYTES, wire_size
 from pattern_acp.acp.updates import content_items, diff_items, terminal_text
 from pattern_acp.domain.tool_calls import (
     DiffContent,

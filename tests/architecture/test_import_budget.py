@@ -21,7 +21,7 @@ LATE_FOR_INITIALIZE = {
 
 BEFORE_THE_FIRST_ANSWER = {
     "pattern_acp", "pattern_acp.acp", "pattern_acp.acp.initialize_response", "pattern_acp.cli",
-    "pattern_acp.cli.serving", "pattern_acp.jsonrpc", "pattern_acp.jsonrpc.stdio", "pattern_acp.jsonrpc.stdio_platform",
+    "pattern_acp.cli.serving", "pattern_acp.jsonrpc", "pattern_acp.jsonrpc.stdio",
 }  # fmt: skip
 """All of our own that a process imports before it answers initialize."""
 

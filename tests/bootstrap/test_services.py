@@ -13,7 +13,7 @@ from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.jsonrpc.transport import loopback_pair
 from tests.support.serving import Home, temporary_home
 
 

@@ -7,10 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context.choosing import Choice, Untouchable, choose, long_results, units_of
-from pattern_acp.context.compacted import compacted, gap_text, left_out, open_steps, short_result, summary_text
-from pattern_acp.context.estimate import messages_tokens
+from pattern_acp.context.compaction import (
+    Choice,
+    Untouchable,
+    choose,
+    compacted,
+    gap_text,
+    left_out,
+    long_results,
+    open_steps,
+    short_result,
+    summary_text,
+    units_of,
+)
 from pattern_acp.context.history import history_of
+from pattern_acp.context.window import messages_tokens
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.plan import Plan, PlanEntry, PlanStatus

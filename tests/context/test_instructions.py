@@ -2,19 +2,17 @@
 
 from pathlib import Path
 
-from pattern_acp.context.instruction_files import (
+from pattern_acp.context.instructions import (
     FILE_LIMIT,
     TOTAL_LIMIT,
+    Environment,
     ProjectInstruction,
+    load_persona,
     nested_instructions,
     own_instructions,
     project_instructions,
-    within_total,
-)
-from pattern_acp.context.instructions import (
-    Environment,
-    load_persona,
     system_prompt,
+    within_total,
 )
 
 NOWHERE = Path("no-such-folder")

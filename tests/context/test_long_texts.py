@@ -2,7 +2,7 @@
 
 from operator import is_
 
-from pattern_acp.context.long_texts import WHOLE_CHARACTERS, ShortenedTexts, long_text, with_shortened
+from pattern_acp.context.builder import WHOLE_CHARACTERS, ShortenedTexts, long_text, with_shortened
 from pattern_acp.domain.messages import ResourcePart, TextPart
 from tests.support.conversations import PIXEL, assistant, user
 

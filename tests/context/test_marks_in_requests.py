@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from pattern_acp.context.builder import MemoryView, volatile_segment
 from pattern_acp.context.catch_up import Absence, Decision, LeftBehind, OpenThread, catch_up
-from pattern_acp.context.compacted import gap_text, left_out, summary_text
+from pattern_acp.context.compaction import SummaryTask, gap_text, left_out, summary_request, summary_text
 from pattern_acp.context.memory_notices import WriteNote, change_notices, shown_memory
 from pattern_acp.context.recall_budget import Recallable, for_model
-from pattern_acp.context.summary import SummaryTask, summary_request
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart
 from pattern_acp.domain.untrusted_blocks import COMMON, TELLING, Section, as_stored, harmless, untrusted_block

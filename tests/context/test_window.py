@@ -6,20 +6,18 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings
 from pattern_acp.context.breaks import BreakDetector, changes
-from pattern_acp.context.estimate import (
+from pattern_acp.context.window import (
     IMAGE_TOKENS,
     Calibration,
-    messages_tokens,
-    prompt_tokens,
-    request_tokens,
-    weight_per_token,
-)
-from pattern_acp.context.window import (
     does_not_fit,
     limits_of,
+    messages_tokens,
     output_limit,
+    prompt_tokens,
+    request_tokens,
     text_limit,
     tools_with_room,
+    weight_per_token,
     with_answer_in_window,
 )
 from pattern_acp.domain.ids import MessageId, ToolCallId

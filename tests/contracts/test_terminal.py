@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.acp.editor_terminal import EditorTerminal
+from pattern_acp.acp.editor_ports import EditorTerminal
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.delegation import DelegatingTerminal

@@ -13,9 +13,8 @@ import anyio.to_thread
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.loopback import LoopbackTransport, loopback_pair
 from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import Oversize, Transport
+from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, Transport, loopback_pair
 
 
 @dataclass(slots=True)

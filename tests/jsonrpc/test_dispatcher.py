@@ -22,7 +22,7 @@ from pattern_acp.jsonrpc.errors import (
     RemoteError,
     RpcError,
 )
-from pattern_acp.jsonrpc.loopback import LOOPBACK_LINES, LoopbackTransport, loopback_pair
+from pattern_acp.jsonrpc.transport import LOOPBACK_LINES, LoopbackTransport, loopback_pair
 from tests.support.passing_time import passing
 
 Line = dict[str, Any]

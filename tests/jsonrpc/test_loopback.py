@@ -2,7 +2,7 @@ import anyio
 import pytest
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.loopback import LOOPBACK_LINES, loopback_pair
+from pattern_acp.jsonrpc.transport import LOOPBACK_LINES, loopback_pair
 
 
 async def test_each_end_receives_what_the_other_sends():

@@ -27,7 +27,7 @@ from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.jsonrpc.transport import loopback_pair
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.providers.base import Provider

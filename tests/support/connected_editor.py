@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.loopback import loopback_pair
+from pattern_acp.jsonrpc.transport import loopback_pair
 from tests.support.editor import FakeEditor, leave_unexplained
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, MemorySettings, Settings
-from pattern_acp.context.estimate import request_tokens
+from pattern_acp.context.window import request_tokens
 from pattern_acp.journal.events import ContextCompacted
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider

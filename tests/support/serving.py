@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.bootstrap.serve import serve_transport
 from pattern_acp.config.settings import Flags
-from pattern_acp.jsonrpc.loopback import LoopbackTransport, loopback_pair
+from pattern_acp.jsonrpc.transport import LoopbackTransport, loopback_pair
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.agent import temporary_folder
 from tests.support.editor import FakeEditor, JsonDict

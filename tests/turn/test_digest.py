@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ProviderRequest
-from pattern_acp.turn.digests import RequestDigests
+from pattern_acp.turn.request_fingerprints import RequestDigests
 from tests.support.conversations import request, user
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=()), max_size=8), max_size=5)

@@ -1,8 +1,11 @@
 """Task groups wrap errors, one group in another where groups are nested."""
 
-from pattern_acp.turn.groups import single_error
+from pattern_acp.domain.errors import unwrap_exception_group
 
 
 def test_the_error_itself_comes_out_however_deep_it_is_wrapped():
     error = ValueError("the one")
-    assert single_error(BaseExceptionGroup("outer", [ExceptionGroup("inner", [error]), KeyError("later")])) is error
+    assert (
+        unwrap_exception_group(BaseExceptionGroup("outer", [ExceptionGroup("inner", [error]), KeyError("later")]))
+        is error
+    )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.turn.limits import REPEATS_TOLD, RepeatGuard, repeat_notice
+from pattern_acp.turn.budget import REPEATS_TOLD, RepeatGuard, repeat_notice
 
 
 def test_the_same_failing_call_is_counted_whatever_the_order_of_its_arguments():

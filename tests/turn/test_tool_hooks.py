@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pattern_acp.hooks.answers import Opinion, Verdict
 from pattern_acp.policy.decision import Decision
 from pattern_acp.policy.decision import Verdict as Policy
-from pattern_acp.turn.tool_hooks import with_opinion
+from pattern_acp.turn.tool_runner import with_opinion
 
 
 @given(st.sampled_from(Policy), st.sampled_from(Verdict), st.text(max_size=5), st.sampled_from(["command", "memory_x"]))

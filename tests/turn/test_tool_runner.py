@@ -20,10 +20,9 @@ from pattern_acp.journal.events import PermissionDecided, PlanUpdated, ToolCallF
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.turn.call_reading import MOST_LEVELS
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.gate import Gate, PolicyState
-from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, SIDE_BY_SIDE, ToolRunner
+from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, MOST_LEVELS, SIDE_BY_SIDE, ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
 from tests.support.sink import RecordingSink

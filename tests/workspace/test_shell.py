@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.acp.editor_terminal import FIXED
+from pattern_acp.acp.editor_ports import FIXED
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.paths import POSIX, WINDOWS

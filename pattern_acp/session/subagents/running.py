@@ -13,12 +13,11 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.context.builder import MemoryView, Stable, build_request
+from pattern_acp.context.builder import MemoryView, Stable, build_request, long_text
 from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt
-from pattern_acp.context.long_texts import long_text
 from pattern_acp.domain.access import Access
-from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
+from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -56,7 +55,6 @@ from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.gate import Gate
-from pattern_acp.turn.groups import single_error
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.sink import Fact, TurnSink, end_facts
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
@@ -322,7 +320,7 @@ class Subagent:
                     end = await self._run(history)
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group_error:
-            raise single_error(group_error) from group_error
+            raise unwrap_exception_group(group_error) from group_error
         return end
 
     async def _run(self, history: list[Message]) -> TurnEnd:

@@ -8,10 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.context import compacted
-from pattern_acp.context.choosing import SHORT_RESULT_CHARACTERS, Untouchable
-from pattern_acp.context.estimate import MessageTokens, messages_tokens, prompt_tokens, request_tokens
-from pattern_acp.context.window import does_not_fit, with_answer_in_window
+from pattern_acp.context import compaction
+from pattern_acp.context.compaction import SHORT_RESULT_CHARACTERS, Untouchable
+from pattern_acp.context.window import (
+    MessageTokens,
+    does_not_fit,
+    messages_tokens,
+    prompt_tokens,
+    request_tokens,
+    with_answer_in_window,
+)
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -122,8 +128,8 @@ class SubagentWindow:
         choice = choose_for(self._history, rules, wanted, self._tokens_of)
         if not choice.freed:
             return False
-        gone = compacted.left_out(message for unit in choice.removed for message in unit.messages)
-        text = compacted.gap_text(gone, "", found_again=FOUND_AGAIN) if choice.removed else ""
+        gone = compaction.left_out(message for unit in choice.removed for message in unit.messages)
+        text = compaction.gap_text(gone, "", found_again=FOUND_AGAIN) if choice.removed else ""
         event = ContextCompacted(
             self._turn_id,
             wanted.strategy if choice.removed else "results",
@@ -131,11 +137,11 @@ class SubagentWindow:
             choice.message_ids,
             choice.shortened,
             wanted.keep_characters,
-            compacted.note_id(self._session.constellation.ids.new("msg")),
+            compaction.note_id(self._session.constellation.ids.new("msg")),
             text,
             wanted.tokens,
             max(wanted.tokens - choice.freed, 0),
         )
         await self._sink.record(Fact(event, Actor.SYSTEM, Origin.AGENT))
-        self._history[:] = compacted.compacted(self._history, event)
+        self._history[:] = compaction.compacted(self._history, event)
         return True
