@@ -32,8 +32,8 @@ from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, ProviderError, SignInError
+from pattern_acp.journal.disk_usage import StorageBreakdown, storage_breakdown, storage_summary
 from pattern_acp.journal.reader import verify_stream
-from pattern_acp.journal.room import RoomInside, room_inside, room_summary
 from pattern_acp.journal.streams import streams_by_use
 from pattern_acp.lsp.languages import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.errors import ServerError
@@ -297,7 +297,7 @@ async def _database_findings(process: Process, database: Database | None) -> lis
             journal = await opened.read(_journal)
             # A file that an older version used last has not all tables yet.
             is_newest = facts.schema_version == load_migrations()[-1].version
-            inside = await opened.read(room_inside) if is_newest else RoomInside(0, 0, 0)
+            inside = await opened.read(storage_breakdown) if is_newest else StorageBreakdown(0, 0, 0)
     except DatabaseError as error:
         remedy = "The sentence above says what to do."
         return [Finding("Database", Health.BROKEN, error.sentence, remedy, code=error.failure_code)]
@@ -314,7 +314,7 @@ async def _database_findings(process: Process, database: Database | None) -> lis
         findings.append(Finding("Database integrity", Health.BROKEN, detail, remedy, code="database.corrupt"))
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))
-    taken = await anyio.to_thread.run_sync(room_summary, path, inside)
+    taken = await anyio.to_thread.run_sync(storage_summary, path, inside)
     return [*findings, journal, Finding("Room taken", Health.OK, taken)]
 
 

@@ -31,14 +31,12 @@ from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions as store
-from pattern_acp.journal.ancestry import read_history
-from pattern_acp.journal.cwd import cwd_key
 from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.events import Event
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events, read_history, readable_history
 from pattern_acp.journal.leases import this_process
-from pattern_acp.journal.salvage import readable_history
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
+from pattern_acp.journal.sessions import cwd_key
 from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, delete_session, rename_session, restore_session
@@ -213,7 +211,7 @@ async def _show(database: Database, arguments: Sessions) -> int:
             raise
         write_failure(error.failure_code, f"pattern-acp: only a part can be read. {error.sentence}")
         recorded = await database.read(lambda tx: readable_history(tx, session_id))
-    events = [item.event for item in kept_events(recorded)]
+    events = [item.event for item in active_events(recorded)]
     if arguments.json:
         print_updates(events)
     else:

@@ -16,8 +16,8 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
-from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.journal.chain import FIRST_PREV_HASH
+from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.reader import stored_payload
 from pattern_acp.journal.verify_bundle import BLOBS, EVENTS, FORMAT, MANIFEST
 

@@ -7,8 +7,8 @@ what follows from damage.
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.file_contents import read_content
 from pattern_acp.journal.reader import ChainReport, verify_stream
 
 QUERIES = load_queries("pattern_acp.journal")

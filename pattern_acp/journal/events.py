@@ -7,12 +7,14 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from pattern_acp.domain.file_states import FileChange, LeftOut, SavedFile
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.messages import Message
+from pattern_acp.domain.messages import ImagePart, Message
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.project_parts import ProjectPart
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.folder_events import ContextAdded, FolderTrustDecided, InstructionsCompiled, PromptRefused
 from pattern_acp.journal.memory_events import (
     BlockCommitted,
     BlockConfigured,
@@ -26,25 +28,330 @@ from pattern_acp.journal.memory_events import (
     EntryVerified,
     MemoryRecalled,
 )
-from pattern_acp.journal.redaction_events import EventsRedacted
-from pattern_acp.journal.rewind_events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
-from pattern_acp.journal.tool_call_events import (
-    GrantStored,
-    PermissionAnswered,
-    PermissionAsked,
-    PermissionDecided,
-    ServerToolsPinned,
-    ToolCallFinished,
-    ToolCallStarted,
-    ToolResultExtended,
-)
-from pattern_acp.journal.window_events import (
-    ContextCompacted,
-    HistoryCleared,
-    MessagePinned,
-    ModelRequested,
-    ToolsOffered,
-)
+
+
+class FilesSaved(Struct, frozen=True):
+    """What files were right before the session changed them; recorded before the change, so that a crash loses none."""
+
+    turn_id: TurnId
+    files: tuple[SavedFile, ...]
+
+
+class MemoryPoint(Struct, frozen=True):
+    """How far the history of a memory block had come: the number of its newest write, and Loro's frontiers as hex."""
+
+    block_id: str
+    label: str
+    version: int
+    frontiers: str
+
+
+class CheckpointTaken(Struct, frozen=True):
+    """A moment to which the session can go back.
+
+    `cause` is `turn`, `tool`, `person`, `rewind` or `recovered`. `position` is the session's event it stands behind and
+    `state_hash` that event's hash in the chain; `global_seq` is the newest event of all streams. `changes` are those
+    that the session made to files since its checkpoint before, in their order.
+    """
+
+    checkpoint_id: str
+    turn_id: TurnId
+    cause: str
+    name: str
+    position: int
+    state_hash: str
+    global_seq: int
+    changes: tuple[FileChange, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    memory: tuple[MemoryPoint, ...] = ()
+
+
+class RewindStarted(Struct, frozen=True):
+    """The session is about to go back to `position`; an end of the process before its SessionRewound is made up for.
+
+    `before` is the event behind which an undo of this rewind begins. `files` are the changes that are to be made, each
+    from the state that was found; `blocks` are labels of memory blocks of which this session's writes behind the event
+    `memory_from`, counted over all streams, are to be taken back.
+    """
+
+    rewind_id: str
+    turn_id: TurnId
+    position: int
+    before: int
+    parts: tuple[str, ...]
+    files: tuple[FileChange, ...] = ()
+    blocks: tuple[str, ...] = ()
+    memory_from: int = 0
+
+
+class SessionRewound(Struct, frozen=True):
+    """The session went back.
+
+    With `back_to`, the conversation is what it was behind that event of the session, and goes on with this one; None
+    leaves the conversation as it is. `before` is the event behind which an undo begins; `problems` are sentences about
+    what could not be put back.
+    """
+
+    rewind_id: str
+    turn_id: TurnId
+    before: int
+    parts: tuple[str, ...]
+    back_to: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+RETENTION = "retention"
+"""The cause of a redaction that makes room: nobody wanted any words forgotten."""
+
+
+class EventsRedacted(Struct, frozen=True):
+    """The person had words of the session taken out of its journal, for good; they are not repeated here.
+
+    `events` counts the events that lost words, `files` the kept contents of files that are gone. `redaction` is
+    `journal.reader.redaction_digest` of the events, so that nobody can add one later.
+    """
+
+    reason: str
+    events: int
+    files: int
+    redaction: str
+    cause: str = ""
+    """`retention` when what was deleted long ago is no longer kept; empty when the person wanted words gone."""
+
+
+class ContextCompacted(Struct, frozen=True):
+    """Messages left the model's context. They stay in the journal, so a replay shows them and search finds them.
+
+    A message that calls tools takes its results with it. `text`, a message of id `note_id`, stands in their place.
+    """
+
+    turn_id: TurnId
+    strategy: str
+    """What was done: `results`, `truncate`, `summarise`, `importance` or `time_decay`."""
+    trigger: str
+    """Why: `threshold`, `person`, or `provider`, which said that the request was too long."""
+    removed: tuple[MessageId, ...] = ()
+    shortened: tuple[ToolCallId, ...] = ()
+    """Calls whose results are told by their ends only, `keep_characters` of them."""
+    keep_characters: int = 0
+    note_id: MessageId = MessageId("")
+    text: str = ""
+    """What the model reads in place of the removed; empty when nothing was removed."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """Both estimated, of the whole request."""
+
+
+class MessagePinned(Struct, frozen=True):
+    """The person wants a message to stay in the context whatever is compacted; `pinned` is False when no longer."""
+
+    turn_id: TurnId
+    message_id: MessageId
+    pinned: bool = True
+
+
+class HistoryCleared(Struct, frozen=True):
+    """The model's context starts anew behind this: `/clear`. What was said stays in the transcript and in memory."""
+
+    turn_id: TurnId
+
+
+class OfferedTool(Struct, frozen=True):
+    """A tool as a model was offered it. `schema` is the JSON Schema of its arguments as text."""
+
+    name: str
+    description: str
+    schema: str
+    free_form: str = ""
+
+
+class ToolsOffered(Struct, frozen=True):
+    """What the requests behind this offer, until the next one says otherwise.
+
+    It names no turn: so its payload is that of every session with these tools, and is kept once for them all.
+    """
+
+    tools: tuple[OfferedTool, ...]
+
+
+class RequestParts(Struct, frozen=True):
+    """What a request was made of, for a replay to compare (replay).
+
+    `system`, `tools`, `volatile` and each of `messages` are the first 16 hexadecimal digits of a SHA-256
+    (turn/digests.py). The first `kept` messages are those of the session's request before.
+    """
+
+    system: str
+    tools: str
+    volatile: str
+    kept: int
+    messages: tuple[str, ...]
+    context_window: int
+    max_output_tokens: int
+    thought_level: str
+    volatile_text: str | None = None
+    """What was sent behind the messages; None when it is that of the request before."""
+    tool_form: str = "auto"
+
+
+class ModelRequested(Struct, frozen=True):
+    """A request is about to be sent; `digest` is the SHA-256 of all of it but for the ids of its messages.
+
+    `number` counts those of the turn from 1; 0 for one that writes a summary. Journals of before have no `parts`, and
+    a digest that covers ids.
+    """
+
+    turn_id: TurnId
+    number: int
+    provider: str
+    model: str
+    digest: str
+    message_count: int
+    byte_count: int
+    estimate: int = 0
+    """Tokens by our own count, before any calibration."""
+    parts: RequestParts | None = None
+
+
+class ToolCallStarted(Struct, frozen=True):
+    """A call was announced, with what the person was shown of it."""
+
+    turn_id: TurnId
+    call: ToolCallView
+    repairs: tuple[str, ...] = ()
+    """What was mended of what the model wrote, in phrases without values; the message keeps its own words."""
+
+
+class PermissionDecided(Struct, frozen=True):
+    """Policy decided on a call: verdict, the rule that gave it, the reason (invariant 7)."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    verdict: str
+    rule: str
+    reason: str
+
+
+class PermissionAsked(Struct, frozen=True):
+    """The person was asked."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    reason: str
+    options: tuple[str, ...]
+
+
+class PermissionAnswered(Struct, frozen=True):
+    """The person answered, or the client did in their place. `answer` is a policy `Answer` value."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    answer: str
+
+
+class ToolCallFinished(Struct, frozen=True):
+    """A call reached its final status, once. The model reads `result_text`; `failure` is a code of failures.toml."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    status: ToolCallStatus
+    result_text: str
+    content: tuple[ToolContent, ...] = ()
+    locations: tuple[Location, ...] = ()
+    images: tuple[ImagePart, ...] = ()
+    full_output: str = ""
+    duration_ms: int = 0
+    interrupted: bool = False
+    """True when nobody saw it end: the process died, or the turn was cancelled."""
+    title: str = ""
+    """The title at its end; empty for the one that it was announced with."""
+    failure: str = ""
+
+    @property
+    def shown_status(self) -> ToolCallStatus:
+        """The status as the user sees it: a command that failed is no error for the model, and yet it failed."""
+        return ToolCallStatus.FAILED if self.failure else self.status
+
+
+class ToolResultExtended(Struct, frozen=True):
+    """The model reads `text` behind the result of a call that has ended, such as what checks found after the edit."""
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    text: str
+
+
+class GrantStored(Struct, frozen=True):
+    """An always answer was remembered. `effect` is `allow` or `deny`; `lifetime` is `session`."""
+
+    effect: str
+    kind: str
+    pattern: str
+    lifetime: str
+    call_id: ToolCallId | None = None
+
+
+class PinnedTool(Struct, frozen=True):
+    """A tool of an MCP server as the person agreed to it: `definition` is its name, description and schema as text."""
+
+    name: str
+    digest: str
+    definition: str
+
+
+class ServerToolsPinned(Struct, frozen=True):
+    """The person agreed to tools of an MCP server. `identity` is the hash of the program or address behind it."""
+
+    server: str
+    identity: str
+    tools: tuple[PinnedTool, ...]
+
+
+class InstructionFile(Struct, frozen=True):
+    """A file whose instructions are part of a system prompt, and the bytes of it that are."""
+
+    path: str
+    size: int
+
+
+class InstructionsCompiled(Struct, frozen=True):
+    """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix."""
+
+    system: str
+    identity: str
+    files: tuple[InstructionFile, ...] = ()
+
+
+class ContextAdded(Struct, frozen=True):
+    """The model is told something that the person did not write: what hooks say, instructions of a folder in hand.
+
+    It stands before the turn's prompt while nothing was answered yet, else at the end of the conversation. `sources`
+    names where each part came from.
+    """
+
+    turn_id: TurnId
+    message: Message
+    sources: tuple[str, ...] = ()
+
+
+class PromptRefused(Struct, frozen=True):
+    """A hook refused the turn's prompt; the model never sees it."""
+
+    turn_id: TurnId
+    reason: str
+
+
+class FolderTrustDecided(Struct, frozen=True):
+    """The person decided on what a project's folder brings along.
+
+    `decision` is `trusted`, `session`, `refused` or `revoked`; `root` is the folder with symbolic links followed,
+    `digest` that of all `parts`.
+    """
+
+    root: str
+    decision: str
+    digest: str = ""
+    parts: tuple[ProjectPart, ...] = ()
 
 
 class BudgetChanged(Struct, frozen=True):

@@ -14,7 +14,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.cwd import cwd_key
+from pattern_acp.journal.codec import HANDOFFS
 from pattern_acp.journal.events import (
     CheckpointTaken,
     ErrorReported,
@@ -27,9 +27,9 @@ from pattern_acp.journal.events import (
     TurnEnded,
     TurnStarted,
 )
-from pattern_acp.journal.items import HANDOFFS
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events
 from pattern_acp.journal.reader import Recorded, is_prompt, read_item, read_stream
+from pattern_acp.journal.sessions import cwd_key
 
 _QUERIES = load_queries("pattern_acp.journal")
 
@@ -63,7 +63,7 @@ def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft 
     """
     recorded = read_stream(tx, session_id, kinds=_KINDS)
     left_at = max((entry.session_seq for entry in recorded if isinstance(entry.event, HandoffLeft)), default=0)
-    kept = kept_events(recorded)
+    kept = active_events(recorded)
     if not any(is_prompt(entry.event) and entry.session_seq > left_at for entry in kept):
         return None
     left = _handoff(kept, cwd)

@@ -21,14 +21,13 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.ancestry import ancestors
 from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.contents import drop_contents
 from pattern_acp.journal.errors import DamagedEventError, RedactionError
-from pattern_acp.journal.events import Event, EventsRedacted
-from pattern_acp.journal.file_contents import drop_contents
+from pattern_acp.journal.events import RETENTION, Event, EventsRedacted
+from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.reader import stored_payload
 from pattern_acp.journal.redact import PlannedRedaction, digest_of, mask_titles, plan_redaction, redact
-from pattern_acp.journal.redaction_events import RETENTION
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 
 QUERIES = load_queries("pattern_acp.journal")

@@ -1,7 +1,7 @@
-"""What a list tells of a session beside its row: whether it is in use, and the last thing that was said.
+"""Sessions as lists show them: whether each is in use, the last thing that was said, and what was done in a folder.
 
-Owns: status and preview, read when a list is asked for, so that neither can be out of date or outlive a redaction. Must
-not know: how a list is shown.
+Owns: status and preview, read when a list is asked for, so that neither can be out of date or outlive a redaction, and
+the sessions of a folder for those who come back to it. Must not know: how a list is shown.
 """
 
 from collections.abc import Sequence
@@ -9,14 +9,16 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.journal.ancestry import ancestors
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import Event, MessageRecorded, TurnStarted
+from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of
 from pattern_acp.journal.reader import last_messages
-from pattern_acp.journal.sessions import SessionRow
+from pattern_acp.journal.sessions import SessionRow, cwd_key
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -92,3 +94,28 @@ def _said(event: Event) -> str:
     if isinstance(event, TurnStarted):
         return event.message.words
     return event.message.text if isinstance(event, MessageRecorded) else ""
+
+
+class Thread(Struct, frozen=True):
+    """A session: its title, when it was used last, how its last turn ended ('' for not), and open steps of its plan."""
+
+    title: str
+    updated_ms: int
+    stop_reason: str
+    open_steps: tuple[str, ...]
+
+
+def threads_since(
+    tx: Transaction, persona: str, cwd: str, after: int, *, exclude: SessionId, limit: int
+) -> tuple[Thread, ...]:
+    """The sessions of a persona in a folder that did something after an event, newest first."""
+    asked = {"persona": persona, "cwd_key": cwd_key(cwd), "after": after, "exclude": exclude, "limit": limit}
+    return tuple(
+        Thread(
+            columns.text(row[0]),
+            columns.integer(row[1]),
+            "" if row[2] is None else columns.text(row[2]),
+            () if row[3] is None else tuple(columns.text(row[3]).split("\n")),
+        )
+        for row in tx.all(QUERIES["sessions_since"], asked)
+    )

@@ -6,6 +6,10 @@ Owns: the `sessions` table. Must not know: the events that cause a change; every
 
 import base64
 import json
+import os
+import re
+import sys
+import unicodedata
 from typing import LiteralString, TypeAlias
 
 import msgspec
@@ -16,8 +20,30 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.cwd import cwd_key
 from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
+
+_WINDOWS_PATH = re.compile(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
+
+
+def cwd_key(path: str, *, platform: str = sys.platform) -> str:
+    """`path` in the form that is compared: symlinks resolved, no trailing slash, and `/` for every separator.
+
+    Case and Unicode composition do not count where the platform's file systems ignore them (Windows, macOS). A drive
+    letter or share path is treated as Windows' own on every platform, since a client on Windows may run us in WSL.
+    """
+    if platform == "win32" or _WINDOWS_PATH.match(path):
+        resolved = os.path.realpath(path) if sys.platform == "win32" else path
+        return _trim(resolved.replace("\\", "/").casefold())
+    resolved = os.path.realpath(path)
+    if platform == "darwin":
+        resolved = unicodedata.normalize("NFC", resolved).casefold()
+    return _trim(resolved)
+
+
+def _trim(path: str) -> str:
+    collapsed = re.sub(r"(?<!^)/{2,}", "/", path)
+    return collapsed.rstrip("/") or "/"
+
 
 QUERIES = load_queries("pattern_acp.journal")
 

@@ -16,10 +16,9 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, FORM, Link, salted_hash
-from pattern_acp.journal.codec import encode
+from pattern_acp.journal.codec import encode, item_of
+from pattern_acp.journal.contents import pack
 from pattern_acp.journal.events import Event
-from pattern_acp.journal.items import item_of
-from pattern_acp.journal.packing import pack
 
 QUERIES = load_queries("pattern_acp.journal")
 

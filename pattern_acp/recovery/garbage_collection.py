@@ -18,6 +18,7 @@ from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.journal.disk_usage import size_text
 from pattern_acp.journal.retention import (
     delete_unused_blobs,
     newest_forgetting_ms,
@@ -27,7 +28,6 @@ from pattern_acp.journal.retention import (
     sweep_session,
     unused_blobs,
 )
-from pattern_acp.journal.room import size_text
 from pattern_acp.recovery.backups import STAMP, Backup, list_backups
 from pattern_acp.session.stored import DAY_MS
 

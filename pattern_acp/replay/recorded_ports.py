@@ -23,8 +23,7 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.hooks.answers import Opinion
-from pattern_acp.journal.events import ErrorReported, TurnEnded
-from pattern_acp.journal.tool_call_events import ToolCallFinished
+from pattern_acp.journal.events import ErrorReported, ToolCallFinished, TurnEnded
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.providers import errors

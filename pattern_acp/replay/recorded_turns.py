@@ -38,7 +38,7 @@ from pattern_acp.journal.events import (
     TurnStarted,
     UsageReported,
 )
-from pattern_acp.journal.kept import kept_events, went_back
+from pattern_acp.journal.history import active_events, went_back
 from pattern_acp.journal.reader import Recorded, is_prompt
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.providers.base import ToolSpec
@@ -194,7 +194,7 @@ def recorded_turns(recorded: Sequence[Recorded], forgotten: Collection[int] = ()
     for place, entry in enumerate(recorded):
         event = entry.event
         if went_back([entry]):
-            settled, since = [], kept_events(recorded[: place + 1])
+            settled, since = [], active_events(recorded[: place + 1])
             continue
         since.append(entry)
         known.prompts += is_prompt(event)

@@ -62,7 +62,7 @@ async def replay_turns(
 ) -> TurnsReport:
     """Replay the turns of a session, or the one of that number, in an empty constellation; stops at a difference.
 
-    `recorded` is the history of the session (`journal.ancestry.read_history`), `forgotten` are the numbers of those of
+    `recorded` is the history of the session (`journal.history.read_history`), `forgotten` are the numbers of those of
     its events that lost words: what follows from these is not compared.
 
     Raises:

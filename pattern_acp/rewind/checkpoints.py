@@ -26,12 +26,11 @@ from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within
 from pattern_acp.journal import leases
-from pattern_acp.journal.events import CheckpointTaken, FilesSaved, RewindStarted, SessionRewound
-from pattern_acp.journal.file_contents import store_content
-from pattern_acp.journal.items import CHECKPOINTS
+from pattern_acp.journal.codec import CHECKPOINTS
+from pattern_acp.journal.contents import store_content
+from pattern_acp.journal.events import CheckpointTaken, FilesSaved, MemoryPoint, RewindStarted, SessionRewound
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_item
-from pattern_acp.journal.rewind_events import MemoryPoint
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.service.scope import MemoryOwner

@@ -19,8 +19,8 @@ from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
+from pattern_acp.journal.contents import read_content, store_content
 from pattern_acp.journal.events import MessageRecorded, RewindStarted, SessionRewound
-from pattern_acp.journal.file_contents import read_content, store_content
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.rewind.checkpoints import CheckpointFacts, Checkpoints, RewindScope, append_checkpoint

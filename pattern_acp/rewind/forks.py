@@ -1,7 +1,7 @@
 """Forks: a new session that begins with the history of another one.
 
 Owns: where a fork can begin, and what it takes over. Must not know: who asks for it. No event is copied: the new
-session names its parent and the last event that both share (journal/ancestry.py). Permissions that the user gave for
+session names its parent and the last event that both share (journal/history.py). Permissions that the user gave for
 the parent's lifetime, its background commands and its costs stay with the parent.
 """
 
@@ -15,10 +15,9 @@ from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
-from pattern_acp.journal.ancestry import EventPlace, end_of_turn, place_of_event, read_history, turn_ids
 from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, SessionTitled, TurnEnded, TurnStarted
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import EventPlace, active_events, end_of_turn, place_of_event, read_history, turn_ids
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
@@ -120,7 +119,7 @@ def _end_by_id(tx: Transaction, session_id: str, turn_id: str) -> int:
 def _end_by_number(tx: Transaction, session_id: str, turn: str) -> int:
     """The number of the last event that a fork shares."""
     if not turn:
-        return _behind_whole_turns(kept_events(read_history(tx, session_id)))
+        return _behind_whole_turns(active_events(read_history(tx, session_id)))
     turns = turn_ids(tx, session_id)
     # More digits than any count has are no number for `int`, which refuses thousands of them.
     number = int(turn) if len(turn) <= len(str(len(turns))) else 0

@@ -30,7 +30,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.tool_calls import DiffContent
-from pattern_acp.journal.ancestry import ancestors, read_history, read_lineage
+from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.events import (
     BlockCommitted,
     BlockDeleted,
@@ -39,8 +39,7 @@ from pattern_acp.journal.events import (
     SessionRewound,
     TurnStarted,
 )
-from pattern_acp.journal.file_contents import read_content
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events, ancestors, read_history, read_lineage
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.memory.errors import BlockMissingError, VersionError
 from pattern_acp.memory.forgotten import lost_words
@@ -291,7 +290,7 @@ def _with_named(recorded: Sequence[Recorded]) -> list[Recorded]:
 
     Going back to a checkpoint drops its own event, which stands behind the moment.
     """
-    kept = kept_events(recorded)
+    kept = active_events(recorded)
     places = {entry.session_seq for entry in kept}
     named = [
         (entry.event.position, entry)
@@ -317,7 +316,7 @@ def find_target(recorded: Sequence[Recorded], named: str) -> Target:
         return _before_last_rewind(_own(recorded))
     numbers = _numbers(recorded)
     if named == LAST:
-        kept = {entry.seq for entry in kept_events(recorded)}
+        kept = {entry.seq for entry in active_events(recorded)}
         named = str(max((number for seq, number in numbers.items() if seq in kept), default=""))
         if not named:
             raise UnknownPointError("There is no turn to go back behind.")
@@ -402,8 +401,8 @@ def turns_between(recorded: Sequence[Recorded], position: int) -> tuple[list[str
         for e in recorded
         if isinstance(e.event, TurnStarted) and e.session_seq in numbers
     }
-    now = {entry.session_seq for entry in kept_events(recorded)}
-    then = {entry.session_seq for entry in kept_events(recorded, upto=position)}
+    now = {entry.session_seq for entry in active_events(recorded)}
+    then = {entry.session_seq for entry in active_events(recorded, upto=position)}
     lost = [text for place, text in named.items() if place in now - then]
     return lost, [text for place, text in named.items() if place in then - now]
 

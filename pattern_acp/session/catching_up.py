@@ -24,7 +24,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section
-from pattern_acp.journal.threads import Thread, threads_since
+from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.memory.cursors import Change, changes_since, read_cursor
 from pattern_acp.session.recalling import show_search
 

@@ -15,7 +15,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.text_limits import DIFFED_LINES, plural
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
-from pattern_acp.journal.subagents import with_threads
+from pattern_acp.journal.history import with_subagent_events
 from pattern_acp.session.net_changes import mode_words
 from pattern_acp.tools.delegation import DELEGATE
 from pattern_acp.tools.line_match import split_lines
@@ -88,7 +88,7 @@ def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
     """
     names: dict[ToolCallId, str] = {}
     files: dict[str, ChangedFile] = {}
-    for event in with_threads(events):
+    for event in with_subagent_events(events):
         if isinstance(event, ToolCallStarted):
             names[event.call.call_id] = event.call.name
         if not isinstance(event, ToolCallFinished):

@@ -12,9 +12,8 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.compacting import compact, pinned_of, told
 from pattern_acp.session.compaction_choice import Wanted
@@ -91,7 +90,7 @@ def _fact(session: "Session", message_id: MessageId, *, pinned: bool) -> Fact:
 async def _messages(session: "Session") -> tuple[list[Message], frozenset[MessageId]]:
     """The prompts and answers so far, in order, and the ids of those that are pinned."""
     stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
-    events = [item.event for item in kept_events(stream)]
+    events = [item.event for item in active_events(stream)]
     said: list[Message] = []
     for event in events:
         match event:

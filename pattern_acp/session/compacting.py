@@ -33,7 +33,6 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.hooks.answers import Verdict
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
     ContextCompacted,
     MessagePinned,
@@ -43,7 +42,7 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
     TurnStarted,
 )
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.providers.base import ModelInfo, ProviderStop
 from pattern_acp.session.compaction_choice import Wanted, choose_for
 from pattern_acp.session.hooks import run_event
@@ -244,7 +243,7 @@ def _gap(choice: Choice, known: _Known) -> str:
 
 async def _known(session: "Session") -> _Known:
     stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
-    events = [item.event for item in kept_events(stream)]
+    events = [item.event for item in active_events(stream)]
     prompts = frozenset(e.message.message_id for e in events if isinstance(e, TurnStarted) and not e.command)
     plan = next((event.plan for event in reversed(events) if isinstance(event, PlanUpdated)), None)
     return _Known(Untouchable(prompts, pinned_of([e for e in events if isinstance(e, MessagePinned)])), plan)

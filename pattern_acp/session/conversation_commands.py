@@ -19,9 +19,8 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import cut_middle, fenced, plural
 from pattern_acp.domain.usage import amount_text
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files, with_states
 from pattern_acp.session.context_figure import show_context
@@ -91,7 +90,7 @@ async def run_export(session: "Session", argument: str) -> str:
         ("Folder", f"`{state.cwd}`"),
         ("Model", f"`{state.model.qualified}`"),
     )
-    text = conversation_markdown(kept_events(await _recorded(session)), title=state.title, about=about)
+    text = conversation_markdown(active_events(await _recorded(session)), title=state.title, about=about)
     await session.workbench.files.write_text_file(path, text)
     return f"The conversation is in `{shown}` ({len(text.encode('utf-8', 'surrogatepass')):,} bytes)."
 
@@ -200,10 +199,10 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
 
 async def room_taken(session: "Session") -> str:
     """How much room the constellation and what is beside it take."""
-    from pattern_acp.journal.room import room_inside, room_summary
+    from pattern_acp.journal.disk_usage import storage_breakdown, storage_summary
 
     database = session.constellation.database
-    return await anyio.to_thread.run_sync(room_summary, database.path, await database.read(room_inside))
+    return await anyio.to_thread.run_sync(storage_summary, database.path, await database.read(storage_breakdown))
 
 
 async def _recorded(session: "Session") -> list[Recorded]:

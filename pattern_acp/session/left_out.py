@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pattern_acp.context.builder import long_text
 from pattern_acp.context.history import result_text
 from pattern_acp.db.connection import Transaction
-from pattern_acp.journal.ancestry import ancestors, read_history
 from pattern_acp.journal.events import TurnStarted
+from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.structural_keys import Role, walk
 from pattern_acp.journal.codec import decode
+from pattern_acp.journal.contents import PackedError, unpack
 from pattern_acp.journal.errors import JournalError
 from pattern_acp.journal.events import MessagePartial
-from pattern_acp.journal.packing import PackedError, unpack
 from pattern_acp.journal.redact import StoredEvent, stored_events
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block

@@ -15,7 +15,7 @@ from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.messages import Message, ResourcePart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.journal.tool_call_events import PinnedTool, ServerToolsPinned
+from pattern_acp.journal.events import PinnedTool, ServerToolsPinned
 from pattern_acp.mcp_servers.catalogue import Pin, RemotePrompt, RemoteTool, clean, load_pins, pin_of, typed_names
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.mcp_servers.server import Server, ServerState

@@ -8,8 +8,7 @@ hold what they did.
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pattern_acp.domain.file_states import FileChange
-from pattern_acp.journal.events import CheckpointTaken, Event
-from pattern_acp.journal.rewind_events import RewindStarted
+from pattern_acp.journal.events import CheckpointTaken, Event, RewindStarted
 
 PATHS_NAMED = 20
 """Most paths of one kind that a sentence names."""

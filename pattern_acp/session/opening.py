@@ -26,10 +26,10 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (
+    InstructionFile,
     InstructionsCompiled,
     SessionCreated,
 )
-from pattern_acp.journal.folder_events import InstructionFile
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers

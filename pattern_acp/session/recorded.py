@@ -7,9 +7,8 @@ turn runs. What was read once is not read again: each reading begins behind the 
 from typing import TYPE_CHECKING
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.journal.ancestry import newest_redaction_of_history, read_history
 from pattern_acp.journal.events import TurnEnded
-from pattern_acp.journal.kept import kept_events, went_back
+from pattern_acp.journal.history import active_events, newest_redaction_of_history, read_history, went_back
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.state import HistoryCache
 
@@ -33,7 +32,7 @@ async def reload_history(session: "Session") -> None:
         known = state.settled if is_known else HistoryCache()
         added = read_history(tx, session.session_id, after=known.session_seq)
         if went_back(added):
-            return HistoryCache(), kept_events(read_history(tx, session.session_id)), newest
+            return HistoryCache(), active_events(read_history(tx, session.session_id)), newest
         return known, added, newest
 
     known, recorded, redacted_seq = await session.constellation.database.read(read)

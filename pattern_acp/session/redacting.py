@@ -16,6 +16,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.structural_keys import Role
 from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.contents import contents_with, drop_contents
 from pattern_acp.journal.errors import RedactionError
 from pattern_acp.journal.events import (
     BlockForgotten,
@@ -25,8 +26,6 @@ from pattern_acp.journal.events import (
     SessionTitled,
     TurnStarted,
 )
-from pattern_acp.journal.file_contents import contents_with, drop_contents
-from pattern_acp.journal.interrupted import put_together
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.redact import (
     PlannedRedaction,
@@ -39,6 +38,7 @@ from pattern_acp.journal.redact import (
     redact,
     with_requests,
 )
+from pattern_acp.journal.turn_ends import put_together
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.forget import clean_indexes, forget_message, mask_reasons
 from pattern_acp.memory.forgotten import REDACTED, Forgotten, forget_passage

@@ -18,15 +18,12 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.ancestry import ancestors, read_history
 from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, TurnEnded, UsageReported
-from pattern_acp.journal.interrupted import PROCESS_ENDED, InterruptedEnd, close_interrupted
+from pattern_acp.journal.history import active_events, ancestors, read_history, with_subagent_events
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
-from pattern_acp.journal.kept import kept_events
 from pattern_acp.journal.reader import Recorded, earliest_rewind, read_jobs, read_stream
 from pattern_acp.journal.sessions import SessionRow
-from pattern_acp.journal.subagents import with_threads
-from pattern_acp.journal.turn_ends import TurnFailure
+from pattern_acp.journal.turn_ends import PROCESS_ENDED, InterruptedEnd, TurnFailure, close_interrupted
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grant_matching import Grant, load_grants
@@ -114,7 +111,7 @@ async def reopen_session(
 
         await finish_rewind(session, rewind)
         again = await shared.database.read(lambda tx: read_history(tx, known))
-        return session, [entry.event for entry in kept_events(again)]
+        return session, [entry.event for entry in active_events(again)]
     return session, kept
 
 
@@ -160,7 +157,7 @@ async def _session_of(
 ) -> tuple[Session, Sequence[Event]]:
     row, jobs = found.row, known_jobs(found.jobs, found.lost)
     model, notices = model_of(shared, row.model)
-    kept = [entry.event for entry in kept_events(found.recorded)]
+    kept = [entry.event for entry in active_events(found.recorded)]
     compiled = await _compiled_before(shared, client, found.recorded, place)
     state = SessionState(
         row.session_id,
@@ -221,7 +218,7 @@ def _read(tx: Transaction, session_id: SessionId, lost: frozenset[str]) -> _Foun
 
 
 def _read_what_is_left(tx: Transaction, session_id: SessionId) -> _Found:
-    from pattern_acp.journal.salvage import readable, readable_history
+    from pattern_acp.journal.history import readable, readable_history
 
     recorded = readable_history(tx, session_id)
     grants = readable(lambda: tuple(load_grants(tx, session_id)), ())
@@ -239,7 +236,7 @@ async def _compiled_before(
 
 def cost_of_session(recorded: Sequence[Recorded]) -> Cost | None:
     """What the session has cost so far, from its last usage; what a fork shares was paid by its parent."""
-    own = tuple(with_threads(entry.event for entry in recorded if entry.session_seq))
+    own = tuple(with_subagent_events(entry.event for entry in recorded if entry.session_seq))
     for event in reversed(own):
         if isinstance(event, UsageReported) and event.cost is not None:
             return event.cost

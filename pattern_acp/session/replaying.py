@@ -11,13 +11,12 @@ from msgspec import Struct
 from pattern_acp.context.history import history_of
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.messages import Message
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
     CheckpointTaken,
     ModelRequested,
     TurnEnded,
 )
-from pattern_acp.journal.kept import kept_events, went_back
+from pattern_acp.journal.history import active_events, read_history, went_back
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.streams import event_hash
 from pattern_acp.session.row_state import row_differences
@@ -71,7 +70,7 @@ def _requests(recorded: list[Recorded]) -> Iterator[Difference]:
     for place, entry in enumerate(recorded):
         event = entry.event
         if went_back([entry]):
-            settled, since = [], kept_events(recorded[: place + 1])
+            settled, since = [], active_events(recorded[: place + 1])
             continue
         if isinstance(event, ModelRequested) and event.number > 0 and entry.session_seq:
             count = len(history_of([each.event for each in since], settled))

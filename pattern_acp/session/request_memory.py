@@ -14,7 +14,7 @@ from pattern_acp.context.builder import MemoryView
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.journal.ancestry import newest_redaction_of_history
+from pattern_acp.journal.history import newest_redaction_of_history
 from pattern_acp.memory.repeats import Pair
 from pattern_acp.memory.service.access import MemoryBlockView
 from pattern_acp.session.memory_context import damaged_view, memory_view

@@ -13,7 +13,6 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal import sessions
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
@@ -26,6 +25,7 @@ from pattern_acp.journal.events import (
     SessionTitled,
     TurnStarted,
 )
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import NewSession, SessionState
 from pattern_acp.journal.streams import session_streams

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.ancestry import turn_number
+from pattern_acp.journal.history import turn_number
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.recall import Found, message_owners, search

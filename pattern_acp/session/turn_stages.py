@@ -32,8 +32,7 @@ from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import SessionTitled, TurnEnded, TurnStarted
-from pattern_acp.journal.interrupted import InterruptedEnd, close_interrupted
-from pattern_acp.journal.turn_ends import TurnFailure, failure_of
+from pattern_acp.journal.turn_ends import InterruptedEnd, TurnFailure, close_interrupted, failure_of
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.messages import Message, begins_with
-from pattern_acp.journal.window_events import OfferedTool, RequestParts, ToolsOffered
+from pattern_acp.journal.events import OfferedTool, RequestParts, ToolsOffered
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 
 SHORT_DIGITS = 16

@@ -46,7 +46,7 @@ async def test_serve_is_where_the_process_is_served(index: Database):
 async def test_permission_grants_are_briefed_with_their_store_events_and_gate(index: Database):
     found = await index.read(lambda tx: brief(tx, "permission grants", may_show=everything))
     paths = [item.file.path for item in found.files]
-    assert {"pattern_acp/policy/grant_matching.py", "pattern_acp/journal/tool_call_events.py"} <= set(paths[:3])
+    assert {"pattern_acp/policy/grant_matching.py", "pattern_acp/journal/events.py"} <= set(paths[:3])
     assert {"pattern_acp/turn/gate.py", "pattern_acp/journal/events.py"} <= set(paths)
     assert sum(item.file.is_test for item in found.files) * 4 <= len(paths)
 
@@ -57,7 +57,7 @@ async def test_callers_of_append_are_those_of_the_journal_and_no_lists(index: Da
     ).symbols
     found = await index.read(lambda tx: uses_of(KnownCallers(tx), symbol))
     around = {(use.path, use.within.name if use.within else "") for use in found.proven}
-    assert ("pattern_acp/journal/interrupted.py", "close_interrupted") in around
+    assert ("pattern_acp/journal/turn_ends.py", "close_interrupted") in around
     assert "pattern_acp/turn/sink.py" in {path for path, _ in around}
     assert found.guesses == ()
 

@@ -11,7 +11,7 @@ from pattern_acp.db.connection import Transaction, read_file
 from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.domain.canonical import Json
-from pattern_acp.journal.packing import PackedError, unpack
+from pattern_acp.journal.contents import PackedError, unpack
 from tests.support.editor import choose
 from tests.support.process import Launch, run_command_line, running_process, write_script
 

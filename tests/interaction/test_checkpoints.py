@@ -14,9 +14,9 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.file_states import MISSING
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
-from pattern_acp.journal.file_contents import read_content
+from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.plan import list_points
 from pattern_acp.turn.sink import Fact

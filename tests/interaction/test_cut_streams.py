@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import Settings, TurnSettings, Wire
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, UsageReported
+from pattern_acp.journal.history import read_history
 from pattern_acp.providers.http import Deadlines
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage

@@ -25,7 +25,7 @@ from pattern_acp.journal import events
 from pattern_acp.journal.codec import decode, decode_value, encode, encode_value
 from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
 from pattern_acp.journal.events import Event
-from pattern_acp.journal.interrupted import put_together
+from pattern_acp.journal.turn_ends import put_together
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
 KEYS = st.one_of(st.sampled_from(["$float", "$object"]), TEXTS)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.journal.cwd import cwd_key
+from pattern_acp.journal.sessions import cwd_key
 
 
 @pytest.mark.parametrize(

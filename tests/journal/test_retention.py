@@ -22,8 +22,8 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal import sessions
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.codec import _KINDS, decode, encode  # pyright: ignore[reportPrivateUsage]  the list of kinds
+from pattern_acp.journal.contents import read_content, store_content
 from pattern_acp.journal.events import (
     Event,
     EventsRedacted,
@@ -35,7 +35,7 @@ from pattern_acp.journal.events import (
     TurnEnded,
     TurnStarted,
 )
-from pattern_acp.journal.file_contents import read_content, store_content
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.retention import (
     CONTENT_KINDS,

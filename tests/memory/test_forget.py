@@ -15,7 +15,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import events
-from pattern_acp.journal.file_contents import read_content, store_content
+from pattern_acp.journal.contents import read_content, store_content
 from pattern_acp.journal.reader import ChainReport, read_stream, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append

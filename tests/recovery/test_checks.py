@@ -11,7 +11,7 @@ from pattern_acp.db.connection import Transaction, change_file, open_database, r
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.file_contents import store_content
+from pattern_acp.journal.contents import store_content
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change

@@ -12,8 +12,8 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolKind
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, ModelRequested, ToolCallFinished
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -1,8 +1,8 @@
 """Calls that memory held until the model had read a trap, run again."""
 
 from pattern_acp.cli.journal.replaying import current_means
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ToolCallFinished
+from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.replay.session_replay import replay_turns
 from tests.support.agent import running_agent

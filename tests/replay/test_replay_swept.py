@@ -2,7 +2,7 @@
 
 from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.ancestry import read_history
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.retention import sweep_session
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.replay.session_replay import replay_turns

@@ -19,8 +19,8 @@ from pattern_acp.config.settings import (
     TurnSettings,
 )
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import ContextCompacted, Event, MessageRecorded, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.redact import redacted_among
 from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError

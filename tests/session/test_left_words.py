@@ -19,6 +19,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.codec import encode
+from pattern_acp.journal.contents import store_content, unpack
 from pattern_acp.journal.events import (
     CheckpointTaken,
     Event,
@@ -29,8 +30,6 @@ from pattern_acp.journal.events import (
     SessionCreated,
     SessionTitled,
 )
-from pattern_acp.journal.file_contents import store_content
-from pattern_acp.journal.packing import unpack
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
@@ -39,7 +38,7 @@ from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.recall import insert_passage
 from pattern_acp.session.left_words import ReadBack, read_back
 from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, redact_session
-from tests.journal.test_naming_keys import NAMED, WORD, planted
+from tests.journal.test_structural_keys import NAMED, WORD, planted
 from tests.support.history import record_edit
 
 SESSION = "ses_1"

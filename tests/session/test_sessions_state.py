@@ -20,13 +20,13 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, NotDeletedError
 from pattern_acp.journal.events import SessionCreated, TurnEnded, TurnStarted
-from pattern_acp.journal.interrupted import close_interrupted
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import NewSession
+from pattern_acp.journal.turn_ends import close_interrupted
 from pattern_acp.journal.writer import append
 from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.stored import DAY_MS, delete_session, restore_session

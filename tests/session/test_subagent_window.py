@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import ContextCompacted
-from pattern_acp.journal.subagents import with_threads
+from pattern_acp.journal.history import with_subagent_events
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
@@ -59,7 +59,7 @@ async def run(agent: RunningAgent) -> list[ContextCompacted]:
     assert await agent.editor.prompt(session, "Find it.") == {"stopReason": "end_turn"}
     events = await events_of(agent, session)
     assert of_type(events, ContextCompacted) == []
-    return of_type(list(with_threads(events)), ContextCompacted)
+    return of_type(list(with_subagent_events(events)), ContextCompacted)
 
 
 async def test_a_long_task_of_a_subagent_stays_within_the_window():

@@ -13,8 +13,8 @@ from pattern_acp.domain.ids import MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, SessionTitled, TurnEnded
-from pattern_acp.journal.interrupted import put_together
 from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.turn_ends import put_together
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
 from pattern_acp.turn.sink import Fact, JournalSink, Projection
 from tests.support.constellation import Constellation, temporary_constellation

@@ -18,12 +18,11 @@ from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle
 from pattern_acp.journal.bundle_masks import mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import SessionCreated, SessionTitled
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.reader import Recorded, verify_stream
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.memory.secrets import mask_secrets
@@ -52,7 +51,7 @@ async def export_session(database: Database, arguments: Journal, secrets: Iterab
 
     def read(tx: Transaction) -> tuple[tuple[BundledStream, ...], list[Recorded], str]:
         streams = bundled_streams(tx, session_id, mask)
-        return streams, kept_events(read_history(tx, session_id)), stream_position(tx, session_id).hash
+        return streams, active_events(read_history(tx, session_id)), stream_position(tx, session_id).hash
 
     streams, recorded, head = await database.read(read)
     pages = await anyio.to_thread.run_sync(

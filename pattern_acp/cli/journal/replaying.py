@@ -15,8 +15,8 @@ from pattern_acp.cli.output import printable, write_failure, write_json, write_l
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.ancestry import read_history
 from pattern_acp.journal.events import Event, MessageRecorded
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.redact import redacted_among
 from pattern_acp.replay.comparison import TurnDifference
 from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, has_turn, replay_turns

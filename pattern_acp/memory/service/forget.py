@@ -31,8 +31,8 @@ from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.contents import contents_with, drop_contents
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
-from pattern_acp.journal.file_contents import contents_with, drop_contents
 from pattern_acp.journal.reader import read_item
 from pattern_acp.journal.redact import (
     PlannedRedaction,

@@ -26,8 +26,8 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import cut_middle, one_line
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
 from pattern_acp.domain.untrusted_blocks import untrusted_block
+from pattern_acp.journal.codec import item_of
 from pattern_acp.journal.events import ContextAdded, Event, GrantStored, SubagentRecorded, TurnStarted
-from pattern_acp.journal.items import item_of
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Mode

@@ -16,8 +16,8 @@ from pattern_acp.journal.events import (
     TurnEnded,
     TurnStarted,
 )
-from pattern_acp.journal.interrupted import InterruptedTurn, close_interrupted, find_interrupted
 from pattern_acp.journal.reader import read_stream, verify_stream
+from pattern_acp.journal.turn_ends import InterruptedTurn, close_interrupted, find_interrupted
 from pattern_acp.journal.writer import append
 from tests.support.constellation import temporary_constellation
 

@@ -1,7 +1,7 @@
-"""How much room a constellation and what is beside it take, for /status and `doctor`.
+"""Disk space that a constellation and the files beside it take, for /status and `doctor`.
 
-Owns: the parts that a person can keep less of, and their sizes. Must not know: what is kept for how long. Everything
-here is quick, reads no contents, and blocks: call it on a worker thread.
+Owns: the parts that a user can do something about, and their sizes. Must not know: how long each stays. Everything here
+is quick, reads no contents, and blocks: call it on a worker thread.
 """
 
 import contextlib
@@ -19,25 +19,29 @@ QUERIES = load_queries("pattern_acp.journal")
 _KB = 1000
 
 
-class RoomInside(Struct, frozen=True):
-    """What takes room in the file: bytes of kept contents of files and of large payloads; deleted sessions."""
+class StorageBreakdown(Struct, frozen=True):
+    """Sizes inside the file: bytes of files saved for checkpoints and of large payloads; number of deleted sessions."""
 
     contents: int
     payloads: int
     deleted: int
 
 
-def room_inside(tx: Transaction) -> RoomInside:
-    """What takes room in the file.
+def storage_breakdown(tx: Transaction) -> StorageBreakdown:
+    """Sizes inside the file.
 
     Raises:
         DatabaseError: it cannot be read.
     """
     row = tx.one(QUERIES["room_in_file"])
-    return RoomInside(0, 0, 0) if row is None else RoomInside(integer(row[0]), integer(row[2]), integer(row[1]))
+    return (
+        StorageBreakdown(0, 0, 0)
+        if row is None
+        else StorageBreakdown(integer(row[0]), integer(row[2]), integer(row[1]))
+    )
 
 
-def room_summary(path: Path, inside: RoomInside) -> str:
+def storage_summary(path: Path, inside: StorageBreakdown) -> str:
     """One line with all sizes, of the constellation at `path`."""
     file = sum(_size(path.with_name(f"{path.name}{end}")) for end in ("", "-wal"))
     copies = _folder(path.parent / backup.FOLDER) + sum(map(_size, path.parent.glob(f"{path.stem}.v*.backup.db")))
@@ -50,7 +54,7 @@ def room_summary(path: Path, inside: RoomInside) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes for a person."""
+    """Bytes as text for a user."""
     if size < _KB**2:
         return f"{size / _KB:.1f} kB"
     return f"{size / _KB**2:.1f} MB" if size < _KB**3 else f"{size / _KB**3:.2f} GB"
@@ -61,7 +65,7 @@ def _folder(folder: Path) -> int:
 
 
 def _size(path: Path) -> int:
-    # What another process deletes meanwhile takes no room.
+    # A file that another process deletes meanwhile takes no space.
     with contextlib.suppress(OSError):
         return path.stat().st_size if path.is_file() else 0
     return 0

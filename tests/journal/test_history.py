@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import Event, SessionRewound, SessionTitled
-from pattern_acp.journal.kept import kept_events, went_back
+from pattern_acp.journal.history import active_events, went_back
 from pattern_acp.journal.reader import Recorded
 
 
@@ -30,21 +30,21 @@ def numbers(kept: list[Recorded]) -> list[int]:
 
 def test_going_back_drops_what_came_between_and_keeps_what_follows():
     stream = recorded(*titles(4), rewound(2), SessionTitled("new"))
-    assert numbers(kept_events(stream)) == [1, 2, 5, 6]
+    assert numbers(active_events(stream)) == [1, 2, 5, 6]
     assert went_back(stream)
 
 
 def test_a_rewind_of_files_alone_drops_nothing():
     stream = recorded(*titles(2), rewound(None), SessionTitled("new"))
-    assert numbers(kept_events(stream)) == [1, 2, 3, 4]
+    assert numbers(active_events(stream)) == [1, 2, 3, 4]
     assert not went_back(stream)
 
 
 def test_going_back_to_before_a_rewind_brings_the_dropped_branch_back():
     stream = recorded(*titles(4), rewound(1), SessionTitled("other"), rewound(4))
-    assert numbers(kept_events(stream)) == [1, 2, 3, 4, 7]
-    assert numbers(kept_events(stream, upto=6)) == [1, 5, 6]
-    assert numbers(kept_events(stream, upto=0)) == []
+    assert numbers(active_events(stream)) == [1, 2, 3, 4, 7]
+    assert numbers(active_events(stream, upto=6)) == [1, 5, 6]
+    assert numbers(active_events(stream, upto=0)) == []
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 40)), max_size=40))
@@ -60,6 +60,6 @@ def test_the_kept_events_are_those_of_a_model_that_copies_the_whole_conversation
             events.append(rewound(back_to))
             behind.append([*behind[back_to], number])
     stream = recorded(*events)
-    assert numbers(kept_events(stream)) == behind[-1]
+    assert numbers(active_events(stream)) == behind[-1]
     for upto in range(len(events) + 1):
-        assert numbers(kept_events(stream, upto=upto)) == behind[upto]
+        assert numbers(active_events(stream, upto=upto)) == behind[upto]

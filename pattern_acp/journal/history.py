@@ -1,10 +1,16 @@
 """The history of a session, with what it shares with the session that it was forked from.
 
-Owns: walking from a fork to its parents, whose events are not copied. Must not know: what a session is forked for, or
-what the events mean. A parent may be deleted: its events stay for its forks.
+Owns: walking from a fork to its parents, whose events are not copied; which events still make up the conversation after
+the user went back; reading what can be read of a damaged file. Must not know: what a session is forked for, or what the
+events mean. A parent may be deleted: its events stay for its forks.
+
+A `SessionRewound` with `back_to` N makes the conversation what it was behind event N. What lies between stays in the
+stream as a branch: the conversation behind any event can be had with `upto`, also one that was dropped later, which is
+how a rewind is undone and how a dropped branch is opened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,11 +19,35 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.errors import DatabaseError, JournalError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.events import CheckpointTaken, Event, SessionRewound, TurnEnded
-from pattern_acp.journal.kept import kept_events
+from pattern_acp.journal.events import CheckpointTaken, Event, SessionRewound, SubagentRecorded, TurnEnded
 from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
 from pattern_acp.journal.redact import newest_redaction
+
+
+def active_events(recorded: Sequence[Recorded], *, upto: int | None = None) -> list[Recorded]:
+    """The events of the conversation, in order.
+
+    `recorded` is a stream from its beginning. `upto` is the `session_seq` of the event behind which the conversation is
+    wanted; None for the newest.
+    """
+    active: list[Recorded] = []
+    limit = upto
+    for entry in reversed(recorded):
+        if limit is not None and entry.session_seq > limit:
+            continue
+        active.append(entry)
+        if isinstance(entry.event, SessionRewound) and entry.event.back_to is not None:
+            limit = entry.event.back_to
+    active.reverse()
+    return active
+
+
+def went_back(recorded: Sequence[Recorded]) -> bool:
+    """Whether one of these events changes which of the events before it count."""
+    return any(isinstance(entry.event, SessionRewound) and entry.event.back_to is not None for entry in recorded)
+
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -34,7 +64,7 @@ class Ancestor(Struct, frozen=True):
 
 
 def ancestors(tx: Transaction, session_id: str) -> tuple[Ancestor, ...]:
-    """What the session was forked from, the nearest first; nothing for a session that began by itself."""
+    """The sessions that a session was forked from, the nearest first; none for one that began by itself."""
     found: list[Ancestor] = []
     current = session_id
     while (row := tx.one(QUERIES["fork_of"], {"id": current})) is not None:
@@ -93,7 +123,7 @@ class EventPlace(Struct, frozen=True):
 
 
 def place_of_event(tx: Transaction, seq: int) -> EventPlace | None:
-    """Where an event is; None when there is none of that number."""
+    """The place of an event; None when there is none of that number."""
     row = tx.one(QUERIES["event_place"], {"seq": seq})
     return None if row is None else EventPlace(seq, SessionId(text(row[0])), text(row[1]))
 
@@ -108,7 +138,7 @@ def end_of_turn(tx: Transaction, session_id: str, turn_id: str) -> int | None:
 
 
 def turn_number(tx: Transaction, session_id: str, seq: int) -> int:
-    """Which turn of the session an event belongs to, from 1, counted as everywhere (see `turn_ids`).
+    """The number of the turn that an event belongs to, from 1, counted as everywhere (see `turn_ids`).
 
     Slash commands belong to the turn before them.
     """
@@ -121,19 +151,19 @@ def turn_ids(tx: Transaction, session_id: str) -> list[str]:
     """The ids of the session's turns, of which the first has the number 1.
 
     Counted are prompts, not slash commands: those that the session shares with what it was forked from, then its own,
-    also those that the person went back behind.
+    also those that the user went back behind.
     """
     return [entry.item for entry in read_history(tx, session_id) if is_prompt(entry.event)]
 
 
 def _shared(tx: Transaction, lineage: tuple[Ancestor, ...], kinds: Sequence[type[Event]] = ()) -> list[Recorded]:
     history: list[Recorded] = []
-    # What was gone back behind is known by these.
+    # These say how far the user went back.
     wanted = (*kinds, SessionRewound) if kinds else ()
     for ancestor in reversed(lineage):
         history += read_stream(tx, ancestor.session_id, upto=ancestor.session_seq, kinds=wanted)
-        kept = kept_events(history, upto=ancestor.session_seq)
-        history = [replace(entry, session_seq=0) for entry in kept]
+        active = active_events(history, upto=ancestor.session_seq)
+        history = [replace(entry, session_seq=0) for entry in active]
     return history
 
 
@@ -141,3 +171,41 @@ def newest_redaction_of_history(tx: Transaction, session_id: str, *, after: int)
     """The number of the event behind the newest redaction of the session or of what it shares; `after` for none."""
     streams = (session_id, *(ancestor.session_id for ancestor in ancestors(tx, session_id)))
     return max(newest_redaction(tx, stream, after=after) for stream in streams)
+
+
+def with_subagent_events(events: Iterable[Event]) -> Iterator[Event]:
+    """The events of a session with those of its subagents among them, each in its place."""
+    for event in events:
+        yield event.event if isinstance(event, SubagentRecorded) else event
+
+
+T = TypeVar("T")
+
+
+def readable(read: Callable[[], T], otherwise: T) -> T:
+    """The result of `read`, or `otherwise` where the file is damaged."""
+    try:
+        return read()
+    except (DatabaseError, JournalError):
+        return otherwise
+
+
+def readable_history(tx: Transaction, session_id: str) -> list[Recorded]:
+    """The events of `read_history` that can be read."""
+    nobody: tuple[Ancestor, ...] = ()
+    history: list[Recorded] = []
+    for ancestor in reversed(readable(lambda: ancestors(tx, session_id), nobody)):
+        history += _readable_stream(tx, ancestor.session_id, ancestor.session_seq)
+        history = [replace(entry, session_seq=0) for entry in active_events(history, upto=ancestor.session_seq)]
+    return [*history, *_readable_stream(tx, session_id, None)]
+
+
+def _readable_stream(tx: Transaction, stream: str, upto: int | None) -> list[Recorded]:
+    # Their places are in an index, which is another part of the file than the events.
+    rows = readable(lambda: tx.all(QUERIES["places_of_stream"], {"stream": stream}), ())
+    places = [integer(row[0]) for row in rows]
+    found: list[Recorded] = []
+    for place in places:
+        if upto is None or place <= upto:
+            found += readable(lambda place=place: read_stream(tx, stream, after=place - 1, upto=place), [])
+    return found

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.journal.packing import PackedError, pack, unpack
+from pattern_acp.journal.contents import PackedError, pack, unpack
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=50).map(lambda text: text.encode() * 40)))
