@@ -4,9 +4,8 @@ Owns: the handshake, the lists, calls with progress and cancel, and the sentence
 restarts, or how the server is reached.
 """
 
-import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar, cast
 
@@ -20,8 +19,6 @@ from msgspec import Struct
 from pattern_acp import __version__
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.messages import ImagePart
-from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.mcp_servers.catalogue import (
     Catalogue,
     PromptArgument,
@@ -32,12 +29,11 @@ from pattern_acp.mcp_servers.catalogue import (
     Report,
 )
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
+from pattern_acp.mcp_servers.listing import named_arguments, own_names, plain_arguments
 from pattern_acp.mcp_servers.refusals import Refusal, refusal_of
+from pattern_acp.mcp_servers.results import call_reply, prompt_text, read_reply
 from pattern_acp.mcp_servers.server import CannotStartError, ServerPlace
 from pattern_acp.mcp_servers.transports import Link, link_to
-
-SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What models take."""
 
 
 def tool_of(tool: types.Tool) -> RemoteTool:
@@ -46,7 +42,8 @@ def tool_of(tool: types.Tool) -> RemoteTool:
     title = tool.title or (notes.title if notes is not None else None) or ""
     read_only = notes is not None and notes.read_only_hint is True
     repeatable = read_only or (notes is not None and notes.idempotent_hint is True)
-    return RemoteTool(tool.name, tool.description or "", tool.input_schema, title, read_only, repeatable)
+    schema = plain_arguments(tool.input_schema)
+    return RemoteTool(tool.name, tool.description or "", schema, title, read_only, repeatable)
 
 
 def prompt_of(prompt: types.Prompt) -> RemotePrompt:
@@ -58,60 +55,6 @@ def prompt_of(prompt: types.Prompt) -> RemotePrompt:
 def resource_of(resource: types.Resource) -> RemoteResource:
     """A listed resource."""
     return RemoteResource(resource.uri, resource.name, resource.description or "", resource.mime_type or "")
-
-
-def call_reply(result: types.CallToolResult) -> Reply:
-    """The answer to a call. Structured content counts where there is no other."""
-    reply = content_reply(result.content)
-    text = reply.text
-    if not text and not reply.images and result.structured_content is not None:
-        text = json.dumps(result.structured_content, ensure_ascii=False)
-    return Reply(text if text or reply.images else "(no content)", result.is_error, reply.images)
-
-
-def content_reply(blocks: Sequence[types.ContentBlock]) -> Reply:
-    """Text and images of content blocks; what cannot be shown is named."""
-    texts: list[str] = []
-    images: list[ImagePart] = []
-    for block in blocks:
-        match block:
-            case types.TextContent(text=text):
-                texts.append(text)
-            case types.ImageContent(mime_type=media_type, data=data) if media_type in SHOWN_IMAGES:
-                images.append(ImagePart(media_type, data))
-            case types.ImageContent(mime_type=media_type) | types.AudioContent(mime_type=media_type):
-                texts.append(f"(content of type {media_type}, which cannot be shown)")
-            case types.ResourceLink(uri=uri, name=name):
-                texts.append(f"{name}: {uri}")
-            case types.EmbeddedResource(resource=resource):
-                text, image = _contents(resource)
-                texts += [text] if text else []
-                images += [image] if image is not None else []
-    return Reply("\n".join(texts), images=tuple(images))
-
-
-def read_reply(result: types.ReadResourceResult) -> Reply:
-    """The answer to a read."""
-    parts = [_contents(item) for item in result.contents]
-    text = "\n".join(text for text, _ in parts if text)
-    return Reply(text, images=tuple(image for _, image in parts if image is not None))
-
-
-def prompt_text(result: types.GetPromptResult) -> str:
-    """A prompt as text. Turns that a server wrote for the assistant are marked, since they are not the model's."""
-    lines: list[str] = []
-    for message in result.messages:
-        text = content_reply([message.content]).text
-        lines.append(text if message.role == "user" else f"(an answer to go on from)\n{text}")
-    return "\n\n".join(line for line in lines if line)
-
-
-def _contents(item: types.TextResourceContents | types.BlobResourceContents) -> tuple[str, ImagePart | None]:
-    if isinstance(item, types.TextResourceContents):
-        return str(untrusted_block("resource", item.text, uri=item.uri)), None
-    if item.mime_type in SHOWN_IMAGES:
-        return "", ImagePart(item.mime_type, item.blob)
-    return f"(resource {item.uri} of type {item.mime_type or 'unknown'}, which cannot be shown)", None
 
 
 logger = logging.getLogger(__name__)
@@ -166,6 +109,8 @@ class McpConnection:
         self._session = session
         self._link = link
         self._forgotten = False
+        self._own_names: dict[str, dict[str, str]] = {}
+        """What the server itself calls arguments of its tools that go by another name here."""
         self._repeatable: frozenset[str] = frozenset()
         """Tools of which the server says that a second call changes nothing more."""
 
@@ -207,7 +152,8 @@ class McpConnection:
                 await report(progress_line(progress, total, message))
 
             async def ask() -> Reply:
-                result = await self._session.call_tool(tool, dict(arguments), progress_callback=progress)
+                named = cast("dict[str, object]", named_arguments(arguments, self._own_names.get(tool, {})))
+                result = await self._session.call_tool(tool, named, progress_callback=progress)
                 return call_reply(result)
 
             return await self._explained(ask, repeatable=tool in self._repeatable)
@@ -256,6 +202,7 @@ class McpConnection:
 
     async def _tools(self, params: types.PaginatedRequestParams) -> _Page[RemoteTool]:
         page = await self._session.list_tools(params=params)
+        self._own_names |= {tool.name: own_names(tool.input_schema) for tool in page.tools}
         return {tool.name: tool_of(tool) for tool in page.tools}, page.next_cursor
 
     async def _prompts(self, params: types.PaginatedRequestParams) -> _Page[RemotePrompt]:
@@ -334,8 +281,9 @@ class McpConnection:
                 raise SessionForgottenError(sentence) from error
             raise RefusedError(sentence, why) from error
         except (ValueError, RuntimeError) as error:
+            effect = "" if repeatable else "; the call may have taken effect"
             raise ServerError(
-                f"The answer of the MCP server {self._name} does not have the form that it promised."
+                f"The answer of the MCP server {self._name} does not have the form that it promised{effect}."
             ) from error
 
     def _refusal(self, error: MCPError) -> Refusal | None:

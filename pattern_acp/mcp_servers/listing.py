@@ -5,6 +5,7 @@ schemas in the form that every vendor accepts. Must not know: what the entries a
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -16,6 +17,8 @@ from msgspec import Struct
 from pydantic_core import ValidationError
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.mcp_servers.catalogue import clean
+from pattern_acp.mcp_servers.results import sound_result
 
 _DEEPEST = 64
 """A schema that is nested deeper is not repaired."""
@@ -29,6 +32,10 @@ _SHORT_TYPES = {
     "dict": "object",
     "list": "array",
 }
+
+ARGUMENT_LIMIT = 64
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Anthropic refuses every request with a tool whose arguments have other names."""
 
 _ELSEWHERE = frozenset(
     {"$schema", "$id", "$vocabulary", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"}
@@ -75,6 +82,66 @@ def usable_schema(schema: Json) -> JsonObject:
         kind = " or ".join(map(str, kinds))
         raise UnusableSchemaError(f"its inputSchema is of type {kind}, and arguments are an object")
     return {**cleaned, "type": "object", "properties": cleaned.get("properties", {})}
+
+
+def plain_arguments(schema: JsonObject) -> JsonObject:
+    """The schema with names of arguments as every vendor takes them; what differs carries a mark of the whole name."""
+    plain: _Schema = {}
+    for key, value in schema.items():
+        if key == "$ref" and isinstance(value, str):
+            plain[key] = _plain_reference(value)
+        elif key in _BY_NAME and isinstance(value, Mapping):
+            rename = plain_name if key == "properties" else str
+            plain[key] = {rename(name): _plain_below(below) for name, below in value.items()}
+        elif key == "required":
+            plain[key] = [plain_name(name) for name in _names(value)]
+        elif key not in _VALUES:
+            plain[key] = _plain_below(value)
+        else:
+            plain[key] = value
+    return plain
+
+
+def plain_name(name: str) -> str:
+    """A name of an argument in the characters that every vendor takes."""
+    return name if _PLAIN_NAME.fullmatch(name) else clean(name, ARGUMENT_LIMIT)
+
+
+def own_names(schema: Json) -> dict[str, str]:
+    """The names of arguments that are not plain, by those that took their place."""
+    found: dict[str, str] = {}
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        names = properties if isinstance(properties, Mapping) else ()
+        found = {plain_name(name): name for name in names if plain_name(name) != name}
+        for value in schema.values():
+            found |= own_names(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            found |= own_names(value)
+    return found
+
+
+def named_arguments(value: Json, own: Mapping[str, str]) -> Json:
+    """What a model wrote for a plain schema, with the server's own names."""
+    if isinstance(value, Mapping):
+        return {own.get(name, name): named_arguments(item, own) for name, item in value.items()}
+    return [named_arguments(item, own) for item in value] if isinstance(value, list) else value
+
+
+def _plain_below(value: Json) -> Json:
+    if isinstance(value, Mapping):
+        return plain_arguments(value)
+    return [_plain_below(item) for item in value] if isinstance(value, list) else value
+
+
+def _plain_reference(reference: str) -> str:
+    steps = reference.split("/")
+    for number, step in enumerate(steps):
+        if number and steps[number - 1] == "properties":
+            plain = plain_name(step.replace("~1", "/").replace("~0", "~"))
+            steps[number] = step if plain == step else plain
+    return "/".join(steps)
 
 
 def is_sound(schema: Json) -> bool:
@@ -360,29 +427,33 @@ class LeftOutError(ValueError):
 
 
 class Sieve:
-    """Sits between a server and the package's session, and sifts the answers to requests for lists."""
+    """Sits between a server and the package's session, and makes answers sound: lists entry by entry, and results."""
 
     def __init__(self) -> None:
         self.version = types.LATEST_PROTOCOL_VERSION
         """Of the protocol, once it is agreed on."""
         self.left_out: dict[str, None] = {}
         """What was left out, each with its reason, such as "the tool `a` (it has no name)"."""
-        self._asked: dict[str, str] = {}
-        """The methods of the requests for lists that run, by their ids."""
+        self._asked: dict[str, tuple[str, str]] = {}
+        """The requests that run, by their ids: the method, and the address that is read."""
 
     def note(self, item: SessionMessage) -> None:
-        """Look at what is sent: which answer is a list is only known by its request."""
+        """Look at what is sent: which answer has which form is only known by its request."""
         message = item.message
-        if isinstance(message, types.JSONRPCRequest) and message.method in _LISTS:
-            self._asked[str(message.id)] = message.method
+        if isinstance(message, types.JSONRPCRequest):
+            self._asked[str(message.id)] = message.method, str((message.params or {}).get("uri", ""))
 
     def sift(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """What is received, with the sound entries of a list alone."""
+        """What is received, with the sound entries of a list alone, and with what can be read of a result."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            method = self._asked.pop(str(message.id), "")
-            if method and isinstance(message, types.JSONRPCResponse):
-                message.result = self._page(method, message.result)
+            method, uri = self._asked.pop(str(message.id), ("", ""))
+            if isinstance(message, types.JSONRPCResponse):
+                is_list = method in _LISTS
+                result = message.result
+                message.result = (
+                    self._page(method, result) if is_list else sound_result(method, self.version, result, uri=uri)
+                )
         return item
 
     def _page(self, method: str, page: Entry) -> Entry:

@@ -163,7 +163,7 @@ class Server:
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + START_SECONDS) as start:
                 async with connect(self.settings, self._place, self._note_change) as connection:
-                    self.catalogue = await connection.catalogue()
+                    self._take(await connection.catalogue())
                     start.deadline = float("inf")
                     await self._stay(connection)
                     forgotten = connection.forgotten
@@ -206,6 +206,12 @@ class Server:
             self.state = ServerState.STARTING
             self.settled = anyio.Event()
 
+    def _take(self, catalogue: Catalogue) -> None:
+        for what in catalogue.left_out:
+            if what not in self.catalogue.left_out:
+                logger.warning("Left out of what the MCP server %r offers: %s.", self.name, what)
+        self.catalogue = catalogue
+
     def _note_change(self) -> None:
         self._changed.set()
 
@@ -214,7 +220,7 @@ class Server:
             await self._changed.wait()
             self._changed = anyio.Event()
             try:
-                self.catalogue = await connection.catalogue()
+                self._take(await connection.catalogue())
             except ServerError:
                 logger.warning("The MCP server %r could not tell what has changed.", self.name)
 

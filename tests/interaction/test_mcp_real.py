@@ -4,11 +4,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 
 from pattern_acp.domain.messages import ToolResultPart
@@ -16,10 +13,10 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
+from tests.support.mcp_fakes import official
 from tests.support.programs import path_of, problem_of
 from tests.support.scripts import calls, says
 
-OFFICIAL = "tests.support.mcp_official_server"
 CLOCK = ("mcp-server-time==2026.10.19", "tzlocal==5.3.1", "tzdata==2025.2")
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 
@@ -118,24 +115,6 @@ async def test_the_reference_server_of_pypi_works(clock: Path):
         assert [update["status"] for update in agent.editor.of_kind("tool_call_update") if "status" in update][-1] == (
             "failed"
         )
-
-
-@asynccontextmanager
-async def official(transport: str, port: int = 0) -> AsyncGenerator[JsonDict, None]:
-    """The official package's server, as a client passes it; on a free port unless one is named."""
-    if transport == "stdio":
-        yield {"name": "official", "command": sys.executable, "args": ["-m", OFFICIAL, "stdio"], "env": []}
-        return
-    async with await anyio.open_process([sys.executable, "-m", OFFICIAL, transport, str(port)], stderr=None) as process:
-        assert process.stdout is not None
-        with anyio.fail_after(60):
-            port = int(await process.stdout.receive())
-        path = "sse" if transport == "sse" else "mcp"
-        header = {"name": "X-Test", "value": "1"}
-        try:
-            yield {"type": transport, "name": "official", "url": f"http://127.0.0.1:{port}/{path}", "headers": [header]}
-        finally:
-            process.kill()
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -93,9 +93,13 @@ async def test_a_tool_of_unusual_form_is_repaired_and_can_be_called(http: HttpSe
         (odd(inputSchema=[EMPTY]), "the tool `odd` (its inputSchema is no JSON Schema)"),
     ],
 )
-async def test_a_tool_that_cannot_be_used_is_left_out_with_the_reason(http: HttpServer, entry: object, left_out: str):
+async def test_a_tool_that_cannot_be_used_is_left_out_with_the_reason(
+    http: HttpServer, entry: object, left_out: str, caplog: pytest.LogCaptureFixture
+):
     http.pages = [{"tools": [GOOD, entry]}]
     async with listed(http) as server:
+        told = [record.getMessage() for record in caplog.records if "Left out" in record.getMessage()]
+        assert told == [f"Left out of what the MCP server 'odd' offers: {left_out}."]
         assert [each.name for each in server.catalogue.tools] == ["echo"]
         assert server.catalogue.left_out == (left_out,)
         assert (await server.call("echo", {"text": "hi"}, silent)).text == "echo: hi"
@@ -178,3 +182,14 @@ async def test_a_result_that_does_not_hold_to_a_sound_schema_is_still_refused(ht
     async with listed(http) as server:
         with pytest.raises(ServerError, match="does not have the form that it promised"):
             await server.call("odd", {}, silent)
+
+
+async def test_the_server_gets_its_own_names_of_arguments(http: HttpServer):
+    schema = {"type": "object", "properties": {"$text": {"type": "string"}, "text": {"type": "string"}}}
+    http.pages = [{"tools": [odd(inputSchema=schema)]}]
+    async with listed(http) as server:
+        found = server.catalogue.tool("odd")
+        assert found is not None
+        renamed = cast("dict[str, object]", found.input_schema["properties"])
+        assert (await server.call("odd", {next(iter(renamed)): "q", "text": "t"}, silent)).text == "odd: t"
+        assert http.arguments == {"$text": "q", "text": "t"}

@@ -1,14 +1,30 @@
 """What is sent to models as the schema of a server's tool is sound, whatever the server wrote."""
 
 import json
+import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
+from msgspec.structs import replace
 
+from pattern_acp.config.settings import Wire
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.mcp_servers.listing import UnusableSchemaError, is_sound, usable_schema
+from pattern_acp.mcp_servers.listing import (
+    UnusableSchemaError,
+    is_sound,
+    named_arguments,
+    own_names,
+    plain_arguments,
+    plain_name,
+    usable_schema,
+)
+from pattern_acp.providers.base import ToolSpec
+from tests.support.conversations import everything, request
+from tests.support.vendor_types import judge_body
+from tests.support.wires import WIRES, body_for
 
 TEXT: JsonObject = {"type": "string"}
 
@@ -132,6 +148,33 @@ def test_a_sound_schema_stays_as_it_is():
     assert not is_sound(with_argument(None))
 
 
+def test_arguments_have_names_that_every_vendor_takes_and_the_server_gets_its_own():
+    inner: JsonObject = {"type": "object", "properties": {"a b": TEXT}, "required": ["a b"]}
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"$filter": TEXT, "größe": inner, "rows": {"type": "array", "items": inner}, "x" * 70: TEXT},
+        "required": ["$filter", "rows"],
+        "anyOf": [{"properties": {"a b": {"$ref": "#/properties/$filter"}}}],
+    }
+    plain = plain_arguments(schema)
+    properties = plain["properties"]
+    assert isinstance(properties, dict)
+    names = [*properties]
+    assert all(re.fullmatch("[a-zA-Z0-9_.-]{1,64}", name) for name in names)
+    assert plain["required"] == [names[0], "rows"]
+    assert plain["anyOf"] == [{"properties": {plain_name("a b"): {"$ref": f"#/properties/{names[0]}"}}}]
+    inside: JsonObject = {plain_name("a b"): "v"}
+    written: JsonObject = {names[0]: "q", names[1]: inside, "rows": [inside], "?": 1}
+    own: JsonObject = {"$filter": "q", "größe": {"a b": "v"}, "rows": [{"a b": "v"}], "?": 1}
+    assert named_arguments(written, own_names(schema)) == own
+
+
+def test_a_schema_whose_arguments_have_plain_names_stays_as_it_is():
+    schema: JsonObject = {**with_argument({"type": "array", "items": with_argument(TEXT)}), "required": ["a"]}
+    assert plain_arguments(schema) == schema
+    assert own_names(schema) == {}
+
+
 WORDS = st.sampled_from(
     [
         "type",
@@ -166,6 +209,7 @@ WORDS = st.sampled_from(
         "title",
         "format",
         "contains",
+        "$odd name",
     ]
 )
 VALUES = st.sampled_from(
@@ -187,3 +231,33 @@ def test_whatever_a_server_writes_is_refused_or_becomes_a_sound_object_that_stay
     assert not {"anyOf", "oneOf", "allOf", "$ref", "not", "enum"} & usable.keys()
     assert usable_schema(usable) == usable
     json.dumps(usable)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(st.dictionaries(WORDS, ODD, max_size=5) | ODD)
+def test_every_vendors_types_accept_a_request_with_whatever_tool_a_server_has(wire: Wire, schema: Json):
+    try:
+        usable = plain_arguments(usable_schema(schema))
+    except UnusableSchemaError:
+        return
+    Draft202012Validator.check_schema(usable, format_checker=FormatChecker(()))
+    asked = replace(request(*everything("mine")), tools=(ToolSpec("odd__tool", "Odd.", usable),))
+    body = body_for(wire, asked)
+    judge_body(wire, body)
+    for properties, required in objects_in(json.loads(body)):
+        assert all(re.fullmatch("[a-zA-Z0-9_.-]{1,64}", name) for name in properties)
+        if wire == "gemini":
+            assert set(required) <= set(properties), "Google refuses to need what there is not"
+
+
+def objects_in(value: Json) -> Iterator[tuple[JsonObject, list[str]]]:
+    """The properties of all schemas of objects in a body, and which of them are required."""
+    if isinstance(value, dict):
+        properties, required = value.get("properties"), value.get("required", [])
+        if isinstance(properties, dict) and value.get("type") == "object" and isinstance(required, list):
+            yield properties, [str(name) for name in required]
+        for key, item in value.items():
+            yield from objects_in(item) if key not in {"default", "const", "enum", "examples"} else ()
+    elif isinstance(value, list):
+        for item in value:
+            yield from objects_in(item)

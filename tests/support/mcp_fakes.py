@@ -1,4 +1,4 @@
-"""MCP servers for tests: the script `tests/support/mcp_server.py` as settings, as the client sends it, and hosted."""
+"""MCP servers for tests: our scripts as settings, as the client sends them, hosted, and in a process of their own."""
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -49,9 +49,30 @@ async def hosted(
         session.close()
 
 
+OFFICIAL = "tests.support.mcp_official_server"
+
+
 async def silent(line: str) -> None:
     """A `Report` that nobody sees."""
     del line
+
+
+@asynccontextmanager
+async def official(transport: str, port: int = 0) -> AsyncGenerator[JsonDict, None]:
+    """The official package's server, as a client passes it; on a free port unless one is named."""
+    if transport == "stdio":
+        yield {"name": "official", "command": sys.executable, "args": ["-m", OFFICIAL, "stdio"], "env": []}
+        return
+    async with await anyio.open_process([sys.executable, "-m", OFFICIAL, transport, str(port)], stderr=None) as process:
+        assert process.stdout is not None
+        with anyio.fail_after(60):
+            port = int(await process.stdout.receive())
+        path = "sse" if transport == "sse" else "mcp"
+        header = {"name": "X-Test", "value": "1"}
+        try:
+            yield {"type": transport, "name": "official", "url": f"http://127.0.0.1:{port}/{path}", "headers": [header]}
+        finally:
+            process.kill()
 
 
 class FakeConnection:

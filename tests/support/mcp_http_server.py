@@ -4,6 +4,7 @@ Owns: sessions, statuses and bodies, as real servers write them. Must not know: 
 """
 
 import json
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,6 +59,14 @@ class HttpServer:
     """Whether each call finds its session forgotten."""
     calls: int = 0
     """How many calls ran."""
+    arguments: Message = field(default_factory=Message)
+    """Those of the last call."""
+    result: object = None
+    """What calls give back, in place of an echo."""
+    hangs: bool = False
+    """Whether calls run until they are cancelled."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    notified: list[Message] = field(default_factory=list[Message])
 
     def forget(self) -> None:
         """Know no session any more, as after a restart or when they expire."""
@@ -74,6 +83,9 @@ class HttpServer:
         message = cast("Message", json.loads(request.get_data()))
         method, session = str(message.get("method")), request.headers.get("Mcp-Session-Id", "")
         if "id" not in message:
+            self.notified.append(message)
+            if method == "notifications/cancelled":
+                self.cancelled.set()
             return Response(status=202)
         self.asked.append((method, session))
         if self.forgets_at_calls and method == "tools/call":
@@ -106,6 +118,11 @@ class HttpServer:
                 return self.pages[cursors.index(params.get("cursor"))]
             case "tools/call":
                 self.calls += 1
+                self.arguments = params.get("arguments", {})
+                if self.hangs:
+                    self.cancelled.wait(20)
+                if self.result is not None:
+                    return cast("Message", self.result)
                 text = f"{params['name']}: {params.get('arguments', {}).get('text', '')}"
                 return {"content": [{"type": "text", "text": text}]}
             case _:
