@@ -19,7 +19,7 @@ from measuring import Row, describe_machine, print_table
 
 from pattern_acp.bootstrap.source_files import list_source_files
 from pattern_acp.codemap.indexing import PROCESSES, index_files, read_in_process
-from pattern_acp.codemap.service import CodeMap, open_code_maps
+from pattern_acp.codemap.service import WorkspaceCodeMap, open_code_maps
 from pattern_acp.codemap.store import open_index
 from pattern_acp.domain.clock import SystemClock
 
@@ -65,7 +65,7 @@ def size_of(cache: Path) -> int:
     return sum(path.stat().st_size for path in cache.rglob("index-*"))
 
 
-async def timed_judgement(code_map: CodeMap) -> float:
+async def timed_judgement(code_map: WorkspaceCodeMap) -> float:
     started = time.perf_counter()
     await code_map.judge()
     return time.perf_counter() - started

@@ -20,8 +20,8 @@ from pattern_acp.domain.errors import DatabaseError, WorkspaceError, unwrap_exce
 from pattern_acp.tools.code_access import CodeState
 
 if TYPE_CHECKING:
-    from pattern_acp.codemap.model import Judgement, Progress
-    from pattern_acp.codemap.service import CodeMap, CodeMaps
+    from pattern_acp.codemap.model import IndexProgress, Judgement
+    from pattern_acp.codemap.service import CodeMaps, WorkspaceCodeMap
     from pattern_acp.db.transaction import Transaction
     from pattern_acp.workspace.git import ChangedFile
 
@@ -45,7 +45,7 @@ class _Opened(Struct):
     ready: anyio.Event = field(default_factory=anyio.Event)
     maps: "CodeMaps | None" = None
     problem: str = ""
-    asked: "dict[str, CodeMap]" = field(default_factory=dict[str, "CodeMap"])
+    asked: "dict[str, WorkspaceCodeMap]" = field(default_factory=dict[str, "WorkspaceCodeMap"])
     """What was asked so far, by root."""
 
 
@@ -64,7 +64,7 @@ class ServedCode:
         root: str,
         question: "Callable[[Transaction], FoundT]",
         *,
-        on_progress: "Callable[[Progress], Awaitable[None]]",
+        on_progress: "Callable[[IndexProgress], Awaitable[None]]",
     ) -> tuple[FoundT | None, CodeState]:
         """See `CodeAccess.ask`."""
         opened = self._opened
@@ -123,13 +123,13 @@ class ServedCode:
 
 
 async def _prepared(
-    index: "CodeMap", seconds: float, on_progress: "Callable[[Progress], Awaitable[None]]"
+    index: "WorkspaceCodeMap", seconds: float, on_progress: "Callable[[IndexProgress], Awaitable[None]]"
 ) -> "Judgement":
     """The index made as fresh as the time allows, with progress told meanwhile."""
     judged: list[Judgement] = []
-    send, receive = anyio.create_memory_object_stream["Progress"](1)
+    send, receive = anyio.create_memory_object_stream["IndexProgress"](1)
 
-    def report(progress: "Progress") -> None:
+    def report(progress: "IndexProgress") -> None:
         with suppress(anyio.WouldBlock):
             send.send_nowait(progress)
 
@@ -144,7 +144,7 @@ async def _prepared(
 
 
 async def _tell(
-    receive: "MemoryObjectReceiveStream[Progress]", on_progress: "Callable[[Progress], Awaitable[None]]"
+    receive: "MemoryObjectReceiveStream[IndexProgress]", on_progress: "Callable[[IndexProgress], Awaitable[None]]"
 ) -> None:
     told_at = -TELL_SECONDS
     with receive:

@@ -1,10 +1,10 @@
-"""The files that one would open first for a topic, and the outline of one file.
+"""The files to open first for a topic, and the outline of one file.
 
-Owns: which files those are, in which order, and why each is among them. Must not know: what memory has on the topic, or
-how an answer is worded.
+Owns: the choice of these files, their order, and the reason for each. Must not know: memory on the topic, or how an
+answer is worded.
 
-The topic's words are looked for in names of files and symbols. A word that few files have counts more than one that
-many have. Tests are at most a quarter, and how much a file is used only breaks ties.
+The topic's words are looked up in names of files and symbols. Rare words count more than common ones. Tests are at most
+a quarter, and the number of a file's users only breaks ties.
 """
 
 import math
@@ -23,32 +23,32 @@ MOST_FILES = 12
 """Files of a brief (issue 4, section 2); at most a quarter of them are tests."""
 
 MOST_NEIGHBOURS = 2
-"""Files that are in only because those found import them."""
+"""Limit on files that are included only because the matches import them."""
 
 MOST_OTHER_TEXTS = 2
-"""Files that are no source, such as documents."""
+"""Limit on files that are no source, such as documents."""
 
 NEIGHBOUR_SHARE = 0.3
-"""Part of a file's importers that must be among those found."""
+"""Share of a file's importers that must be among the matches."""
 
 SYMBOLS_SHOWN = 4
 """Symbols of one file that are named."""
 
 RELEVANT, RELEVANT_OF_FEW, FEW_FILES = 0.2, 0.08, 6
-"""Part of the best file's score that a file needs to be among them; less where few files would be."""
+"""Share of the best file's score that a file needs to be included; less if few files would be."""
 
 EMPTY = 0.5
-"""What the score of a file counts that defines nothing, such as an `__init__.py`."""
+"""Factor for the score of a file that defines nothing, such as an `__init__.py`."""
 
 STEM_WEIGHT, FOLDER_WEIGHT, IMPORT_WEIGHT = 4.0, 1.2, 1.2
-"""What a word counts in a file's own name, in its folder's, and in the name of something that the file imports."""
+"""Weight of a word in a file's own name, in its folder's, and in the name of something that the file imports."""
 
 SPREAD = 0.6
-"""What the score of a file counts that has the topic among very much else."""
+"""Factor for the score of a file that has the topic among very much else."""
 
 _KIND_WEIGHT = {"class": 2.0, "interface": 2.0, "type": 2.0, "enum": 2.0, "function": 2.0, "method": 1.0}
 _BEGINS = 0.6
-"""What a word counts that the topic's word only begins."""
+"""Weight of a word that only begins with the topic's word."""
 
 _NOT_TELLING = frozenset(
     {
@@ -61,7 +61,7 @@ _NOT_TELLING = frozenset(
 
 
 class BriefFile(Struct, frozen=True):
-    """A file of a brief: its matching symbols, best first, and why it is in."""
+    """A file of a brief: its matching symbols, best first, and the reason why it is included."""
 
     file: FileRecord
     symbols: tuple[Symbol, ...]
@@ -69,14 +69,14 @@ class BriefFile(Struct, frozen=True):
 
 
 class Brief(Struct, frozen=True):
-    """The files for a topic, best first; `more` others had to do with it, too."""
+    """The files for a topic, best first, and the number of further related ones in `more`."""
 
     files: tuple[BriefFile, ...]
     more: int = 0
 
 
 class _Evidence(Struct):
-    """What speaks for one file, by words of the topic."""
+    """The evidence for one file, by words of the topic."""
 
     weights: dict[str, float] = field(default_factory=dict[str, float])
     symbols: dict[int, tuple[float, Symbol]] = field(default_factory=dict[int, tuple[float, Symbol]])
@@ -85,13 +85,13 @@ class _Evidence(Struct):
     imported: list[str] = field(default_factory=list[str])
 
     def add(self, word: str, weight: float) -> None:
-        """More evidence for a word: the best counts whole, the rest a little, so that many weak ones do not win."""
+        """Add evidence for a word: the best counts whole, the rest a little, so that many weak pieces do not win."""
         best = self.weights.get(word, 0.0)
         self.weights[word] = max(best, weight) + 0.1 * min(best, weight)
 
 
 def brief(tx: Transaction, topic: str, *, may_show: Callable[[str], bool]) -> Brief:
-    """The files for a topic: a few words, a name or a question."""
+    """Return the files for a topic: a few words, a name or a question."""
     words = topic_words(topic)
     paths = lookups.paths_and_tests(tx)
     found: dict[str, _Evidence] = defaultdict(_Evidence)
@@ -115,7 +115,7 @@ def brief(tx: Transaction, topic: str, *, may_show: Callable[[str], bool]) -> Br
     )
     files = lookups.files_named(tx, ranked)
     chosen = _within_limits([files[path] for path in ranked])
-    # A test that is asked for by its name is the answer.
+    # A test asked for by its name is the answer.
     chosen.sort(key=lambda file: file.path not in defining)
     entries = [BriefFile(file, _best_symbols(found[file.path]), _why(found[file.path])) for file in chosen]
     if 0 < len(entries) < MOST_FILES:
@@ -124,7 +124,7 @@ def brief(tx: Transaction, topic: str, *, may_show: Callable[[str], bool]) -> Br
 
 
 def _least(scores: Mapping[str, float], tests: Mapping[str, bool]) -> float:
-    """The score that a file needs: a part of the best source's, since with `test` in the topic every test has more."""
+    """The score that a file needs: a share of the best source's, since with `test` in the topic every test has more."""
     source = [score for path, score in scores.items() if not tests[path]]
     best = max(source or scores.values(), default=0.0)
     many = sum(1 for score in source if score >= RELEVANT * best) >= FEW_FILES
@@ -132,7 +132,7 @@ def _least(scores: Mapping[str, float], tests: Mapping[str, bool]) -> float:
 
 
 def topic_words(topic: str) -> tuple[str, ...]:
-    """The words that a topic is looked for by: in lower case, without endings, without those that tell nothing."""
+    """The words to look a topic up by: in lower case, without endings and filler words."""
     words = [word for part in re.split(r"\s+", topic) for word in words_of(part)]
     telling = [word for word in words if word not in _NOT_TELLING] or words
     return tuple(dict.fromkeys(_stem(word) for word in telling))
@@ -147,7 +147,7 @@ def _stem(word: str) -> str:
 
 
 def _alike(stem: str, word: str) -> float:
-    """What `word` counts for a topic's word: 1 when it is the same but for its ending, less when it only begins so."""
+    """Weight of `word` for a topic's word: 1 if they differ only in their ending, less for a common prefix."""
     if word == stem or _stem(word) == stem:
         return 1.0
     return _BEGINS if word.startswith(stem) and len(stem) >= 3 else 0.0
@@ -202,21 +202,21 @@ def _scores(evidence: dict[str, _Evidence], words: Sequence[str], total: int) ->
 
 
 def _defines(path: str, item: _Evidence, wanted: str) -> bool:
-    """Whether the topic is the name of the file, or of something that it defines."""
+    """Return whether the topic is the name of the file, or of a symbol that it defines."""
     return fold(stem_of(path)[-1]) == wanted or any(fold(symbol.name) == wanted for _, symbol in item.symbols.values())
 
 
 def _within_limits(files: Sequence[FileRecord]) -> list[FileRecord]:
-    """The best files, so that at most a quarter are tests and few are no source."""
+    """Select the best files so that at most a quarter are tests and few are no source."""
     tests = [file for file in files if file.is_test]
     others = [file for file in files if not file.is_test and not file.language][:MOST_OTHER_TEXTS]
     source = [file for file in files if not file.is_test and file.language]
     plain = {file.path for file in (*source, *others)}
-    kept = [file for file in files if file.path in plain][:MOST_FILES]
-    # Nothing but tests is still an answer, of the number that would stand beside others.
-    room = min(MOST_FILES // 4, len(kept) // 3) if kept else MOST_FILES // 4
-    kept = kept[: MOST_FILES - min(room, len(tests))]
-    return [*kept, *tests[:room]]
+    chosen = [file for file in files if file.path in plain][:MOST_FILES]
+    # Tests alone are still an answer, as many as there would be beside others.
+    most_tests = min(MOST_FILES // 4, len(chosen) // 3) if chosen else MOST_FILES // 4
+    chosen = chosen[: MOST_FILES - min(most_tests, len(tests))]
+    return [*chosen, *tests[:most_tests]]
 
 
 def _best_symbols(item: _Evidence) -> tuple[Symbol, ...]:
@@ -239,7 +239,7 @@ def _why(item: _Evidence) -> str:
 
 
 def _neighbours(tx: Transaction, entries: Sequence[BriefFile], may_show: Callable[[str], bool]) -> list[BriefFile]:
-    """Files that several of those found import and few others do."""
+    """Files that several of the matches import and few others do."""
     shown = {entry.file.path for entry in entries}
     by: dict[str, set[str]] = defaultdict(set)
     for imported in lookups.imports_in(tx, (entry.file.path for entry in entries[:5] if not entry.file.is_test)):
@@ -255,7 +255,7 @@ def _neighbours(tx: Transaction, entries: Sequence[BriefFile], may_show: Callabl
 
 
 SYMBOLS_OF_A_FILE = 6
-"""Symbols that stand for a file in the outline of its folder."""
+"""Symbols that represent a file in the outline of its folder."""
 
 
 class OutlineLine(Struct, frozen=True):
@@ -274,7 +274,7 @@ class FileOutline(Struct, frozen=True):
 
 
 class FolderOutline(Struct, frozen=True):
-    """The files of a folder, each with its top-level symbols, and how many files are not among them."""
+    """The files of a folder, each with its top-level symbols, and the number of files left out."""
 
     files: tuple[FileOutline, ...]
     more: int = 0
@@ -309,7 +309,7 @@ def nested(symbols: Sequence[Symbol]) -> tuple[OutlineLine, ...]:
 
 def _top(symbols: Sequence[Symbol]) -> tuple[OutlineLine, ...]:
     top = [symbol for symbol in symbols if symbol.parent_id is None]
-    # What others can use says more of a file than its constants and what it keeps to itself.
+    # Public symbols say more about a file than its constants and private ones.
     top.sort(key=lambda symbol: (not symbol.exported, symbol.kind in {"constant", "variable", "field"}))
     chosen = sorted(top[:SYMBOLS_OF_A_FILE], key=lambda symbol: symbol.line)
     return tuple(OutlineLine(0, symbol) for symbol in chosen)

@@ -1,11 +1,10 @@
-"""Users of a symbol or a file, proven ones apart from mere namesakes, and what a change of it reaches.
+"""Users of a symbol or a file, proven ones apart from mere namesakes, and the reach of a change.
 
-Owns: what counts as proof, and the steps from use to use. Must not know: how an answer is worded.
+Owns: the rules of proof, and the steps from use to use. Must not know: how an answer is worded.
 
-A use is proven when the using file imports the name from the defining file (also under another name, through its
-module, or through a file that hands it on), when both are in one file, or for a method when it is called on its own
-object or through its class. A use of the same name that certainly means something else is left out; all others are
-guesses.
+A use is proven if the using file imports the name from the defining file (also under another name, through its module,
+or through a re-exporting file), if both are in one file, or for a method if it is called on its own object or through
+its class. A use of the same name that certainly refers to something else is left out; all others are guesses.
 """
 
 import re
@@ -20,10 +19,10 @@ from pattern_acp.codemap.model import FileRecord, Import, Reference, Symbol
 from pattern_acp.db.transaction import Transaction
 
 HANDED_ON = 3
-"""How many files a name may be handed through, as by `__init__.py` and `index.ts`."""
+"""Limit on re-exports of a name, as by `__init__.py` and `index.ts`."""
 
 MOST_GUESSES = 300
-"""Guesses about one thing that are looked at; more of them would not help anybody to find the true ones."""
+"""Limit on guesses about one symbol; more of them would not help anybody to find the true ones."""
 
 UseKind: TypeAlias = Literal["call", "inherit", "type", "use", "import"]
 
@@ -36,30 +35,30 @@ _NAME_ONLY = "same name only"
 
 
 class Use(Struct, frozen=True):
-    """A place that uses a name. `why` says what proves it, or why it is no more than a guess."""
+    """A use of a name. `why` is the proof, or the reason why it is only a guess."""
 
     path: str
     line: int
     kind: UseKind
     within: Symbol | None
-    """The symbol around it; None at the top of a file."""
+    """The enclosing symbol; None at the top of a file."""
     why: str
     target: str
-    """The qualified name, or the path, of what is used."""
+    """The qualified name, or the path, of the used thing."""
     count: int = 1
 
 
 class Uses(Struct, frozen=True):
-    """Uses of one thing: tests last, in the order of paths and lines; of guesses, those that say more first."""
+    """Uses of one thing: tests last, in the order of paths and lines; the most telling guesses first."""
 
     proven: tuple[Use, ...] = ()
     guesses: tuple[Use, ...] = ()
     has_more: bool = False
-    """Whether there are more guesses than these."""
+    """True if there are more guesses than these."""
 
 
 class _Access(Struct):
-    """How a file can reach a symbol: by which plain names, and behind which receivers."""
+    """Ways in which a file can refer to a symbol: by plain names, and behind receivers."""
 
     names: dict[str, str] = field(default_factory=dict[str, str])
     receivers: dict[str, str] = field(default_factory=dict[str, str])
@@ -70,7 +69,7 @@ _NO_ACCESS = _Access()
 
 
 class KnownCallers:
-    """What questions about one snapshot of the index have looked up so far: a common name has many uses."""
+    """Cache of look-ups in one snapshot of the index: a common name has many uses."""
 
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
@@ -84,7 +83,7 @@ class KnownCallers:
         return found.language if found is not None else ""
 
     def is_test(self, path: str) -> bool:
-        """Whether a file is a test."""
+        """Return whether a file is a test."""
         found = self._file(path)
         return found is not None and found.is_test
 
@@ -120,7 +119,7 @@ class KnownCallers:
 
 
 def importers_of_file(known: KnownCallers, path: str) -> Uses:
-    """The imports of a file: proven where the index knows which file is meant, a guess where only the name agrees."""
+    """The imports of a file: proven if the index knows the imported file, a guess if only the name agrees."""
     proven = [
         Use(found.path, found.line, "import", None, _import_words(found), path)
         for found in lookups.imports_resolved_to(known.tx, _as_imported(path))
@@ -149,7 +148,7 @@ def uses_of(known: KnownCallers, symbol: Symbol) -> Uses:
 
 
 def _uses_of_inner(known: KnownCallers, symbol: Symbol, parent: Symbol) -> Uses:
-    """Uses of what is defined inside a function: nothing outside of that can name it."""
+    """Uses of a symbol that is defined inside a function: nothing outside of it can name it."""
     sort = _Sorter(known, symbol)
     for used in known.references((symbol.name,)):
         if used.path == symbol.path and not used.receiver and parent.id in known.around(used):
@@ -176,7 +175,7 @@ def _uses_of_top_level(known: KnownCallers, symbol: Symbol) -> Uses:
         elif used.name in item.names and used.path not in others:
             sort.proven(used, item.names[used.name])
         elif used.name != symbol.name or used.path in elsewhere or used.path in others:
-            continue  # it means what that file defines or imports itself
+            continue  # it refers to the file's own definition or import
         elif used.path == symbol.path:
             sort.proven(used, "same file")
         elif same_module(used.path):
@@ -229,15 +228,15 @@ class _Sorter:
         self._imports: list[Use] = []
 
     def proven(self, used: Reference, why: str) -> None:
-        """A use that certainly means the symbol."""
+        """Add a use that certainly refers to the symbol."""
         self._proven.append((used, why))
 
     def guess(self, used: Reference, why: str) -> None:
-        """A use that may mean it."""
+        """Add a use that may refer to it."""
         self._guesses.append((used, why))
 
     def imports(self, found: Iterable[Import]) -> None:
-        """Imports of the symbol count as uses where the file shows no other: it may pass it on as a value."""
+        """Add imports of the symbol as uses if the file shows no other: it may pass it on as a value."""
         using = {used.path for used, _ in self._proven}
         for item in found:
             if item.path not in using and item.path != self._symbol.path:
@@ -262,12 +261,12 @@ class _Sorter:
 
 
 def _worth(why: str) -> int:
-    """The order of guesses: what a name says first, what only happens to agree last."""
+    """Rank of a guess: telling names first, accidental agreement last."""
     return 2 if why == _NAME_ONLY else int(why.startswith("same name"))
 
 
 def _access_to(tx: Transaction, symbol: Symbol) -> dict[str, _Access]:
-    """How each file that imports the symbol's file can name the symbol."""
+    """The ways in which each file that imports the symbol's file can name the symbol."""
     access: dict[str, _Access] = {}
     wave, seen = {(symbol.path, symbol.name)}, {(symbol.path, symbol.name)}
     for _ in range(HANDED_ON):
@@ -283,7 +282,7 @@ def _access_to(tx: Transaction, symbol: Symbol) -> dict[str, _Access]:
 
 
 def _take_import(item: _Access, found: Import, name: str, path: str) -> str:
-    """Note what an import makes of a symbol; the name by which the importing file can hand it on, or ""."""
+    """Record what an import makes of a symbol; return the name by which the file can re-export it, or ""."""
     why = f"imports it from {stem_of(path)[0]}"
     if found.name == name:
         local = found.local or name
@@ -306,7 +305,7 @@ _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".c", ".cc", ".cpp", ".cxx", ".inc")
 
 
 def _as_imported(path: str) -> list[str]:
-    """What an import of the file may be resolved to: itself, its folder, or the header that announces it."""
+    """The paths to which an import of the file may be resolved: itself, its folder, or the header that declares it."""
     folder = folder_of(path)
     ways = [path, folder or "./"]
     base, dot, ending = path.rpartition(".")
@@ -337,7 +336,7 @@ def _import_words(found: Import) -> str:
 
 
 def _once_a_file(uses: Sequence[Use]) -> tuple[Use, ...]:
-    """One use a file, with all that it imports in its reason."""
+    """Reduce to one use a file, with all that it imports in its reason."""
     by_path: dict[str, list[Use]] = {}
     for use in uses:
         by_path.setdefault(use.path, []).append(use)
@@ -351,28 +350,28 @@ def _once_a_file(uses: Sequence[Use]) -> tuple[Use, ...]:
 
 
 MOST_FOLLOWED = 200
-"""Symbols and files that are followed; beyond it, an answer says that it is not whole."""
+"""Limit on followed symbols and files; beyond it, an answer says that it is incomplete."""
 
 
-class Reached(Struct, frozen=True):
-    """A file that a change can reach. `depth` is 1 for what uses the changed thing itself."""
+class ReachedFile(Struct, frozen=True):
+    """A file that a change can reach. `depth` is 1 for direct users of the changed thing."""
 
     file: FileRecord
     depth: int
     uses: tuple[Use, ...]
-    """The uses by which it was reached, those of its own depth."""
+    """The uses by which it was reached, at its own depth."""
 
 
 class Impact(Struct, frozen=True):
-    """What a change can reach, nearest first; `tests` are proven, `likely_tests` only have the name."""
+    """The reach of a change, nearest first; `tests` are proven, `likely_tests` only match by name."""
 
-    reached: tuple[Reached, ...] = ()
-    tests: tuple[Reached, ...] = ()
+    reached: tuple[ReachedFile, ...] = ()
+    tests: tuple[ReachedFile, ...] = ()
     guesses: tuple[Use, ...] = ()
     likely_tests: tuple[FileRecord, ...] = ()
     is_whole: bool = True
     more_guesses: bool = False
-    """Whether there are more guesses than these."""
+    """True if there are more guesses than these."""
 
 
 class _Search(Struct):
@@ -390,7 +389,7 @@ class _Search(Struct):
     followed: int = 0
 
     def take(self, uses: Iterable[Use], depth: int) -> list[Use]:
-        """Note proven uses; those that were not met before."""
+        """Record proven uses; return those that are new."""
         new: list[Use] = []
         for use in uses:
             if not self.may_show(use.path):
@@ -411,9 +410,9 @@ def impact_of(
     depth: int,
     may_show: Callable[[str], bool],
 ) -> Impact:
-    """What a change of these symbols and whole files can reach, through at most `depth` steps.
+    """Determine what a change of these symbols and whole files can reach, in at most `depth` steps.
 
-    A file may be one that is no longer there: imports of it are then guesses.
+    A file may already be deleted: imports of it are then guesses.
     """
     changed = set(paths)
     search = _Search(KnownCallers(tx), changed, may_show)
@@ -451,7 +450,7 @@ def _step(
 
 
 def _enclosing(uses: Sequence[Use]) -> list[Symbol]:
-    """What would have to be followed next: the functions and classes around the uses."""
+    """The symbols to follow next: the functions and classes around the uses."""
     around = {use.within.id: use.within for use in uses if use.within is not None}
     return list(around.values())
 
@@ -459,13 +458,13 @@ def _enclosing(uses: Sequence[Use]) -> list[Symbol]:
 def _answer(search: _Search, origins: Sequence[str]) -> Impact:
     records = lookups.files_named(search.known.tx, search.depths)
     reached = [
-        Reached(records[path], depth, tuple(search.uses[path]))
+        ReachedFile(records[path], depth, tuple(search.uses[path]))
         for path, depth in search.depths.items()
         if path in records
     ]
     reached.sort(key=lambda item: (item.depth, item.file.path))
     tests = [item for item in reached if item.file.is_test]
-    # What is named like a test is one; the rest are fixtures and fakes beside them.
+    # Functions named like tests are tests; the rest are fixtures and fakes beside them.
     tests.sort(key=lambda item: (item.depth, not name_under_test(item.file.path)))
     guesses = tuple(use for use in search.guesses if use.path not in search.depths)
     return Impact(
@@ -493,9 +492,9 @@ def _likely_tests(search: _Search, origins: Sequence[str], proven: set[str]) -> 
 
 
 def symbols_changed(tx: Transaction, path: str, lines: Sequence[tuple[int, int]]) -> tuple[tuple[Symbol, ...], bool]:
-    """What changed lines of a file mean: the innermost symbols around them, and whether the whole file counts.
+    """The innermost symbols around the changed lines of a file, and whether the whole file counts as changed.
 
-    That does when lines outside every symbol changed, or none are named.
+    It does if lines outside every symbol changed, or no lines are named.
     """
     if not store.files_at(tx, path):
         return (), False

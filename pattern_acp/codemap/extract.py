@@ -1,8 +1,8 @@
-"""Reading of one source file: what it defines, imports, exports and uses.
+"""Reading of one source file: its definitions, imports, exports and uses.
 
 Owns: running a language's query over a file and putting the matches in order: nesting, qualified names, signatures, the
-symbol around each use, and what each language's import and export statements mean. Must not know: other files or the
-index.
+symbol around each use, and the meaning of each language's import and export statements. Must not know: other files or
+the index.
 
 The names of captures in `queries/*.scm`: `@def.KIND` with `@name`, and `@body` where a signature ends; `@owner` is the
 type that a method outside of it belongs to; `@scope` lends its name without being a symbol; `@import` is a statement;
@@ -42,7 +42,7 @@ _Found: TypeAlias = tuple[str, str, str]
 
 
 def read_import(language: str, node: Node, source: bytes) -> list[ImportedName]:
-    """What the statement at `node` imports; nothing when it cannot be told, as with a computed path."""
+    """Names that the statement at `node` imports; empty if they are unknown, as with a computed path."""
     found = _READERS[language](node, source)
     line = node.start_point.row + 1
     return [
@@ -273,7 +273,7 @@ _RUST_ITEM = re.compile(r"pub\b(?!\(self\))")
 
 
 class _Parent(Protocol):
-    """What the rules ask of the enclosing symbol."""
+    """The facts on an enclosing symbol that the rules need."""
 
     @property
     def kind(self) -> str: ...
@@ -284,7 +284,7 @@ class _Parent(Protocol):
 def is_exported(  # noqa: PLR0911  # one return a language
     language: str, name: str, signature: str, node: Node, parent: _Parent | None, listed: set[str]
 ) -> bool:
-    """Whether other files can use a definition. `listed` are the names that the file lists as exported."""
+    """Return whether other files can use a definition. `listed` are the names that the file lists as exported."""
     if parent is not None and not parent.exported:
         return False
     if language == "python":
@@ -328,10 +328,10 @@ SIGNATURE_CHARACTERS = 200
 _RECEIVER_CHARACTERS = 80
 _NAME_CHARACTERS = 200
 _MOST_SYMBOLS = 20_000
-"""Symbols of one file after which the rest is left out: it is a table of data, whatever its ending."""
+"""Limit on symbols of one file: beyond it, it is a table of data, whatever its ending."""
 
 _ASCII = bytes(byte if byte < 0x80 and (byte >= 0x20 or byte in b"\t\n\r\f") else ord("x") for byte in range(256))
-"""A letter for each byte that is not plain text, so that everything keeps its place. Some grammars ask the C library
+"""Maps each byte that is not plain text to a letter, so that all offsets stay the same. Some grammars ask the C library
 for the class of characters that it has none for, and tree-sitter-bash 0.25 ends the process at that (ADR 0004)."""
 
 _SHARED = frozenset({"function", "class", "interface", "enum", "type", "variable", "constant", "global"})
@@ -342,7 +342,7 @@ _UPPER = re.compile(r"_?[A-Z][A-Z0-9_]*")
 
 
 class FoundSymbol(Struct):
-    """A definition; see `model.Symbol`. `parent` is the place of another one in the list, which comes before."""
+    """A definition; see `model.Symbol`. `parent` is the index of an earlier one in the list."""
 
     name: str
     qualified_name: str
@@ -356,7 +356,7 @@ class FoundSymbol(Struct):
 
 
 class FoundReference(Struct):
-    """A use; see `model.Reference`. `symbol` is the place of the enclosing one in the list of symbols."""
+    """A use; see `model.Reference`. `symbol` is the index of the enclosing one in the list of symbols."""
 
     name: str
     receiver: str
@@ -368,7 +368,7 @@ class FoundReference(Struct):
 
 
 class SourceFacts(Struct):
-    """Everything that is kept of a file."""
+    """All recorded facts on a file."""
 
     symbols: list[FoundSymbol] = field(default_factory=list[FoundSymbol])
     imports: list[ImportedName] = field(default_factory=list[ImportedName])
@@ -392,7 +392,7 @@ class _Use(Struct):
 
 
 class _Enclosing(Struct):
-    """A definition or scope that the sweep is inside of. `index` is None for a scope without a symbol."""
+    """A definition or scope around the current position. `index` is None for a scope without a symbol."""
 
     start: int
     end: int
@@ -402,17 +402,17 @@ class _Enclosing(Struct):
 
 
 class _Matches(Struct):
-    """What the query found, in no order."""
+    """The matches of the query, in no order."""
 
     definitions: dict[int, _Definition] = field(default_factory=dict[int, _Definition])
-    """By where the name starts: a more telling kind replaces `variable` and the like."""
+    """By the start of the name: a more specific kind replaces `variable` and the like."""
     uses: dict[int, _Use] = field(default_factory=dict[int, _Use])
     imports: list[Node] = field(default_factory=list["Node"])
     listed: set[str] = field(default_factory=set[str])
 
 
 def read_source(language: str, source: bytes) -> SourceFacts:
-    """Read a file of a language of `LANGUAGES`. Errors in it are no matter: what can be told is told.
+    """Read a file of a language of `LANGUAGES`. Syntax errors do not matter: the rest is read.
 
     Raises:
         GrammarMissingError: its grammar cannot be used.
@@ -434,7 +434,7 @@ def read_source(language: str, source: bytes) -> SourceFacts:
 
 
 def _add_plain_uses(captures: dict[str, list[Node]], matches: _Matches, facts: SourceFacts, source: bytes) -> None:
-    """Add where names are used that are neither called nor types, of those that this file imports or defines."""
+    """Add uses of names that are neither called nor types, if this file imports or defines them."""
     imported = {name.local.encode() for name in facts.imports if name.local}
     wanted = imported | {
         source[found.name_node.start_byte : found.name_node.end_byte]
@@ -458,7 +458,7 @@ def _add_plain_uses(captures: dict[str, list[Node]], matches: _Matches, facts: S
 
 
 def _span(statement: Node) -> tuple[int, int]:
-    """What belongs to an import: `const { a } = require("b")` names what it imports in front of the call."""
+    """The lines of an import: `const { a } = require("b")` names its imports before the call."""
     above = statement.parent
     whole = above if above is not None and above.type == "variable_declarator" else statement
     return whole.start_byte, whole.end_byte
@@ -494,14 +494,14 @@ def _sort_match(captures: dict[str, list[Node]], matches: _Matches, source: byte
 
 
 def _telling(definition: _Definition) -> int:
-    """Which of two kinds that one name matched is kept: a function that is assigned is no variable."""
+    """Rank of the kinds that one name matched: an assigned function is no variable."""
     if definition.kind in {"variable", "field", "global", "prototype"}:
         return 0
     return 1 if definition.kind in {"type", "alias"} else 2
 
 
 def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -> None:
-    """Walk definitions and uses in the order of the file, with the definitions around them on a stack."""
+    """Walk definitions and uses in the order of the file, with the enclosing definitions on a stack."""
     events: list[tuple[int, int, _Definition | _Use]] = [
         (found.node.start_byte, -found.node.end_byte, found) for found in matches.definitions.values()
     ]
@@ -515,7 +515,7 @@ def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -
         while stack and (stack[-1].end <= start or _is_twin(stack[-1], event)):
             stack.pop()
         if isinstance(event, _Use):
-            if language == "cpp" and _is_told_by(around, event, source):
+            if language == "cpp" and _is_covered_by(around, event, source):
                 continue  # the `vector` in `std::vector<int>`
             around = event
             _add_use(event, _innermost(stack), source, known)
@@ -524,8 +524,8 @@ def _nest(language: str, source: bytes, matches: _Matches, facts: SourceFacts) -
     facts.references = list(known.values())
 
 
-def _is_told_by(around: _Use | None, use: _Use, source: bytes) -> bool:
-    """Whether the use is the last part of a qualified name that was one already."""
+def _is_covered_by(around: _Use | None, use: _Use, source: bytes) -> bool:
+    """Return whether the use is the last part of a qualified name that was already recorded."""
     return (
         around is not None
         and use.node.start_byte < around.node.end_byte
@@ -534,7 +534,7 @@ def _is_told_by(around: _Use | None, use: _Use, source: bytes) -> bool:
 
 
 def _is_twin(entry: _Enclosing, event: _Definition | _Use) -> bool:
-    """Whether the entry is another name of the same statement, as with `attr_reader :a, :b`, and encloses nothing."""
+    """Return whether the entry is another name of one statement, as `attr_reader :a, :b` has, and encloses nothing."""
     return isinstance(event, _Definition) and (entry.start, entry.end) == (event.node.start_byte, event.node.end_byte)
 
 
@@ -620,13 +620,13 @@ def _kind_of(kind: str, name: str, above: _Enclosing, path: tuple[str, ...]) -> 
 
 
 def _symbol_called(name: str, facts: SourceFacts) -> int | None:
-    """The one type of the file that is called `name`."""
+    """The only type of the file that is called `name`."""
     found = [index for index, symbol in enumerate(facts.symbols) if symbol.name == name and symbol.kind in _TYPES]
     return found[0] if len(found) == 1 else None
 
 
 def _split_name(text: str) -> tuple[tuple[str, ...], str]:
-    r"""`n::A::m` and `N\f` as what stands before the last part, and that part; without quotes and type arguments."""
+    r"""Split `n::A::m` or `N\f` into the leading parts and the last one; without quotes and type arguments."""
     if "::" not in text and "\\" not in text:
         return (), text.strip("'\"`:").split("<", 1)[0] if not text.startswith("operator") else text
     *path, name = re.split(r"::|\\", re.sub(r"<.*>", "", text, flags=re.DOTALL))

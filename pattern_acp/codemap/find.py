@@ -1,7 +1,7 @@
-"""Finding a symbol or file by name, and the ones that a question is about.
+"""Search for a symbol or file by name, and for the ones that a question is about.
 
-Owns: what a query may look like, and the order of what is found: exact names, then paths, then what is merely alike.
-Must not know: how an answer is worded, or who may see which file beyond the test that it is handed.
+Owns: the forms of a query, and the order of matches: exact names, then paths, then similar ones. Must not know: how an
+answer is worded, or who may see which file beyond the test that the caller passes.
 """
 
 import difflib
@@ -17,23 +17,23 @@ from pattern_acp.codemap.model import FileRecord, Symbol
 from pattern_acp.db.transaction import Transaction
 
 CANDIDATES = 2_000
-"""Symbols that one way of matching brings in at most; beyond it, the number of what is left out is not exact."""
+"""Limit on symbols from one way of matching; beyond it, the number of further ones is not exact."""
 
 FUZZY_BESIDE_EXACT = 5
-"""Merely alike symbols that are shown when there are exact ones: more would bury them."""
+"""Similar symbols that are shown beside exact ones: more would bury them."""
 
 TYPO_CUTOFF = 0.75
-"""How alike (difflib's ratio) a name must be to count as a slip of the keys."""
+"""Similarity (difflib's ratio) from which a name counts as a typo."""
 
 FILE_KIND = "file"
-"""The kind by which files can be asked for, beside `model.SymbolKind`."""
+"""The kind for files in a query, beside `model.SymbolKind`."""
 
 _DEFINING = ("class", "interface", "function", "type", "enum", "macro", "module", "method", "constant")
-"""Kinds in the order in which a person looks for them; what is not named comes last."""
+"""Kinds in the order in which users look for them; others come last."""
 
 
 class Match(IntEnum):
-    """How a query was met, best first."""
+    """Ways to match a query, best first."""
 
     EXACT = 0
     EXACT_BUT_CASE = 1
@@ -43,24 +43,24 @@ class Match(IntEnum):
     START = 4
     WORDS = 5
     WORDS_AND_PATH = 6
-    """Some words are in the name, the others in what it is inside of: its path or class."""
+    """Some words are in the name, the others in its path or class."""
     PART = 7
     PATH_PART = 8
     TYPO = 9
 
     @property
     def is_exact(self) -> bool:
-        """Whether the name itself was given, or the whole path."""
+        """Return whether the name itself matched, or the whole path."""
         return self <= Match.WHOLE_PATH
 
     @property
     def is_fuzzy(self) -> bool:
-        """Whether it is merely alike."""
+        """Return whether it is merely similar."""
         return self >= Match.START
 
 
-class Hit(Struct, frozen=True):
-    """One thing found: a symbol, or a file where `symbol` is None."""
+class SymbolHit(Struct, frozen=True):
+    """One match: a symbol, or a file if `symbol` is None."""
 
     match: Match
     path: str
@@ -69,9 +69,9 @@ class Hit(Struct, frozen=True):
 
 
 class FindAnswer(Struct, frozen=True):
-    """What was found, best first, and how much more there is; `more_is_exact` is False when that is a lower bound."""
+    """Matches, best first, and the number of further ones; `more_is_exact` is False when that is a lower bound."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[SymbolHit, ...]
     more: int = 0
     more_is_exact: bool = True
 
@@ -86,19 +86,19 @@ class FindQuery(Struct, frozen=True):
 
 
 def find(tx: Transaction, query: FindQuery, *, may_show: Callable[[str], bool]) -> FindAnswer:
-    """What a query finds.
+    """Search the index.
 
     The query is a name (`serve`, `Session.prompt`, `read file`), a path or its end (`session/session.py`), or both
     (`session.py:prompt`). Case and the way words are joined do not matter, but an exact spelling comes first.
     """
-    best: dict[tuple[str, int], Hit] = {}
+    best: dict[tuple[str, int], SymbolHit] = {}
     files = lookups.paths_and_tests(tx)
     for match, symbol in _symbols(tx, query.text):
         if not query.kinds or symbol.kind in query.kinds:
-            _keep(best, Hit(match, symbol.path, files.get(symbol.path, False), symbol))
+            _keep(best, SymbolHit(match, symbol.path, files.get(symbol.path, False), symbol))
     if not query.kinds or FILE_KIND in query.kinds:
         for match, path in _files(files, query.text):
-            _keep(best, Hit(match, path, files[path]))
+            _keep(best, SymbolHit(match, path, files[path]))
     hits = [hit for hit in best.values() if hit.path.startswith(query.under) and may_show(hit.path)]
     if not hits:
         slips = _slips(tx, query, files)
@@ -108,7 +108,7 @@ def find(tx: Transaction, query: FindQuery, *, may_show: Callable[[str], bool]) 
     return FindAnswer(tuple(shown), len(hits) - len(shown), more_is_exact=len(best) < CANDIDATES)
 
 
-def _keep(best: dict[tuple[str, int], Hit], hit: Hit) -> None:
+def _keep(best: dict[tuple[str, int], SymbolHit], hit: SymbolHit) -> None:
     key = (hit.path, hit.symbol.id if hit.symbol is not None else 0)
     if key not in best or hit.match < best[key].match:
         best[key] = hit
@@ -151,7 +151,7 @@ def _by_words_and_path(tx: Transaction, words: Sequence[str]) -> Iterable[tuple[
 
 
 def _qualified(tx: Transaction, parts: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
-    """Symbols by `Class.method`; what stands in front may also be the module, as in `writer.append`."""
+    """Symbols by `Class.method`; the first part may also be the module, as in `writer.append`."""
     *outer, name = parts
     for symbol in lookups.symbols_alike(tx, fold(name), limit=CANDIDATES):
         around = [*stem_of(symbol.path, whole=True), *qualified_parts(symbol.qualified_name)[:-1]]
@@ -178,8 +178,8 @@ def _is_end_of_path(end: str, path: str) -> bool:
     return f"/{path}".lower().endswith(f"/{end.lower()}")
 
 
-def _slips(tx: Transaction, query: FindQuery, files: Mapping[str, bool]) -> list[Hit]:
-    """Symbols whose names are what was asked for but for a letter or two."""
+def _slips(tx: Transaction, query: FindQuery, files: Mapping[str, bool]) -> list[SymbolHit]:
+    """Symbols whose names differ from the query by a letter or two."""
     parts = qualified_parts(query.text)
     wanted = fold(parts[-1]) if parts else ""
     if len(wanted) < 3:
@@ -190,21 +190,21 @@ def _slips(tx: Transaction, query: FindQuery, files: Mapping[str, bool]) -> list
     near = difflib.get_close_matches(wanted, list(by_fold), n=5, cutoff=TYPO_CUTOFF)
     names = [name for folded in near for name in by_fold[folded]]
     return [
-        Hit(Match.TYPO, symbol.path, files.get(symbol.path, False), symbol)
+        SymbolHit(Match.TYPO, symbol.path, files.get(symbol.path, False), symbol)
         for symbol in lookups.symbols_among(tx, names)
         if not query.kinds or symbol.kind in query.kinds
     ]
 
 
-def _ordered(tx: Transaction, hits: list[Hit], text: str) -> list[Hit]:
-    """Best first. How many files import a file only breaks ties: what is used most is not what was asked for.
+def _ordered(tx: Transaction, hits: list[SymbolHit], text: str) -> list[SymbolHit]:
+    """Sort, best first. The number of importers only breaks ties: the most used is not the one asked for.
 
-    Of what is merely alike, tests come last whatever agrees, since their names are sentences that hold any word.
+    Among similar matches, tests come last whatever agrees, since their names are sentences that hold any word.
     """
     used = lookups.importer_counts(tx, {hit.path for hit in hits if not hit.match.is_fuzzy})
     wanted, words = fold(text), words_of(text)
 
-    def rank(hit: Hit) -> tuple[bool | int | str, ...]:
+    def rank(hit: SymbolHit) -> tuple[bool | int | str, ...]:
         symbol = hit.symbol
         is_word = hit.match.is_fuzzy and symbol is not None and fold(symbol.name) in words
         return (
@@ -230,7 +230,7 @@ def _kind_rank(symbol: Symbol | None) -> int:
     return _DEFINING.index(symbol.kind) if symbol.kind in _DEFINING else len(_DEFINING)
 
 
-def _cut(hits: Sequence[Hit], query: FindQuery) -> list[Hit]:
+def _cut(hits: Sequence[SymbolHit], query: FindQuery) -> list[SymbolHit]:
     clear = [hit for hit in hits if not hit.match.is_fuzzy]
     room = query.limit - len(clear)
     if any(hit.match.is_exact for hit in clear) or (clear and is_path_like(query.text)):
@@ -239,16 +239,16 @@ def _cut(hits: Sequence[Hit], query: FindQuery) -> list[Hit]:
 
 
 _MOST_CANDIDATES = 200
-"""Things found that are looked through for those that have exactly the name."""
+"""Matches that are searched for those with exactly the name."""
 
 MOST_SYMBOLS = 12
-"""Symbols of one name that are looked at together; a name that more have says nothing."""
+"""Limit on symbols of one name; a name that more have says nothing."""
 
 _AT_LINE = re.compile(r"(.+):(\d+)(?::\d+)?")
 
 
 class Targets(Struct, frozen=True):
-    """What a text names: symbols, or a file. Nothing of either when it names nothing; `near` is then what is alike."""
+    """The symbols or the file that a text names; both empty if it names nothing, and `near` has similar ones."""
 
     symbols: tuple[Symbol, ...] = ()
     files: tuple[FileRecord, ...] = ()
@@ -258,7 +258,7 @@ class Targets(Struct, frozen=True):
 
 
 def targets_named(tx: Transaction, text: str, *, may_show: Callable[[str], bool]) -> Targets:
-    """The symbols or the file that a text names; what may not be shown does not count as being there.
+    """Find the symbols or the file that a text names; hidden files count as absent.
 
     It is a path, its end (when only one file has it), a name, `Class.method`, `path:name` or `path:line`.
     """

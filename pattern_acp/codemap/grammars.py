@@ -1,8 +1,8 @@
 """The languages of source files, and loading tree-sitter's grammars for them.
 
-Owns: the table, the one place of the code map that imports tree-sitter and the grammars, each at its first use, and
-saying why one cannot be used. Must not know: what is read with them. Grammars are loaded in the building process, since
-one can end the process that it is loaded into.
+Owns: the table, the only import of tree-sitter and the grammars in the code map, each at its first use, and saying why
+one cannot be used. Must not know: what is read with them. Grammars are loaded in the building process, since one can
+end the process that it is loaded into.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec import Struct
 
 
 class Language(Struct, frozen=True):
-    """One language. `package` is both the module that is imported and, with dashes, what is installed."""
+    """One language. `package` is the module to import and, with dashes, the distribution to install."""
 
     name: str
     package: str
     function: str
-    """What the module calls the function that gives the grammar."""
+    """Name of the module's function that returns the grammar."""
     endings: tuple[str, ...]
-    """Of file names, in lower case."""
+    """Endings of file names, in lower case."""
 
 
 _ALL = (
@@ -59,19 +59,19 @@ _TEST_NAME = re.compile(
 
 
 def language_of(path: str) -> str:
-    """The language of a file by its name; "" when it is none that can be read. `.h` is C, but see `header_language`."""
+    """The language of a file by its name; "" if it cannot be read. `.h` is C, but see `header_language`."""
     name = path.rpartition("/")[2].lower()
     dot = name.rfind(".")
     return _BY_NAME.get(name) or (_BY_ENDING.get(name[dot:], "") if dot > 0 else "")
 
 
 def header_language(path: str, source: bytes) -> str:
-    """Whether a header that `language_of` takes for C holds C++."""
+    """Return the language of a header that `language_of` takes for C: C or C++."""
     return "cpp" if path.lower().endswith(".h") and _CPP_HEADER.search(source) else "c"
 
 
 def is_test(path: str) -> bool:
-    """Whether a file holds tests, by the conventions of its language: its folder or its name says so."""
+    """Return whether a file contains tests, by its language's conventions on folders and names."""
     *folders, name = path.split("/")
     return not _TEST_FOLDERS.isdisjoint(folders) or _TEST_NAME.fullmatch(name.rpartition(".")[0] or name) is not None
 
@@ -95,12 +95,12 @@ _USES = {
 
 
 class Grammar(Struct, frozen=True):
-    """What reads the files of one language."""
+    """A parser for the files of one language, with its queries."""
 
     parser: Parser
     query: Query
     uses: Query | None
-    """Every plain name, and every one that a member is taken of; None for languages whose imports name no names."""
+    """Every plain name, and every one whose member is accessed; None for languages whose imports name no names."""
 
 
 class GrammarMissingError(Exception):
@@ -109,7 +109,7 @@ class GrammarMissingError(Exception):
 
 @cache
 def load_grammar(name: str) -> Grammar:
-    """The grammar of a language of `LANGUAGES`.
+    """Load the grammar of a language of `LANGUAGES`.
 
     Raises:
         GrammarMissingError: it cannot be used.
@@ -121,7 +121,7 @@ def load_grammar(name: str) -> Grammar:
         capsule: object = getattr(importlib.import_module(language.package), language.function)()
         loaded = Language(capsule)
         queries = Path(__file__).with_name("queries")
-        # TSX is TypeScript with elements; one text for both keeps them from growing apart.
+        # TSX is TypeScript with elements; one text for both keeps them from diverging.
         files = ("typescript", "tsx") if name == "tsx" else (name,)
         statements = "\n".join(queries.joinpath(f"{file}.scm").read_text(encoding="utf-8") for file in files)
         uses = _USES.get(name)
@@ -134,7 +134,7 @@ def load_grammar(name: str) -> Grammar:
 
 
 def absent_grammars() -> dict[str, str]:
-    """Languages whose grammar is not installed, with the package that would bring it. Imports nothing."""
+    """Languages whose grammar is not installed, with the package that has it. Imports nothing."""
     return {
         name: language.package.replace("_", "-")
         for name, language in LANGUAGES.items()

@@ -1,4 +1,4 @@
-"""Reading of the index that only questions need, and comparing names and paths.
+"""Queries of the index for questions only, and comparison of names and paths.
 
 Owns: the statements behind find, brief, callers and impact. Must not know: how answers are ranked or worded.
 """
@@ -27,7 +27,7 @@ def symbols_alike(tx: Transaction, folded: str, *, limit: int) -> list[Symbol]:
 
 
 def symbols_with_words(tx: Transaction, words: Sequence[str], *, limit: int) -> list[Symbol]:
-    """Symbols among whose words each of `words` is, or begins one; shortest names first, at most `limit`."""
+    """Symbols whose words include, or begin with, each of `words`; shortest names first, at most `limit`."""
     wanted = json.dumps([f" {word}" for word in words])
     rows = tx.all(
         SYMBOLS
@@ -39,18 +39,18 @@ def symbols_with_words(tx: Transaction, words: Sequence[str], *, limit: int) -> 
 
 
 def symbols_with_word(tx: Transaction, word: str) -> list[Symbol]:
-    """Every symbol one of whose words begins with `word`."""
+    """Symbols with a word that begins with `word`."""
     rows = tx.all(SYMBOLS + "WHERE instr(s.words, ?) ORDER BY f.path, s.line", (f" {word}",))
     return [symbol_of(row) for row in rows]
 
 
 def symbol_names(tx: Transaction) -> list[str]:
-    """Every name that some symbol has, once."""
+    """All names of symbols, each once."""
     return [text(row[0]) for row in tx.all("SELECT DISTINCT name FROM symbols ORDER BY name")]
 
 
 def symbols_among(tx: Transaction, names: Sequence[str]) -> list[Symbol]:
-    """Every symbol with exactly one of the names."""
+    """All symbols with exactly one of the names."""
     rows = tx.all(
         SYMBOLS + "WHERE s.name IN (SELECT value FROM json_each(?)) ORDER BY f.path, s.line", (json.dumps(list(names)),)
     )
@@ -67,18 +67,18 @@ def symbol_at(tx: Transaction, path: str, line: int) -> Symbol | None:
 
 
 def paths_and_tests(tx: Transaction) -> dict[str, bool]:
-    """Every path, in order, and whether it is a test: of a large workspace much less to read than its records."""
+    """All paths, in order, and whether each is a test: in a large workspace much less to read than its records."""
     return {text(row[0]): bool(row[1]) for row in tx.all("SELECT path, is_test FROM files ORDER BY path")}
 
 
 def files_named(tx: Transaction, paths: Iterable[str]) -> dict[str, FileRecord]:
-    """The files at these paths, as far as they are there."""
+    """The files at these paths, as far as they exist."""
     rows = tx.all(FILES + "WHERE f.path IN (SELECT value FROM json_each(?))", (json.dumps(sorted(set(paths))),))
     return {file.path: file for file in map(file_of, rows)}
 
 
 def importer_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
-    """How many files certainly import each of these."""
+    """Numbers of files that certainly import each of these."""
     rows = tx.all(
         "SELECT i.resolved_path, count(DISTINCT i.file_id) FROM imports AS i "
         "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) GROUP BY i.resolved_path",
@@ -88,7 +88,7 @@ def importer_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
 
 
 def imports_resolved_to(tx: Transaction, paths: Iterable[str]) -> list[Import]:
-    """Every import that certainly means one of these files, or folders with a final slash."""
+    """Imports that certainly refer to one of these files, or folders with a final slash."""
     rows = tx.all(
         IMPORTS + "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id",
         (json.dumps(sorted(set(paths))),),
@@ -97,7 +97,7 @@ def imports_resolved_to(tx: Transaction, paths: Iterable[str]) -> list[Import]:
 
 
 def imports_in(tx: Transaction, paths: Iterable[str]) -> list[Import]:
-    """What these files import."""
+    """Imports of these files."""
     rows = tx.all(
         IMPORTS + "WHERE f.path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id",
         (json.dumps(sorted(set(paths))),),
@@ -106,7 +106,7 @@ def imports_in(tx: Transaction, paths: Iterable[str]) -> list[Import]:
 
 
 def unresolved_imports_ending(tx: Transaction, tail: str) -> list[Import]:
-    """Imports whose file is not certain and whose module's last part is `tail`, in lower case."""
+    """Imports with an uncertain file, whose module's last part is `tail`, in lower case."""
     rows = tx.all(
         IMPORTS + "WHERE i.tail = ? AND i.resolved_path IS NULL ORDER BY f.path, i.line, i.id", (tail.lower(),)
     )
@@ -114,13 +114,13 @@ def unresolved_imports_ending(tx: Transaction, tail: str) -> list[Import]:
 
 
 def imports_with_word(tx: Transaction, word: str) -> list[Import]:
-    """Imports of a name that holds `word`, whatever the case."""
+    """Imports of a name that contains `word`, in any case."""
     rows = tx.all(IMPORTS + "WHERE instr(lower(i.name), ?) ORDER BY f.path, i.line", (word,))
     return [import_of(row) for row in rows]
 
 
 def symbol_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
-    """How many symbols each of these files defines; those that define none are left out."""
+    """Numbers of symbols that each of these files defines, without those that define none."""
     rows = tx.all(
         "SELECT f.path, count(*) FROM files AS f JOIN symbols AS s ON s.file_id = f.id "
         "WHERE f.path IN (SELECT value FROM json_each(?)) GROUP BY f.id",
@@ -165,9 +165,9 @@ def folder_of(path: str) -> str:
 
 
 def stem_of(path: str, *, whole: bool = False) -> tuple[str, ...]:
-    """The name without its ending; with `whole`, the folders before it, too.
+    """The name without its ending; with `whole`, preceded by its folders.
 
-    What a file like `__init__.py`, `index.ts`, `mod.rs` is called after is its folder.
+    A file like `__init__.py`, `index.ts` or `mod.rs` is named after its folder.
     """
     folders, _, base = path.rpartition("/")
     stem = _ENDING.sub("", base)
@@ -178,7 +178,7 @@ def stem_of(path: str, *, whole: bool = False) -> tuple[str, ...]:
 
 
 def is_path_like(text: str) -> bool:
-    """Whether a text is meant as a path: it has a slash, or ends like a source file."""
+    """Return whether a text looks like a path: it has a slash, or ends like a source file."""
     ending = _ENDING.search(text.strip())
     return "/" in text or (ending is not None and ending[0][1:].lower() in _CODE_ENDINGS)
 
@@ -190,7 +190,7 @@ def qualified_parts(text: str) -> list[str]:
 
 
 def name_under_test(path: str) -> str:
-    """What a test file is named after, folded: `writer` for `test_writer.py`; "" when its name says nothing."""
+    """Name of the tested module, folded: `writer` for `test_writer.py`; "" if the test's name has none."""
     stem = _ENDING.sub("", base_of(path))
     rest = _TEST_MARKS.sub("", stem)
     return fold(rest) if rest != stem else ""

@@ -1,7 +1,7 @@
 """The values of the code map.
 
-Owns: what is known of a file, a symbol, an import and a reference, how fresh an answer is, and the port through which
-the workspace is listed. Must not know: how they are found or stored.
+Owns: the facts on a file, a symbol, an import and a reference, how fresh an answer is, and the port through which the
+workspace is listed. Must not know: how they are found or stored.
 """
 
 import os
@@ -25,12 +25,12 @@ FileStatus: TypeAlias = Literal["parsed", "pending", "listed", "no_grammar", "sk
 `skipped`: too large, binary or generated; `unparsable`: the grammar failed on it."""
 
 Freshness: TypeAlias = Literal["fresh", "stale", "partial", "missing"]
-"""`fresh`: the index says what is on disk; `stale`: it was complete once and some files differ from it; `partial`:
-it was never complete so far; `missing`: there is no index."""
+"""`fresh`: the index matches the disk; `stale`: it was complete once and some files differ from it; `partial`: it was
+never complete so far; `missing`: there is no index."""
 
 
 class Stamp(Struct, frozen=True):
-    """What tells a changed file from an unchanged one without reading it. Times are nanoseconds since 1970."""
+    """Fingerprint of a file that shows a change without reading it. Times are nanoseconds since 1970."""
 
     size: int
     mtime_ns: int
@@ -39,20 +39,20 @@ class Stamp(Struct, frozen=True):
 
 
 def stamp_of(found: os.stat_result) -> Stamp:
-    """The stamp of a file; identities of more than 63 bits, as Windows has them, are cut to what the index can hold."""
+    """The stamp of a file; identities of more than 63 bits, as on Windows, are cut to fit the index."""
     return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & 0x7FFF_FFFF_FFFF_FFFF)
 
 
 class ListedFile(Struct, frozen=True):
-    """A file of the workspace as it lies on disk. `path` is relative to the root, with forward slashes."""
+    """A file of the workspace on disk. `path` is relative to the root, with forward slashes."""
 
     path: str
     stamp: Stamp
 
 
 ListFiles: TypeAlias = Callable[[str, threading.Event], list[ListedFile]]
-"""The port: regular files below an absolute root that Git does not ignore, no links. Blocks, so it is called in a
-thread; it gives up with any exception of its own once the event is set."""
+"""The port that lists regular files below an absolute root that Git does not ignore, no links. Blocks, so it is called
+in a thread; it stops with any exception of its own once the event is set."""
 
 
 class FileRecord(Struct, frozen=True):
@@ -62,7 +62,7 @@ class FileRecord(Struct, frozen=True):
     path: str
     """Relative to the root, with forward slashes."""
     language: str
-    """A name of `languages.LANGUAGES`; "" for a file that is no source."""
+    """A name of `grammars.LANGUAGES`; "" for a file that is no source."""
     status: FileStatus
     size: int
     lines: int
@@ -70,17 +70,17 @@ class FileRecord(Struct, frozen=True):
     """BLAKE2b of the bytes, in hex; "" for a file that was not read."""
     is_test: bool
     note: str = ""
-    """Why it was not read, as a few words; "" when it was."""
+    """The reason why it was not read, in a few words; "" if it was."""
 
 
 class Symbol(Struct, frozen=True):
-    """Something that a file defines. `id` lasts until its file is read anew. Lines and columns count from 1."""
+    """A definition in a file. `id` lasts until its file is read again. Lines and columns count from 1."""
 
     id: int
     path: str
     name: str
     qualified_name: str
-    """With the names of what encloses it inside its file: `Store.append`."""
+    """The name with those of its enclosing symbols: `Store.append`."""
     kind: SymbolKind
     line: int
     end_line: int
@@ -88,38 +88,38 @@ class Symbol(Struct, frozen=True):
     signature: str
     """Its first line or lines without the body, whitespace collapsed, at most 200 characters."""
     exported: bool
-    """Whether other files can use it, by its language's rules (by its conventions where there are none)."""
+    """True if other files can use it, by its language's rules (by its conventions if there are none)."""
     parent_id: int | None
 
 
 class Import(Struct, frozen=True):
-    """One imported name; a statement that imports three names is three of these."""
+    """One imported name; a statement that imports three names yields three."""
 
     path: str
-    """The file that imports."""
+    """The importing file."""
     module: str
-    """As written: `pattern_acp.db`, `../store`, `<stdio.h>`, `crate::a::b`."""
+    """The module as written: `pattern_acp.db`, `../store`, `<stdio.h>`, `crate::a::b`."""
     name: str
     """The imported name; "" for the module as a whole, `*` for everything in it."""
     local: str
-    """What the importing file calls it; "" when it gets no name of its own."""
+    """The importing file's name for it; "" when it has none of its own."""
     line: int
     resolved_path: str | None
-    """The file that is imported, by a rule that leaves no choice; a folder, with a final slash, where the language
-    imports folders (Go); None when it is outside the workspace or not certain."""
+    """The imported file, by a rule that leaves no choice; a folder, with a final slash, in languages that import
+    folders (Go); None when it is outside the workspace or not certain."""
 
 
 class Reference(Struct, frozen=True):
-    """Where a name is used.
+    """A use of a name.
 
-    One for each name, receiver, kind and enclosing symbol of a file: the first place, and how many.
+    One for each name, receiver, kind and enclosing symbol of a file, with the first position and the number.
     """
 
     path: str
     name: str
     """The last part alone: `append` for `store.append()`."""
     receiver: str
-    """What is written before it: `store`, `self`, `a.b`; "" for a plain name, at most 80 characters."""
+    """The text before it: `store`, `self`, `a.b`; "" for a plain name, at most 80 characters."""
     kind: ReferenceKind
     line: int
     column: int
@@ -129,21 +129,21 @@ class Reference(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """How fresh the index is, and why."""
+    """Freshness of the index, and the reason for it."""
 
     freshness: Freshness
     listed: int
-    """Files of the workspace now."""
+    """Number of files in the workspace now."""
     indexed: int
-    """Files of the index that are as they were read."""
+    """Number of indexed files that are up to date."""
     changed: tuple[str, ...] = ()
     """Files that differ from the index or are missing in it, deleted ones included; in the order of paths."""
     missing_languages: tuple[str, ...] = ()
     """Languages of the workspace whose grammar is not installed, with the reason."""
 
 
-class Progress(Struct, frozen=True):
-    """How far a build or a refresh is."""
+class IndexProgress(Struct, frozen=True):
+    """Progress of a build or a refresh."""
 
     done: int
     total: int

@@ -1,7 +1,7 @@
-"""Writing what was read out of files into the index, and resolving its imports to files.
+"""Writing facts on files into the index, and resolving their imports to files.
 
-Owns: the statements that change rows, what an import leads to, and keeping resolved imports true when files come and
-go. Must not know: how files are read (`indexing.py`). Every function takes the transaction of its caller.
+Owns: the statements that change rows, the targets of imports, and updating resolved imports when files come and go.
+Must not know: how files are read (`indexing.py`). Every function takes the transaction of its caller.
 """
 
 import os
@@ -27,11 +27,11 @@ class Workspace(Protocol):
     """The files of a workspace, by their paths below its root."""
 
     def has(self, path: str) -> bool:
-        """Whether there is a file at `path`."""
+        """Return whether there is a file at `path`."""
         ...
 
     def has_folder(self, path: str) -> bool:
-        """Whether there is a file somewhere below `path`, which has no final slash."""
+        """Return whether there is a file somewhere below `path`, which has no final slash."""
         ...
 
     def called(self, base_name: str) -> Sequence[str]:
@@ -45,19 +45,19 @@ class Workspace(Protocol):
 
 _SCRIPT_ENDINGS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json")
 _COMPILED = {".js": (".ts", ".tsx"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
-"""What an import of a compiled file is written as in TypeScript's sources."""
+"""Endings in TypeScript's sources behind the compiled ending that an import names."""
 _GO_MODULE = re.compile(r"^module\s+(\S+)", re.MULTILINE)
 _CARGO_NAME = re.compile(r"^\[package\][^\[]*?^name\s*=\s*\"([^\"]+)\"", re.MULTILINE | re.DOTALL)
 
 
 def resolve(language: str, path: str, module: str, name: str, workspace: Workspace) -> str | None:
-    """The file that `name` of `module` is imported from by the file at `path`; see `model.Import`."""
+    """Return the file from which the file at `path` imports `name` of `module`; see `model.Import`."""
     resolver = _RESOLVERS.get(language)
     return None if resolver is None else resolver(path, module, name, workspace)
 
 
 def tail_of(module: str) -> str:
-    """The last part of a module without its ending, in lower case: what a file must be called to be meant by it."""
+    """The last part of a module without its ending, in lower case: the name of the files that it may refer to."""
     last = re.split(r"[/\\]|::", module.strip("<>"))[-1]
     if "/" not in module and not module.endswith((".h", ".hpp", ".rb", ".js", ".ts", ".sh", ".php")):
         last = last.rpartition(".")[2]
@@ -65,7 +65,7 @@ def tail_of(module: str) -> str:
 
 
 def names_meaning(path: str) -> tuple[str, ...]:
-    """Every `tail_of` an import, and every imported name in lower case, that can mean the file at `path`."""
+    """All values of `tail_of` an import, and all imported names in lower case, that can refer to the file at `path`."""
     folder, _, base = path.rpartition("/")
     return tuple({base.partition(".")[0].lower(), folder.rpartition("/")[2].lower()})
 
@@ -79,13 +79,13 @@ def _only(paths: Sequence[str]) -> str | None:
 
 
 def _ending_in(workspace: Workspace, suffix: str) -> str | None:
-    """The one file whose path is `suffix`, or ends with it behind a slash."""
+    """The only file whose path is `suffix`, or ends with it behind a slash."""
     found = workspace.called(posixpath.basename(suffix))
     return _only([path for path in found if path == suffix or path.endswith(f"/{suffix}")])
 
 
 def _beside(path: str, relative: str) -> str:
-    """`relative` seen from the folder of `path`; a path above the root begins with `..` and names no file."""
+    """Resolve `relative` from the folder of `path`; a path above the root begins with `..` and names no file."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), relative))
 
 
@@ -114,7 +114,7 @@ def _python(path: str, module: str, name: str, workspace: Workspace) -> str | No
         return None
     for folder in _ancestors(path):
         if workspace.has(_join(folder, "__init__.py")):
-            continue  # inside a package, so nothing is imported from here by an absolute name
+            continue  # inside a package, so no absolute import starts here
         for start in (folder, _join(folder, "src")):
             if workspace.has(_join(start, f"{first}.py")) or workspace.has_folder(_join(start, first)):
                 return _python_file(_join(start, parts), name, workspace)
@@ -199,7 +199,7 @@ def _rust_file(root: str, parts: list[str], least: int, workspace: Workspace) ->
 
 
 def _rust_package(path: str, parts: list[str], workspace: Workspace) -> str | None:
-    """A path that begins with the name of the package that the file belongs to, as its tests and programs write."""
+    """A path that begins with the name of the file's own package, as its tests and programs write."""
     for folder in _ancestors(path):
         manifest = _join(folder, "Cargo.toml")
         if workspace.has(manifest):
@@ -270,7 +270,7 @@ _MANIFEST_BYTES = 20_000
 
 
 class ParsedFile(Struct, frozen=True):
-    """A file as it was read. `read_ns` is the time before reading; `facts` is None unless it was parsed."""
+    """The contents read from a file. `read_ns` is the time before reading; `facts` is None unless it was parsed."""
 
     path: str
     language: str
@@ -284,7 +284,7 @@ class ParsedFile(Struct, frozen=True):
 
 
 class StoredWorkspace:
-    """`resolving.Workspace` over the rows of an index, in one transaction."""
+    """A `Workspace` over the rows of an index, in one transaction."""
 
     def __init__(self, tx: Transaction, root: str) -> None:
         self._tx = tx
@@ -326,7 +326,7 @@ class StoredWorkspace:
 
 
 def add_listed(tx: Transaction, paths: Iterable[str]) -> None:
-    """Put files into the index that were not read yet, so that imports of them can be resolved."""
+    """Add files to the index that were not read yet, so that imports of them can be resolved."""
     tx.execute_each(
         "INSERT INTO files (path, base_name, language, status, size, mtime_ns, ctime_ns, inode, read_ns, content_hash, "
         "lines, is_test, note) VALUES (?, ?, ?, ?, 0, 0, 0, 0, 0, '', 0, ?, '') ON CONFLICT (path) DO NOTHING",
@@ -338,14 +338,14 @@ def add_listed(tx: Transaction, paths: Iterable[str]) -> None:
 
 
 def remove_files(tx: Transaction, paths: Iterable[str]) -> None:
-    """Take files out of the index, with all that was read from them and all that was resolved to them."""
+    """Remove files from the index, with all that was read from them and all that was resolved to them."""
     gone = [(path,) for path in paths]
     tx.execute_each("DELETE FROM files WHERE path = ?", gone)
     tx.execute_each("UPDATE imports SET resolved_path = NULL WHERE resolved_path = ?", gone)
 
 
 def record_files(tx: Transaction, root: str, files: Sequence[ParsedFile]) -> None:
-    """Replace what the index says of each file."""
+    """Replace the index's records of each file."""
     workspace = StoredWorkspace(tx, root)
     newest = tx.one("SELECT coalesce(max(id), 0) FROM symbols")
     next_id = integer(newest[0]) + 1 if newest else 1
@@ -360,7 +360,7 @@ def record_files(tx: Transaction, root: str, files: Sequence[ParsedFile]) -> Non
 
 
 def confirm_files(tx: Transaction, confirmed: Sequence[tuple[str, Stamp, int]]) -> None:
-    """Note that files, each with its stamp and the time, were compared with their hash and are as they were read."""
+    """Record that files were compared with their hash and are unchanged, each with its stamp and the time."""
     tx.execute_each(
         "UPDATE files SET size = ?, mtime_ns = ?, ctime_ns = ?, inode = ?, read_ns = ? WHERE path = ?",
         [
@@ -371,7 +371,7 @@ def confirm_files(tx: Transaction, confirmed: Sequence[tuple[str, Stamp, int]]) 
 
 
 def resolve_again(tx: Transaction, root: str, changed: Sequence[str]) -> None:
-    """Resolve every import anew that may mean one of the files `changed`, which came or went."""
+    """Resolve every import again that may refer to one of the files `changed`, which came or went."""
     workspace = StoredWorkspace(tx, root)
     names = sorted({name for path in changed for name in names_meaning(path)})
     seen: dict[int, tuple[str | None, str | None]] = {}

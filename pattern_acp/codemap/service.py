@@ -1,8 +1,7 @@
 """The code maps of the workspace's folders, as the rest of the program uses them.
 
-Owns: opening them, judging their freshness, refreshing before an answer as far as the time allows, reading at once what
-the agent changed itself, and reporting progress. Must not know: what is asked of the index, nor how the workspace is
-listed.
+Owns: opening them, judging their freshness, refreshing before an answer as far as the time allows, reading the agent's
+own changes at once, and reporting progress. Must not know: what is asked of the index, nor how the workspace is listed.
 """
 
 import logging
@@ -18,8 +17,16 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from pattern_acp.codemap.grammars import absent_grammars, language_of
-from pattern_acp.codemap.indexing import BuildLease, Difference, Report, compare, known_files, read_in_process, word_for
-from pattern_acp.codemap.model import Judgement, ListFiles, Progress
+from pattern_acp.codemap.indexing import (
+    BuildLease,
+    IndexDifference,
+    Report,
+    compare,
+    known_files,
+    read_in_process,
+    word_for,
+)
+from pattern_acp.codemap.model import IndexProgress, Judgement, ListFiles
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
 from pattern_acp.codemap.store import index_path, open_index
 from pattern_acp.db.connection import Database
@@ -32,23 +39,23 @@ _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEASED_FILES = 200
-"""Files above which a refresh is a build, which one agent does at a time; fewer are read by whoever needs them."""
+"""Number of files above which a refresh is a build, which one agent does at a time; any agent reads fewer."""
 
 _GIVE_UP_SECONDS = 1.0
 
 MOST_ROUNDS = 3
-"""How often a refresh looks again for what changed meanwhile before it leaves the rest to the next one."""
+"""Limit on rounds in which a refresh looks for new changes before it leaves the rest to the next one."""
 
 
 class _State(Struct):
-    """What one comparison found."""
+    """The result of one comparison."""
 
-    difference: Difference
+    difference: IndexDifference
     judgement: Judgement
 
 
-class CodeMap:
-    """The index of one workspace. `workspaces.CodeMaps.at` gives it."""
+class WorkspaceCodeMap:
+    """The index of one workspace, from `CodeMaps.at`."""
 
     def __init__(self, root: str, database: Database, list_files: ListFiles, clock: Clock, tasks: TaskGroup) -> None:
         self.root = root
@@ -60,8 +67,8 @@ class CodeMap:
         self._again = False
         self._changed: set[str] = set()
         self._reports: list[Report] = []
-        self.progress: Progress | None = None
-        """How far the refresh is that runs now; None when none does."""
+        self.progress: IndexProgress | None = None
+        """Progress of the running refresh; None when none runs."""
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` on one snapshot of the index.
@@ -72,7 +79,7 @@ class CodeMap:
         return await self._database.read(function)
 
     async def judge(self) -> Judgement:
-        """How fresh the index is at this moment. Lists the workspace; reads no more than files whose stamps are unsure.
+        """Judge the freshness of the index now. Lists the workspace; reads only files whose stamps are unsure.
 
         Raises:
             DatabaseError: the index cannot be read.
@@ -80,9 +87,9 @@ class CodeMap:
         return (await self._look()).judgement
 
     async def prepare(self, seconds: float, report: Report | None = None) -> Judgement:
-        """Make the index as fresh as `seconds` allow and judge it; what is not done then goes on in the background.
+        """Refresh the index for up to `seconds` and judge it; the rest goes on in the background.
 
-        `report` is told of progress while this waits.
+        `report` receives the progress meanwhile.
 
         Raises:
             DatabaseError: the index cannot be read.
@@ -101,9 +108,9 @@ class CodeMap:
         return judgement if waiting.cancelled_caught and seconds <= 0 else await self.judge()
 
     def note_changed(self, paths: Iterable[str]) -> None:
-        """Read files anew at once, since the agent changed them. Absolute paths, or relative to the root.
+        """Read files again at once, since the agent changed them. Absolute paths, or relative to the root.
 
-        Returns at once; the reading goes on in the background. Paths outside the workspace are no matter.
+        Returns at once; the reading goes on in the background. Paths outside the workspace are ignored.
         """
         for path in paths:
             below = self._below(path)
@@ -111,7 +118,7 @@ class CodeMap:
                 self._changed.add(below)
         if self._changed:
             if self._refreshing is not None:
-                # A build may take a minute, and what the agent wrote is asked for before that.
+                # A build may take a minute, and the agent's own changes are asked for earlier than that.
                 self._tasks.start_soon(self._read_noted_beside)
             self.start_refresh()
 
@@ -136,7 +143,7 @@ class CodeMap:
         stop = threading.Event()
         known = await self._database.read(lambda tx: (known_files(tx), _is_complete(tx)))
 
-        def work() -> tuple[Difference, dict[str, str]]:
+        def work() -> tuple[IndexDifference, dict[str, str]]:
             absent = absent_grammars()
             return compare(self.root, self._list_files(self.root, stop), known[0], absent), absent
 
@@ -179,7 +186,7 @@ class CodeMap:
             _LOGGER.warning("A changed file could not be read into the code map.", exc_info=True)
 
     async def _read_noted(self) -> None:
-        """Read what `note_changed` named and the index has, without listing the whole workspace first."""
+        """Read the files that `note_changed` named and the index has, without listing the whole workspace first."""
         changed, self._changed = sorted(self._changed), set[str]()
         if not changed:
             return
@@ -197,8 +204,8 @@ class CodeMap:
             if not await self._settle(state.difference):
                 return
 
-    async def _settle(self, difference: Difference) -> bool:
-        """Bring the index up to a difference; whether anything had to be read, so that another look is worth it."""
+    async def _settle(self, difference: IndexDifference) -> bool:
+        """Apply a difference to the index; return whether anything was read, which makes another look worthwhile."""
         to_read = difference.to_read
         lease = self._lease if len(to_read) > LEASED_FILES else None
         if lease is not None:
@@ -228,7 +235,7 @@ class CodeMap:
                     await lease.give_up()
         return bool(to_read)
 
-    def _report(self, progress: Progress) -> None:
+    def _report(self, progress: IndexProgress) -> None:
         self.progress = progress
         for report in list(self._reports):
             report(progress)
@@ -249,27 +256,27 @@ class CodeMaps:
         self._clock = clock
         self._tasks = tasks
         self._indexes = indexes
-        self._open: dict[str, CodeMap] = {}
+        self._open: dict[str, WorkspaceCodeMap] = {}
         self._opening = anyio.Lock()
 
-    async def at(self, root: str) -> CodeMap:
-        """The code map of the workspace at the absolute path `root`; opening it builds nothing.
+    async def at(self, root: str) -> WorkspaceCodeMap:
+        """Return the code map of the workspace at the absolute path `root`; opening it builds nothing.
 
-        Ask for it anew each time: when its index was deleted meanwhile, this gives one with an empty index.
+        Call it again each time: after its index was deleted, this returns one with an empty index.
 
         Raises:
             DatabaseError: its index can be neither opened nor made.
         """
         async with self._opening:
             path = index_path(self._cache, root)
-            # Its index may be deleted at any time; what is open then can no longer be written.
+            # Its index may be deleted at any time; an open one can no longer be written then.
             if root not in self._open or not await anyio.Path(path).exists():
                 database = await self._indexes.enter_async_context(open_index(path, clock=self._clock))
-                self._open[root] = CodeMap(root, database, self._list_files, self._clock, self._tasks)
+                self._open[root] = WorkspaceCodeMap(root, database, self._list_files, self._clock, self._tasks)
             return self._open[root]
 
     def note_changed(self, paths: Iterable[str]) -> None:
-        """Tell every open code map that the agent changed files at these absolute paths; see `CodeMap.note_changed`."""
+        """Notify every open code map of changes by the agent at these absolute paths."""
         changed = list(paths)
         for code_map in self._open.values():
             code_map.note_changed(changed)
@@ -277,7 +284,7 @@ class CodeMaps:
 
 @asynccontextmanager
 async def open_code_maps(cache: Path, list_files: ListFiles, clock: Clock) -> AsyncGenerator[CodeMaps, None]:
-    """Code maps whose indexes lie below the directory `cache`. Leaving ends what is being read; what it wrote stays."""
+    """Open code maps with indexes below the directory `cache`. Leaving stops the reading; finished portions stay."""
     async with AsyncExitStack() as indexes, anyio.create_task_group() as tasks:
         try:
             yield CodeMaps(cache, list_files, clock, tasks, indexes)

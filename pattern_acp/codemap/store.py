@@ -1,6 +1,6 @@
-"""The index file of a workspace: where it is, opening it whatever state it is in, and reading it.
+"""The index file of a workspace: its path, opening it in whatever state it is, and reading it.
 
-Owns: its place, dropping one that is damaged or of another version, and the statements that read rows as values. Must
+Owns: its path, dropping one that is damaged or of another version, and the statements that read rows as values. Must
 not know: how rows come about (`recording.py`), whether they are still true (`indexing.py`), or how answers are ranked.
 
 Reading functions take a transaction: `await index.read(lambda tx: symbols_named(tx, "append"))`. SQL of another
@@ -26,7 +26,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError
 
 INDEX_VERSION = 1
-"""Raise it with every change of the schema, of a query of a language, or of what is read out of a file."""
+"""Raise it with every change of the schema, of a language's query, or of the facts read from a file."""
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -100,7 +100,7 @@ CREATE INDEX refs_name ON refs (name, kind);
 """
 
 MIGRATIONS = (Migration(INDEX_VERSION, "codemap", _SCHEMA),)
-"""What `db.connection.open_database` is given for an index file."""
+"""Migrations of an index file, for `db.connection.open_database`."""
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -108,29 +108,29 @@ _LOGGER = logging.getLogger(__name__)
 FILES: LiteralString = (
     "SELECT f.id, f.path, f.language, f.status, f.size, f.lines, f.content_hash, f.is_test, f.note FROM files AS f "
 )
-"""What `file_of` reads, up to the WHERE."""
+"""Columns for `file_of`, up to the WHERE."""
 
 SYMBOLS: LiteralString = (
     "SELECT s.id, f.path, s.name, s.qualified_name, s.kind, s.line, s.end_line, s.column_number, s.signature, "
     "s.exported, s.parent_id FROM symbols AS s JOIN files AS f ON f.id = s.file_id "
 )
-"""What `symbol_of` reads, up to the WHERE."""
+"""Columns for `symbol_of`, up to the WHERE."""
 
 IMPORTS: LiteralString = (
     "SELECT f.path, i.module, i.name, i.local, i.line, i.resolved_path "
     "FROM imports AS i JOIN files AS f ON f.id = i.file_id "
 )
-"""What `import_of` reads, up to the WHERE."""
+"""Columns for `import_of`, up to the WHERE."""
 
 REFERENCES: LiteralString = (
     "SELECT f.path, r.name, r.receiver, r.kind, r.line, r.column_number, r.symbol_id, r.count "
     "FROM refs AS r JOIN files AS f ON f.id = r.file_id "
 )
-"""What `reference_of` reads, up to the WHERE."""
+"""Columns for `reference_of`, up to the WHERE."""
 
 
 def index_path(cache: Path, root: str) -> Path:
-    """Where the index of the workspace at the absolute path `root` lives below the cache directory."""
+    """Path of the index of the workspace at the absolute path `root`, below the cache directory."""
     real = os.path.normcase(os.path.realpath(root))
     name = hashlib.blake2b(os.fsencode(real), digest_size=10).hexdigest()
     return cache / "codemap" / name / f"index-{INDEX_VERSION}.db"
@@ -138,7 +138,7 @@ def index_path(cache: Path, root: str) -> Path:
 
 @asynccontextmanager
 async def open_index(path: Path, *, clock: Clock) -> AsyncGenerator[Database, None]:
-    """Open the index at `path`, empty when there was none; a damaged one is deleted first, as are older versions.
+    """Open the index at `path`, empty if there was none; a damaged one is deleted first, as are older versions.
 
     Raises:
         DatabaseError: it can be neither opened nor made anew.
@@ -164,7 +164,7 @@ def _check(tx: Transaction) -> None:
 
 
 def delete_index(path: Path) -> None:
-    """Delete an index file and what SQLite keeps beside it."""
+    """Delete an index file and SQLite's files beside it."""
     for ending in ("", "-wal", "-shm"):
         with suppress(OSError):
             path.with_name(path.name + ending).unlink()
@@ -187,18 +187,18 @@ def files_at(tx: Transaction, path: str) -> list[FileRecord]:
 
 
 def files_called(tx: Transaction, base_name: str) -> list[FileRecord]:
-    """Every file whose last part is `base_name`, whatever the case."""
+    """All files whose last part is `base_name`, in any case."""
     return [file_of(row) for row in tx.all(FILES + "WHERE f.base_name = ? ORDER BY f.path", (base_name.lower(),))]
 
 
 def symbols_in(tx: Transaction, path: str) -> list[Symbol]:
-    """What the file at `path` defines, in the order of lines; what encloses comes before what is inside."""
+    """Definitions of the file at `path`, in the order of lines; outer symbols come before inner ones."""
     rows = tx.all(SYMBOLS + "WHERE f.path = ? ORDER BY s.line, s.column_number, s.end_line DESC, s.id", (path,))
     return [symbol_of(row) for row in rows]
 
 
 def symbols_named(tx: Transaction, name: str) -> list[Symbol]:
-    """Every symbol with exactly this name, in the order of paths and lines."""
+    """All symbols with exactly this name, in the order of paths and lines."""
     return [symbol_of(row) for row in tx.all(SYMBOLS + "WHERE s.name = ? ORDER BY f.path, s.line", (name,))]
 
 
@@ -218,22 +218,22 @@ def symbol_with(tx: Transaction, symbol_id: int) -> Symbol | None:
 
 
 def imports_of(tx: Transaction, path: str) -> list[Import]:
-    """What the file at `path` imports, in the order of lines."""
+    """Imports of the file at `path`, in the order of lines."""
     return [import_of(row) for row in tx.all(IMPORTS + "WHERE f.path = ? ORDER BY i.line, i.id", (path,))]
 
 
 def imports_naming(tx: Transaction, name: str) -> list[Import]:
-    """Every import of something called `name`, wherever from."""
+    """All imports of a symbol called `name`, from any module."""
     return [import_of(row) for row in tx.all(IMPORTS + "WHERE i.name = ? ORDER BY f.path, i.line", (name,))]
 
 
 def references_to(tx: Transaction, name: str) -> list[Reference]:
-    """Every use of something called `name`, in the order of paths and lines."""
+    """All uses of a symbol called `name`, in the order of paths and lines."""
     return [reference_of(row) for row in tx.all(REFERENCES + "WHERE r.name = ? ORDER BY f.path, r.line", (name,))]
 
 
 def file_of(row: Row) -> FileRecord:
-    """A row of `FILES`."""
+    """Read a row of `FILES`."""
     return FileRecord(
         id=integer(row[0]),
         path=text(row[1]),
@@ -248,7 +248,7 @@ def file_of(row: Row) -> FileRecord:
 
 
 def symbol_of(row: Row) -> Symbol:
-    """A row of `SYMBOLS`."""
+    """Read a row of `SYMBOLS`."""
     return Symbol(
         id=integer(row[0]),
         path=text(row[1]),
@@ -265,7 +265,7 @@ def symbol_of(row: Row) -> Symbol:
 
 
 def import_of(row: Row) -> Import:
-    """A row of `IMPORTS`."""
+    """Read a row of `IMPORTS`."""
     return Import(
         path=text(row[0]),
         module=text(row[1]),
@@ -277,7 +277,7 @@ def import_of(row: Row) -> Import:
 
 
 def reference_of(row: Row) -> Reference:
-    """A row of `REFERENCES`."""
+    """Read a row of `REFERENCES`."""
     return Reference(
         path=text(row[0]),
         name=text(row[1]),

@@ -1,1 +1,1 @@
-"""Language servers: finding and running them, what they find wrong, and where things are defined and used."""
+"""Language servers: finding and running them, their diagnostics, definitions and uses of symbols."""

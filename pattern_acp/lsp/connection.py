@@ -1,6 +1,6 @@
 """The protocol, spoken with one running server.
 
-Owns: messages over its pipes, what we can do, and the shape of each request and answer. It alone imports pygls and
+Owns: messages over its pipes, our capabilities, and the shape of each request and answer. It alone imports pygls and
 lsprotocol, with the first server and in a thread. Must not know: when a server is started, or what its answers mean for
 an edit.
 """
@@ -29,10 +29,10 @@ from pattern_acp.processes.child_program import ChildProgram
 
 HEADER_LIMIT = 4096
 MESSAGE_LIMIT = 64_000_000
-"""Bytes of one message; a server that announces more is taken for broken."""
+"""Bytes of one message; a server that announces more counts as broken."""
 
 for _name in ("pygls.protocol.json_rpc", "pygls.client", "pygls.feature_manager"):
-    # It logs every message whole, and those hold the person's files.
+    # It logs every message whole, and those contain the user's files.
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 HEARD = frozenset(
@@ -47,11 +47,12 @@ HEARD = frozenset(
         types.CLIENT_UNREGISTER_CAPABILITY,
     }
 )
-"""What a server may tell or ask; other notifications are dropped, other requests refused. A server never edits."""
+"""Notifications and requests accepted from a server; other notifications are dropped, other requests refused. A server
+never edits."""
 
 
 class _Protocol(JsonRPCProtocol):
-    """JSON-RPC with the message types of LSP, and nothing of what pygls does for servers."""
+    """JSON-RPC with the message types of LSP, without pygls' functions for servers."""
 
     def get_message_type(self, method: str) -> type[Any] | None:
         return _types_of(method)[0]
@@ -66,7 +67,7 @@ def _types_of(method: str) -> tuple[type[Any] | None, type[Any] | None]:
 
 
 class _Outgoing:
-    """What pygls writes to: bytes that a task of ours sends on."""
+    """Writer for pygls: bytes that a task of ours sends on."""
 
     def __init__(self) -> None:
         self._send, self.receive = anyio.create_memory_object_stream[bytes](math.inf)
@@ -96,7 +97,7 @@ class Channel:
         self._protocol = client.protocol
         self._protocol.set_writer(self._outgoing)
         for method in HEARD:
-            # Partial, since pygls writes attributes on what it is given.
+            # Partial, since pygls sets attributes on its argument.
             client.feature(method)(partial(answers.get(method, _agree)))
 
     async def run(self) -> None:
@@ -113,11 +114,11 @@ class Channel:
             self._outgoing.close()
 
     def notify(self, method: str, params: object) -> None:
-        """Send what needs no answer."""
+        """Send a notification."""
         self._protocol.notify(method, params)
 
     async def request(self, method: str, params: object) -> object:
-        """The answer to a request, in the types of lsprotocol. A request that is given up is cancelled.
+        """Send a request and return the answer, in the types of lsprotocol. Cancelling it cancels the request.
 
         Raises:
             LanguageServerError: the server refused, or ended.
@@ -178,7 +179,7 @@ class Channel:
 
 
 async def _length(stream: BufferedByteReceiveStream) -> int:
-    """The bytes of the next message, from its header (LSP 3.17, "Header Part").
+    """Read the length of the next message in bytes, from its header (LSP 3.17, "Header Part").
 
     Raises:
         ValueError: there is no such header, or it says too much.
@@ -192,26 +193,26 @@ async def _length(stream: BufferedByteReceiveStream) -> int:
 
 
 def _agree(_params: object) -> None:
-    """Take note of what needs no answer."""
+    """Accept a request that needs no action."""
 
 
 logger = logging.getLogger(__name__)
 
 
 class ServerAbilities(Struct, frozen=True):
-    """What a server can do, as far as we use it."""
+    """Capabilities of a server, as far as we use them."""
 
     gives_diagnostics: bool = False
-    """Whether it can be asked for a file's diagnostics; otherwise it only sends them when it has some."""
+    """True if it answers requests for a file's diagnostics; otherwise it only sends them by itself."""
     renames: bool = False
 
 
 OnDiagnostics = Callable[[str, int | None, tuple[Diagnostic, ...]], None]
-"""Called with the path of a file, the version of its text if the server says it, and what is wrong in it."""
+"""Called with the path of a file, the version of its text if the server names it, and its diagnostics."""
 
 
 class Connection:
-    """What is said to one server, and heard of it. Its `channel` has to run meanwhile."""
+    """The exchange with one server, while its `channel` runs."""
 
     def __init__(
         self, name: str, program: ChildProgram, on_diagnostics: OnDiagnostics, configuration: Mapping[str, object]
@@ -251,12 +252,12 @@ class Connection:
         return ServerAbilities(can.diagnostic_provider is not None, bool(can.rename_provider))
 
     def open(self, path: str, language: str, version: int, text: str) -> None:
-        """Tell the text of a file, which from now on is what the server goes by."""
+        """Send the text of a file, which the server uses instead of the disk from now on."""
         item = types.TextDocumentItem(uri_of(path), language, version, text)
         self.channel.notify(types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(item))
 
     def change(self, path: str, version: int, text: str) -> None:
-        """Tell the new text of an open file, and that it is on the disk."""
+        """Send the new text of an open file, and that it is on the disk."""
         document = types.VersionedTextDocumentIdentifier(version, uri_of(path))
         changes: list[types.TextDocumentContentChangeEvent] = [types.TextDocumentContentChangeWholeDocument(text)]
         self.channel.notify(types.TEXT_DOCUMENT_DID_CHANGE, types.DidChangeTextDocumentParams(document, changes))
@@ -264,12 +265,12 @@ class Connection:
         self.channel.notify(types.TEXT_DOCUMENT_DID_SAVE, saved)
 
     def close(self, path: str) -> None:
-        """Let the server go by the disk again."""
+        """Let the server read the file from the disk again."""
         document = types.TextDocumentIdentifier(uri_of(path))
         self.channel.notify(types.TEXT_DOCUMENT_DID_CLOSE, types.DidCloseTextDocumentParams(document))
 
     async def diagnostics(self, path: str) -> tuple[Diagnostic, ...] | None:
-        """What is wrong in an open file; None when the server says that it has not changed.
+        """Return the diagnostics of an open file; None when the server says that they have not changed.
 
         Raises:
             LanguageServerError: it cannot say, or ended.
@@ -280,7 +281,7 @@ class Connection:
         return tuple(_diagnostic(item) for item in items) if items is not None else None
 
     async def definition(self, path: str, line: int, unit: int) -> tuple[CodeLocation, ...]:
-        """Where what stands at a position is defined.
+        """Find the definitions of the symbol at a position.
 
         Raises:
             LanguageServerError: it cannot say, or ended.
@@ -290,7 +291,7 @@ class Connection:
         return _places(answer)
 
     async def references(self, path: str, line: int, unit: int) -> tuple[CodeLocation, ...]:
-        """Where what stands at a position is used, its definition included.
+        """Find the uses of the symbol at a position, its definition included.
 
         Raises:
             LanguageServerError: it cannot say, or ended.
@@ -301,7 +302,7 @@ class Connection:
         return _places(await self.channel.request(types.TEXT_DOCUMENT_REFERENCES, params))
 
     async def rename(self, path: str, line: int, unit: int, new_name: str) -> tuple[FileEdits, ...]:
-        """What has to change for what stands at a position to be called `new_name`.
+        """Return the edits that rename the symbol at a position to `new_name`.
 
         Raises:
             LanguageServerError: it cannot be renamed, or the server ended.
@@ -328,7 +329,7 @@ class Connection:
 
 
 def _capabilities() -> types.ClientCapabilities:
-    """What we understand; everything else a server then leaves out."""
+    """Our capabilities; a server leaves everything else out."""
     return types.ClientCapabilities(
         general=types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind.Utf16]),
         window=types.WindowClientCapabilities(work_done_progress=False),
@@ -362,7 +363,7 @@ def _diagnostic(given: types.Diagnostic) -> Diagnostic:
 
 
 def _places(answer: object) -> tuple[CodeLocation, ...]:
-    """The places of an answer, which may be one, several, or links, each once."""
+    """The locations of an answer, which may be one, several, or links, each once."""
     found: list[CodeLocation] = []
     for each in cast("Sequence[object]", answer) if isinstance(answer, (list, tuple)) else [answer]:
         if isinstance(each, types.LocationLink):
@@ -396,12 +397,12 @@ def _file_edits(edit: object) -> tuple[FileEdits, ...]:
 
 
 def uri_of(path: str) -> str:
-    """The address of an absolute path."""
+    """The URI of an absolute path."""
     return Path(path).as_uri()
 
 
 def path_of(uri: str) -> str:
-    """The path of an address; of one that is no file's, its text, which then names no file."""
+    """The path of a URI; for one that is no file's, its text, which then names no file."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return unquote(uri)

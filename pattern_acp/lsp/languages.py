@@ -45,29 +45,30 @@ def language_of(path: str) -> str:
 
 
 class ServerKind(Struct, frozen=True):
-    """A server: what it is started with, and for which languages."""
+    """A kind of server: its command, and its languages."""
 
     name: str
     command: tuple[str, ...]
     languages: tuple[str, ...]
     runs_project_code: str = ""
-    """What of a project it would run, as the middle of a sentence; empty when it only reads. Such a server is started
-    in trusted folders only."""
+    """The project code that it would run, as the middle of a sentence; empty when it only reads. Such a server is
+    started in trusted folders only."""
     options: Mapping[str, object] | None = None
     """Its `initializationOptions`."""
     sections: Mapping[str, object] | None = None
-    """What it is answered when it asks for its settings, by section."""
+    """The answers to its requests for settings, by section."""
 
 
 _SCRIPTS = ("typescript", "typescriptreact", "javascript", "javascriptreact")
 
 _WHOLE_RENAMES: Mapping[str, object] = {"preferences": {"useAliasesForRenames": False}}
-"""Otherwise a name that is renamed where it is used keeps its old one in all other files, as `old as new`."""
+"""Without it, a name that is renamed at a use keeps its old one in all other files, as `old as new`."""
 
 KNOWN: tuple[ServerKind, ...] = (
     ServerKind("basedpyright", ("basedpyright-langserver", "--stdio"), ("python",)),
     ServerKind("pyright", ("pyright-langserver", "--stdio"), ("python",)),
-    # TypeScript serves by itself since version 7, which typescript-language-server cannot use (`config.lsp.can_serve`).
+    # TypeScript has its own server since version 7, which typescript-language-server cannot use
+    # (`config.lsp.can_serve`).
     ServerKind(
         "typescript",
         ("tsc", "--lsp", "--stdio"),
@@ -85,7 +86,7 @@ KNOWN: tuple[ServerKind, ...] = (
     ServerKind("rust-analyzer", ("rust-analyzer",), ("rust",), "build scripts and macros of its crates"),
     ServerKind("clangd", ("clangd",), ("c", "cpp")),
 )
-"""Of several for one language the first that is installed is used."""
+"""Among several for one language, the first installed one is used."""
 
 
 class FoundServer(Struct, frozen=True):
@@ -97,17 +98,17 @@ class FoundServer(Struct, frozen=True):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What starts it."""
+        """The command that starts it."""
         return (self.program, *self.kind.command[1:])
 
 
 def configured_kind(settings: LspServerSettings) -> ServerKind:
-    """A server of the person's file."""
+    """A server from the user's file."""
     return ServerKind(settings.name, settings.command, settings.languages)
 
 
 def kinds(configured: Sequence[ServerKind]) -> tuple[ServerKind, ...]:
-    """All kinds: the person's first, which stand for known ones of the same name."""
+    """All kinds: the user's first, which replace known ones of the same name."""
     names = {kind.name for kind in configured}
     return (*configured, *(kind for kind in KNOWN if kind.name not in names))
 
@@ -127,11 +128,11 @@ def find_server(
 def find_program(kind: ServerKind, root: str, environment: Mapping[str, str], *, trusted: bool) -> str:
     """The absolute path of a server's program; empty when it is not installed.
 
-    On PATH, a folder inside an untrusted `root` does not count: what a project brings along is not run unasked.
+    On PATH, a folder inside an untrusted `root` does not count: programs of a project do not run unasked.
     """
     path = next((value for name, value in environment.items() if name.upper() == "PATH"), "")
     if Path(kind.command[0]).is_absolute():
-        # Only the person's own file can name one.
+        # Only the user's own file can name one.
         return _that_serves(shutil.which(kind.command[0]))
     folders = [folder for folder in path.split(os.pathsep) if folder and Path(folder).is_absolute()]
     if trusted:

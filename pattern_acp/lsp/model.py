@@ -1,6 +1,6 @@
 """Diagnostics, locations and edits of language servers, in our own types.
 
-Owns: them and their positions. Must not know: the wire, or who asks. Lines and columns of `Diagnostic` and
+Owns: the types and their positions. Must not know: the wire, or who asks. Lines and columns of `Diagnostic` and
 `CodeLocation` count from 1 as people do; a `Span` counts as the protocol does: lines from 0, columns in UTF-16 units.
 """
 
@@ -13,13 +13,13 @@ from pattern_acp.domain.errors import PatternError
 
 
 class LanguageServerError(PatternError):
-    """A language server cannot be asked; the sentence says why and what else helps."""
+    """A language server cannot be asked; the sentence says why and names an alternative."""
 
     failure_code = "lsp.failed"
 
 
 class Span(Struct, frozen=True):
-    """A range of a text as the protocol counts."""
+    """A range of a text in the protocol's counting."""
 
     line: int
     unit: int
@@ -28,7 +28,7 @@ class Span(Struct, frozen=True):
 
 
 class Diagnostic(Struct, frozen=True):
-    """One thing that a server finds wrong."""
+    """One problem that a server reports."""
 
     span: Span
     message: str
@@ -38,7 +38,7 @@ class Diagnostic(Struct, frozen=True):
 
 
 class CodeLocation(Struct, frozen=True):
-    """Where something is."""
+    """A range in a file."""
 
     path: str
     span: Span
@@ -59,7 +59,7 @@ class FileEdits(Struct, frozen=True):
 
 
 class NewError(Struct, frozen=True):
-    """An error that was not there before: the file, and where in its present text."""
+    """An error that was not there before: the file, and the position in its present text."""
 
     path: str
     line: int
@@ -70,11 +70,11 @@ class NewError(Struct, frozen=True):
 
 
 class Introduced(Struct, frozen=True):
-    """What became wrong since files were last compared."""
+    """New errors since files were last compared."""
 
     errors: tuple[NewError, ...] = ()
     waiting: tuple[str, ...] = ()
-    """Servers that had not answered in time; what they find is told later."""
+    """Servers that had not answered in time; their errors are reported later."""
 
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -86,7 +86,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def units(text: str) -> int:
-    """How many UTF-16 code units a text has: characters beyond U+FFFF have two."""
+    """Length of a text in UTF-16 code units: characters beyond U+FFFF have two."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
@@ -103,13 +103,13 @@ def column_of(line: str, unit: int) -> int:
 
 
 def line_at(text: str, line: int) -> str:
-    """A line by its number from 0; empty where there is none."""
+    """A line by its number from 0; empty if there is none."""
     lines = split_lines(text)
     return lines[line] if 0 <= line < len(lines) else ""
 
 
 def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
-    """The text with all replacements made, as if at once. Insertions at one place keep their order.
+    """Make all replacements at once. Insertions at one position retain their order.
 
     Raises:
         LanguageServerError: two replacements overlap.

@@ -1,7 +1,7 @@
 """One language server of one session.
 
-Owns: its start with the first file, its deadlines, its one restart, its end when nobody needs it, the texts it has been
-sent, and which of its errors are new. Must not know: the protocol (connection.py), nor which server is for what.
+Owns: its start with the first file, its deadlines, its one restart, its end when nobody needs it, the texts sent to it,
+and which of its errors are new. Must not know: the protocol (connection.py), nor which server is for what.
 """
 
 import logging
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SyncedFiles:
-    """The files of one server, over all of its starts. `used` is called whenever it has something to do."""
+    """The files of one server, over all of its starts. `used` is called whenever it has work."""
 
     def __init__(self, used: Callable[[], None]) -> None:
         self.files = OpenFiles(self._tell_change)
@@ -33,18 +33,18 @@ class SyncedFiles:
         """Set when there is something to ask."""
 
     def connect(self, connection: "Connection") -> None:
-        """Tell a server that has just started all files; what it does not say of them now nobody knows."""
+        """Send all files to a server that has just started; its earlier answers are gone."""
         self._connection = connection
         self.files.forget_answers()
         for file in tuple(self.files.by_path.values()):
             self.open(file)
 
     def disconnect(self) -> None:
-        """The server is gone, or is to be."""
+        """Drop the connection: the server is gone, or is about to end."""
         self._connection = None
 
     def open(self, file: "OpenFile | None") -> None:
-        """Tell of a file, at once or when the server is ready; nothing for None."""
+        """Open a file on the server, at once or when it is ready; nothing for None."""
         self._used()
         if file is None:
             return
@@ -54,28 +54,28 @@ class SyncedFiles:
             self._wanted.set()
 
     def close(self, paths: Sequence[str]) -> None:
-        """Forget files that are gone."""
+        """Close files that are gone."""
         for path in self.files.drop(paths):
             if self._connection is not None:
                 self._connection.close(path)
 
     def take(self, path: str, version: int | None, found: tuple[Diagnostic, ...]) -> None:
-        """What the server finds wrong in a file."""
+        """Receive the diagnostics of a file."""
         self.files.note_found(path, version, found, anyio.current_time())
 
     async def wait_complete(self, is_alive: Callable[[], bool]) -> None:
-        """Wait until all is known of every edited file, or never will be; the caller sets the limit of time."""
+        """Wait until the diagnostics of every edited file are complete, or never will be; sets no time limit."""
         self._used()
         while is_alive():
             news = self.files.news
             if not self.files.incomplete(anyio.current_time()):
                 return
             with anyio.move_on_after(0.05):
-                # What was said counts as all of it only after a moment without another word.
+                # Diagnostics count as complete only after a quiet moment.
                 await news.wait()
 
     async def keep_advancing(self) -> None:
-        """Tell the texts that wait for the server's word on the text before."""
+        """Send the texts that wait for the diagnostics of the text before."""
         while True:
             news = self.files.news
             due = self.files.advance(anyio.current_time())
@@ -83,7 +83,7 @@ class SyncedFiles:
                 await news.wait()
 
     async def keep_asking(self, connection: "Connection", seconds: float) -> None:
-        """Ask for what is wrong in every file, again after each change; returns when the server hangs."""
+        """Request the diagnostics of every file, again after each change; returns when the server hangs."""
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
@@ -112,8 +112,8 @@ def introduced(
 ) -> list[NewError]:
     """The errors of `after` that `before` does not account for, in the order of the text.
 
-    An old error accounts for one new one of the same words: first for one on a line that reads the same, wherever that
-    is now, then for any other.
+    An old error accounts for one new one with the same message: first for one on a line with the same text, wherever
+    that is now, then for any other.
     """
     old_lines, new_lines = split_lines(text_before), split_lines(text_after)
     known = [(_key(each), _line(old_lines, each)) for each in before if each.is_error]
@@ -122,9 +122,9 @@ def introduced(
     for each in after:
         if not each.is_error:
             continue
-        place = (_key(each), _line(new_lines, each))
-        if on_line[place] > 0:
-            on_line[place] -= 1
+        key = (_key(each), _line(new_lines, each))
+        if on_line[key] > 0:
+            on_line[key] -= 1
         else:
             unplaced.append(each)
     by_words = Counter[tuple[str, str, str]]()
@@ -150,14 +150,14 @@ def _line(lines: Sequence[str], diagnostic: Diagnostic) -> str:
 
 
 QUIET_SECONDS = 0.1
-"""Without another word from the server on a file, what it said of this version counts as all of it."""
+"""Time without further diagnostics on a file after which those of this version count as complete."""
 
 QUIET_SECONDS_WITHOUT_VERSION = 0.4
-"""The same for a server that does not say which version it means, and may send one kind of errors after another."""
+"""The same for a server that does not name the version, and may send one kind of errors after another."""
 
 
 MOST_FILES = 100
-"""Most files that a server is told of at a time."""
+"""Limit on files that a server has open at a time."""
 
 
 class OpenFile(Struct):
@@ -166,22 +166,22 @@ class OpenFile(Struct):
     path: str
     language: str
     text: str
-    """What the server has."""
+    """The text that the server has."""
     version: int = 1
     found: tuple[Diagnostic, ...] | None = None
-    """What is wrong in `text`; None while the server has not said."""
+    """Diagnostics of `text`; None until the server has sent them."""
     complete_at: float = 0.0
-    """When `found` counts as all of it."""
+    """Time from which `found` counts as complete."""
     base: tuple[Diagnostic, ...] | None = None
-    """What was wrong in `base_text`; None until that is known."""
+    """Diagnostics of `base_text`; None until they are known."""
     base_text: str = ""
     next_text: str | None = None
-    """The text that the server is told once it has said what was wrong before."""
+    """The text to send once the diagnostics of the text before are known."""
     is_edited: bool = False
-    """Whether an edit is under way that was not compared yet."""
+    """True during an edit that was not compared yet."""
 
     def is_complete(self, now: float) -> bool:
-        """Whether all that is wrong in the file's newest text is known."""
+        """Return whether all diagnostics of the file's newest text are known."""
         return self.next_text is None and self.found is not None and now >= self.complete_at
 
 
@@ -195,16 +195,16 @@ class OpenFiles(Struct):
     changed: Tell
     by_path: dict[str, OpenFile] = field(default_factory=dict[str, OpenFile])
     news: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, whenever the server said something."""
+    """Set, and replaced, whenever the server sent something."""
 
     def named(self, path: str) -> OpenFile | None:
-        """The file, if the server was told of it."""
+        """The file, if the server has it."""
         return self.by_path.get(path)
 
     def note_before(self, path: str, language: str, text: str | None) -> OpenFile | None:
-        """Note the text that an edit starts from (None: the file is new); the file, when the server has to open it.
+        """Record the text before an edit (None: the file is new); return the file if the server has to open it.
 
-        What was wrong before is taken at the first edit of several that are compared together.
+        The diagnostics before are taken at the first edit of several that are compared together.
         """
         file = self.by_path.get(path)
         if file is None:
@@ -220,7 +220,7 @@ class OpenFiles(Struct):
         return None
 
     def note_after(self, path: str, text: str) -> None:
-        """Note the text that an edit left."""
+        """Record the text after an edit."""
         file = self.by_path[path]
         if file.base is None:
             file.next_text = text
@@ -228,7 +228,7 @@ class OpenFiles(Struct):
             self._change(file, text)
 
     def show(self, path: str, language: str, text: str) -> OpenFile | None:
-        """Note a text that a question is about; the file, when the server has to open it."""
+        """Record a text that a question is about; return the file if the server has to open it."""
         file = self.by_path.get(path)
         if file is None:
             file = self.by_path[path] = OpenFile(path, language, text)
@@ -241,12 +241,12 @@ class OpenFiles(Struct):
         return None
 
     def forget_answers(self) -> None:
-        """The server was started anew: whatever it had not said it has to say again."""
+        """Forget the answers of a server that was restarted: it has to send them again."""
         for file in self.by_path.values():
             file.found = None
 
     def note_found(self, path: str, version: int | None, found: tuple[Diagnostic, ...], now: float) -> None:
-        """Take what the server finds wrong in a file; of an older text it is dropped."""
+        """Record the diagnostics of a file; those of an older text are dropped."""
         file = self.by_path.get(path)
         if file is None or (version is not None and version != file.version):
             return
@@ -255,9 +255,9 @@ class OpenFiles(Struct):
         self._tell_news()
 
     def advance(self, now: float) -> float | None:
-        """Go on to the newest text where what was wrong before is known; the seconds until that is to be tried again.
+        """Go on to the newest text if the diagnostics before are known; return the seconds until the next try.
 
-        None when nothing but a word of the server can change anything.
+        None if only a message of the server can change anything.
         """
         due: float | None = None
         for file in self.by_path.values():
@@ -275,11 +275,11 @@ class OpenFiles(Struct):
         return due
 
     def incomplete(self, now: float) -> list[OpenFile]:
-        """The edited files of which not all is known."""
+        """The edited files whose diagnostics are incomplete."""
         return [file for file in self.by_path.values() if file.is_edited and not file.is_complete(now)]
 
     def compare(self, now: float) -> list[NewError]:
-        """The errors that are new since the last comparison, of every file of which all is known."""
+        """The errors that are new since the last comparison, in every file with complete diagnostics."""
         errors: list[NewError] = []
         for file in self.by_path.values():
             if file.base is None or file.found is None or not file.is_complete(now):
@@ -289,12 +289,12 @@ class OpenFiles(Struct):
         return errors
 
     def superfluous(self) -> list[str]:
-        """The files that were opened first, beyond as many as a server should keep, without those being edited."""
+        """The files that were opened first, beyond the limit of a server, without those being edited."""
         unused = [path for path, file in self.by_path.items() if not file.is_edited]
         return unused[: max(len(self.by_path) - MOST_FILES, 0)]
 
     def drop(self, paths: Iterable[str]) -> list[str]:
-        """Files that are gone; those of them that the server had open."""
+        """Remove files that are gone; return those that the server had open."""
         return [path for path in paths if self.by_path.pop(path, None) is not None]
 
     def _change(self, file: OpenFile, text: str) -> None:
@@ -312,10 +312,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-"""For the answer to `initialize`; a server that needs longer is taken for hanging."""
+"""Limit for the answer to `initialize`; a server that needs longer counts as hanging."""
 
 ANSWER_SECONDS = 30.0
-"""For any other answer. Servers that read a large project answer late; one that needs longer is taken for hanging."""
+"""Limit for any other answer. Servers that read a large project answer late; one that needs longer counts as
+hanging."""
 
 RESTARTS = 1
 
@@ -324,14 +325,14 @@ Connect: TypeAlias = "Callable[[str, ChildProgram, OnDiagnostics, Mapping[str, o
 
 
 def load_connect() -> Connect:
-    """Import what speaks the protocol; takes a second, so it runs in a thread."""
+    """Import the protocol; takes a second, so it runs in a thread."""
     from pattern_acp.lsp.connection import Connection
 
     return Connection
 
 
 class State(StrEnum):
-    """What a server is doing."""
+    """Activity of a server."""
 
     STARTING = "starting"
     READY = "ready"
@@ -340,13 +341,13 @@ class State(StrEnum):
 
 
 class ServerLocation(Struct, frozen=True):
-    """Where and how one server runs."""
+    """The command and folder of one server."""
 
     roots: tuple[str, ...]
-    means: ChildProgramPorts
+    ports: ChildProgramPorts
     idle_seconds: float
     configuration: Mapping[str, object]
-    """What it is answered when it asks for its settings, by section."""
+    """The answers to its requests for settings, by section."""
     start_seconds: float = START_SECONDS
     answer_seconds: float = ANSWER_SECONDS
 
@@ -354,15 +355,17 @@ class ServerLocation(Struct, frozen=True):
 class LanguageServer:
     """One server. `run` owns its process; everything else may be called from any task."""
 
-    def __init__(self, found: FoundServer, place: ServerLocation, load: Callable[[], Connect] = load_connect) -> None:
+    def __init__(
+        self, found: FoundServer, location: ServerLocation, load: Callable[[], Connect] = load_connect
+    ) -> None:
         self.found = found
         self.state = State.STARTING
         self.problem = ""
-        self.told = SyncedFiles(self.touch)
+        self.synced = SyncedFiles(self.touch)
         self.gone = anyio.Event()
         """Set once its process is gone for good."""
         self._scope = anyio.CancelScope()
-        self._place = place
+        self._location = location
         self._load = load
         self._connection: Connection | None = None
         self._settled = anyio.Event()
@@ -372,12 +375,12 @@ class LanguageServer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it may still say something."""
+        """Return whether it may still answer."""
         return self.state in {State.STARTING, State.READY}
 
     @property
     def name(self) -> str:
-        """As it is shown."""
+        """The name as shown."""
         return self.found.kind.name
 
     def stop(self) -> None:
@@ -385,7 +388,7 @@ class LanguageServer:
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Keep the server until it is idle, has failed for good, or is stopped."""
+        """Run the server until it is idle, has failed for good, or is stopped."""
         self.touch()
         try:
             with self._scope:
@@ -417,31 +420,32 @@ class LanguageServer:
         self._used_at = anyio.current_time()
 
     async def ask(self, question: "Callable[[Connection], Awaitable[AnswerT]]") -> AnswerT:
-        """The answer to a question, once the server is ready.
+        """Ask a question once the server is ready.
 
         Raises:
             LanguageServerError: it failed, refused, or did not answer in time, in which case it is ended.
         """
         self.touch()
-        with anyio.move_on_after(self._place.start_seconds):
+        with anyio.move_on_after(self._location.start_seconds):
             await self._settled.wait()
         if self._connection is None:
             raise LanguageServerError(f"The language server {self.name} cannot be asked: {self.problem or 'it ended'}.")
         try:
-            with anyio.fail_after(self._place.answer_seconds):
+            with anyio.fail_after(self._location.answer_seconds):
                 return await question(self._connection)
         except TimeoutError:
             self._give_up()
             raise LanguageServerError(
-                f"The language server {self.name} did not answer in {self._place.answer_seconds:.0f} s and was ended."
+                f"The language server {self.name} did not answer in {self._location.answer_seconds:.0f} s "
+                "and was ended."
             ) from None
         finally:
             self.touch()
 
     def _give_up(self) -> None:
-        """It hangs: it is ended, and whoever asks now waits for its next start."""
+        """End a server that hangs; callers wait for its next start."""
         self._connection = None
-        self.told.disconnect()
+        self.synced.disconnect()
         self._unsettle()
         self._hangs.set()
 
@@ -450,13 +454,13 @@ class LanguageServer:
             self._settled = anyio.Event()
 
     async def _run_once(self) -> str:
-        """Run the program once; why it ended, empty when nobody needed it any more."""
+        """Run the program once; return why it ended, empty when nobody needed it any more."""
         ended = ""
         try:
             connect = await to_thread.run_sync(self._load)
-            command, cwd, means = self.found.command, self._place.roots[0], self._place.means
-            async with running_program(command, cwd, means, LanguageServerError) as program:
-                connection = connect(self.name, program, self.told.take, self._place.configuration)
+            command, cwd, ports = self.found.command, self._location.roots[0], self._location.ports
+            async with running_program(command, cwd, ports, LanguageServerError) as program:
+                connection = connect(self.name, program, self.synced.take, self._location.configuration)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(connection.channel.run)
                     ended = await self._serve(connection)
@@ -467,24 +471,24 @@ class LanguageServer:
             return error.sentence
         finally:
             self._connection = None
-            self.told.disconnect()
+            self.synced.disconnect()
         return ended
 
     async def _serve(self, connection: "Connection") -> str:
         try:
-            with anyio.fail_after(self._place.start_seconds):
-                abilities = await connection.initialize(self._place.roots, self.found.kind.options)
+            with anyio.fail_after(self._location.start_seconds):
+                abilities = await connection.initialize(self._location.roots, self.found.kind.options)
         except TimeoutError:
-            return f"it did not start within {self._place.start_seconds:.0f} s"
+            return f"it did not start within {self._location.start_seconds:.0f} s"
         except LanguageServerError as error:
             return error.sentence
         self._connection, self._hangs = connection, anyio.Event()
-        self.told.connect(connection)
+        self.synced.connect(connection)
         self.state = State.READY
         self._settled.set()
         ended = ""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.told.keep_advancing)
+            tasks.start_soon(self.synced.keep_advancing)
             if abilities.gives_diagnostics:
                 tasks.start_soon(self._ask_for_diagnostics, connection)
             ended = await first_of(
@@ -494,17 +498,17 @@ class LanguageServer:
         return ended
 
     async def _ask_for_diagnostics(self, connection: "Connection") -> None:
-        await self.told.keep_asking(connection, self._place.answer_seconds)
+        await self.synced.keep_asking(connection, self._location.answer_seconds)
         self._give_up()
 
     async def _wait_idle(self) -> None:
-        # Not an event: being used again only moves the time.
-        while (left := self._used_at + self._place.idle_seconds - anyio.current_time()) > 0:  # noqa: ASYNC110
+        # Not an event: another use only moves the time.
+        while (left := self._used_at + self._location.idle_seconds - anyio.current_time()) > 0:  # noqa: ASYNC110
             await anyio.sleep(left)
 
 
 async def first_of(events: Mapping[anyio.Event, str], otherwise: Callable[[], Awaitable[None]]) -> str:
-    """What stands for the first of `events` to be set; empty when `otherwise` returns before any is."""
+    """Wait for the first of `events` and return its value; empty when `otherwise` returns before any is set."""
     happened: list[str] = []
 
     async def wait(event: anyio.Event, meaning: str) -> None:

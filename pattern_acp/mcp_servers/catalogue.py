@@ -15,7 +15,7 @@ from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.messages import ImagePart
 
 Report = Callable[[str], Awaitable[None]]
-"""Told how far a call is, in a line."""
+"""Receives the progress of a call, as one line."""
 
 
 class RemoteTool(Struct, frozen=True):
@@ -26,13 +26,13 @@ class RemoteTool(Struct, frozen=True):
     input_schema: JsonObject
     title: str = ""
     read_only: bool = False
-    """The server's own word (`readOnlyHint`); what is called so is asked about all the same."""
+    """The server's own claim (`readOnlyHint`); such a tool asks all the same."""
     repeatable: bool = False
-    """Whether the server says that a second call changes nothing more (`idempotentHint`, `readOnlyHint`)."""
+    """True if the server claims that a second call changes nothing more (`idempotentHint`, `readOnlyHint`)."""
 
     @property
     def definition(self) -> str:
-        """All that the person agrees to when a tool is first used: name, description, schema, and the read-only hint.
+        """Everything that the user agrees to at the first use: name, description, schema, and the read-only hint.
 
         Lines, so that two of them can be compared.
         """
@@ -56,7 +56,7 @@ class PromptArgument(Struct, frozen=True):
 
 
 class RemotePrompt(Struct, frozen=True):
-    """A prompt that a server keeps ready for the person."""
+    """A prompt template that a server offers to the user."""
 
     name: str
     description: str
@@ -64,7 +64,7 @@ class RemotePrompt(Struct, frozen=True):
 
 
 class RemoteResource(Struct, frozen=True):
-    """Something that can be read from a server."""
+    """A resource that can be read from a server."""
 
     uri: str
     name: str
@@ -80,7 +80,7 @@ class Catalogue(Struct, frozen=True):
     resources: tuple[RemoteResource, ...] = ()
     instructions: str = ""
     may_change: bool = False
-    """Whether the server says that its tools may change while it runs."""
+    """True if the server says that its tools may change while it runs."""
     left_out: tuple[str, ...] = ()
     """Entries of its lists that cannot be used, each with the reason, such as "the tool `a` (it has no name)"."""
 
@@ -90,7 +90,7 @@ class Catalogue(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What a server answered to a call, a prompt or a read: text for the model, and images."""
+    """Answer of a server to a call, a prompt or a read: text for the model, and images."""
 
     text: str
     is_error: bool = False
@@ -98,7 +98,7 @@ class Reply(Struct, frozen=True):
 
 
 class Pin(Struct, frozen=True):
-    """A tool as it was agreed to."""
+    """The definition of a tool to which the user agreed."""
 
     tool: str
     digest: str
@@ -106,19 +106,19 @@ class Pin(Struct, frozen=True):
 
 
 class News(Struct, frozen=True):
-    """What the person has not agreed to: a sentence, and the definition that they knew before, if any."""
+    """The news about a tool: a sentence, and the definition that the user agreed to before, if any."""
 
     sentence: str = ""
     before: str = ""
 
 
 def pin_of(tool: RemoteTool) -> Pin:
-    """The pin of a tool as it is now."""
+    """The pin of a tool's current definition."""
     return Pin(tool.name, tool.digest, tool.definition)
 
 
 def news_of(server: str, tool: RemoteTool, pins: Mapping[str, Pin]) -> News:
-    """What is new about a tool for the person; an empty sentence when nothing is."""
+    """The news about a tool for the user; an empty sentence when there are none."""
     if not pins:
         return News(f"It is the first use of the MCP server `{server}` as it is set up now.")
     pin = pins.get(tool.name)
@@ -130,7 +130,7 @@ def news_of(server: str, tool: RemoteTool, pins: Mapping[str, Pin]) -> News:
 
 
 def load_pins(tx: Transaction, server: str, identity: str) -> dict[str, Pin]:
-    """The tools of a server that were agreed to, by name.
+    """The pins of a server's tools, by name.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -140,7 +140,7 @@ def load_pins(tx: Transaction, server: str, identity: str) -> dict[str, Pin]:
 
 
 def store_pin(tx: Transaction, server: str, identity: str, pin: Pin, *, seq: int, at_ms: int) -> None:
-    """Keep a tool as it was agreed to.
+    """Store the pin of a tool.
 
     Raises:
         DatabaseError: the file cannot be written.
@@ -159,20 +159,20 @@ def store_pin(tx: Transaction, server: str, identity: str, pin: Pin, *, seq: int
 
 SEPARATOR = "__"
 NAME_LIMIT = 64
-"""Longest name of a tool that Anthropic and OpenAI take."""
+"""Longest tool name that Anthropic and OpenAI accept."""
 
 SERVER_LIMIT = 24
-"""Characters that the server's part may have, so that the tool's part stays readable."""
+"""Limit on the server's part of the name, so that the tool's part stays readable."""
 
 PROMPT_LIMIT = 40
-"""Characters that a prompt's part may have in the slash command for it."""
+"""Limit on the prompt's part in the slash command for it."""
 
 _HASH_DIGITS = 6
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) -> tuple[str, ...]:
-    """A name for each (server, tool), in their order, different from each other and from `taken`.
+    """Return a name for each (server, tool), in their order, different from each other and from `taken`.
 
     A name depends on its own pair alone unless two collide, so that it stays when other tools come and go.
     """
@@ -190,15 +190,15 @@ def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) ->
 
 
 def typed_names(prompts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """What a person types for each (server, prompt): without marks, unless it is cut or two would be the same."""
+    """The command that users type for each (server, prompt): without a mark, unless it is cut or ambiguous."""
     plain = [(_plain(server), _plain(prompt)) for server, prompt in prompts]
-    kept = [
+    fitting = [
         short == pair or (plain.count(short) == 1 and all(short)) for pair, short in zip(prompts, plain, strict=True)
     ]
     return tuple(
         f"{clean(server, SERVER_LIMIT)}:{clean(prompt, PROMPT_LIMIT)}"
         for server, prompt in (
-            short if is_kept else pair for pair, short, is_kept in zip(prompts, plain, kept, strict=True)
+            short if fits else pair for pair, short, fits in zip(prompts, plain, fitting, strict=True)
         )
     )
 
@@ -208,7 +208,7 @@ def _plain(text: str) -> str:
 
 
 def clean(text: str, limit: int) -> str:
-    """`text` in allowed characters; what is cut or lost leaves a mark of the whole, so that two stay two."""
+    """Reduce `text` to allowed characters; if it loses any, a hash at its end tells different texts apart."""
     plain = _FORBIDDEN.sub("_", text)
     if plain == text and 0 < len(text) <= limit:
         return text

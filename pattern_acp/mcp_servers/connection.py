@@ -1,6 +1,6 @@
 """A live server, through the official `mcp` package.
 
-Owns: the handshake, the lists, calls with progress and cancel, and the sentences for what goes wrong. Must not know:
+Owns: the handshake, the lists, calls with progress and cancel, and the sentences about failures. Must not know:
 restarts, or how the server is reached.
 """
 
@@ -30,14 +30,14 @@ from pattern_acp.mcp_servers.catalogue import (
 )
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
 from pattern_acp.mcp_servers.listing import named_arguments, own_names, plain_arguments
-from pattern_acp.mcp_servers.refusals import Refusal, refusal_of
+from pattern_acp.mcp_servers.refusals import HttpRefusal, refusal_of
 from pattern_acp.mcp_servers.results import call_reply, prompt_text, read_reply
-from pattern_acp.mcp_servers.server import CannotStartError, ServerPlace
-from pattern_acp.mcp_servers.transports import Link, link_to
+from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext
+from pattern_acp.mcp_servers.transports import ServerStreams, open_streams
 
 
 def tool_of(tool: types.Tool) -> RemoteTool:
-    """A listed tool, whose schema was made usable when the list came (`listing`)."""
+    """Convert a listed tool, whose schema was already repaired (`listing`)."""
     notes = tool.annotations
     title = tool.title or (notes.title if notes is not None else None) or ""
     read_only = notes is not None and notes.read_only_hint is True
@@ -47,36 +47,36 @@ def tool_of(tool: types.Tool) -> RemoteTool:
 
 
 def prompt_of(prompt: types.Prompt) -> RemotePrompt:
-    """A listed prompt."""
+    """Convert a listed prompt."""
     arguments = tuple(PromptArgument(item.name, item.required is True) for item in prompt.arguments or ())
     return RemotePrompt(prompt.name, prompt.description or prompt.title or "", arguments)
 
 
 def resource_of(resource: types.Resource) -> RemoteResource:
-    """A listed resource."""
+    """Convert a listed resource."""
     return RemoteResource(resource.uri, resource.name, resource.description or "", resource.mime_type or "")
 
 
 logger = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 300.0
-"""Longest that a call may go without an answer or a word of progress."""
+"""Longest time of a call without an answer or progress."""
 
 LONGEST_CALL_SECONDS = 3_600.0
-"""Longest that a call may take whatever progress it tells; a server that counts on for ever would hold the turn."""
+"""Longest time of a call despite progress; a server that reports it for ever would block the turn."""
 
 LIST_SECONDS = 30.0
 RETRIES = 2
-"""How often a request is made again that the server was too busy for."""
+"""Number of retries after a server was too busy."""
 
 RETRY_SECONDS = 1.0
-"""Before the first such try, and twice that before the second, unless the server says how long."""
+"""Delay before the first retry, and twice that before the second, unless the server says how long."""
 
 LONGEST_RETRY_SECONDS = 20.0
-"""A server that wants more time than this is not waited for; whoever asks is told."""
+"""Longest delay that a server may ask for; beyond it, the caller gets an error."""
 
 PAGES = 50
-"""Most pages of one list; a server whose list has no end is cut there."""
+"""Limit on pages of one list; a list without an end is cut there."""
 
 _CHANGES = (
     types.ToolListChangedNotification,
@@ -87,11 +87,11 @@ _CHANGES = (
 T = TypeVar("T")
 
 _Page: TypeAlias = tuple[dict[str, T], str | None]
-"""Entries by what they are called by, and the cursor of the next page."""
+"""Entries by their names, and the cursor of the next page."""
 
 
 class CallLimits(Struct, frozen=True):
-    """How long a call of a tool may take, in seconds."""
+    """Time limits for a tool call, in seconds."""
 
     silence: float = SILENCE_SECONDS
     longest: float = LONGEST_CALL_SECONDS
@@ -103,14 +103,14 @@ _USUAL = CallLimits()
 class McpConnection:
     """`LiveConnection` over a session of the `mcp` package."""
 
-    def __init__(self, name: str, session: ClientSession, link: Link, limits: CallLimits = _USUAL) -> None:
+    def __init__(self, name: str, session: ClientSession, streams: ServerStreams, limits: CallLimits = _USUAL) -> None:
         self._name = name
         self._limits = limits
         self._session = session
-        self._link = link
+        self._link = streams
         self._forgotten = False
         self._own_names: dict[str, dict[str, str]] = {}
-        """What the server itself calls arguments of its tools that go by another name here."""
+        """The server's own names of tool arguments that have another name here."""
         self._repeatable: frozenset[str] = frozenset()
         """Tools of which the server says that a second call changes nothing more."""
 
@@ -126,7 +126,7 @@ class McpConnection:
         return self._link.ended
 
     async def catalogue(self) -> Catalogue:
-        """See `LiveConnection.catalogue`. A list that a server promises and does not give is left empty."""
+        """See `LiveConnection.catalogue`. A list that a server promises and does not send stays empty."""
         offered = self._session.server_capabilities or types.ServerCapabilities()
         left_out = self._link.sieve.left_out = {}
         tools = await self._pages(self._tools) if offered.tools is not None else {}
@@ -182,7 +182,7 @@ class McpConnection:
         return await self._within(LIST_SECONDS, ask)
 
     async def greet(self) -> None:
-        """Agree on a version. The handshake that every server knows comes first; only newer ones do without it.
+        """Agree on a version, first with the handshake that every server knows; only newer servers do without it.
 
         Raises:
             ServerError: it does not speak MCP, or is gone.
@@ -214,7 +214,7 @@ class McpConnection:
         return {resource.uri: resource_of(resource) for resource in page.resources}, page.next_cursor
 
     async def _pages(self, ask: Callable[[types.PaginatedRequestParams], Awaitable[_Page[T]]]) -> dict[str, T]:
-        """All entries of a list, each once. Only a cursor that is missing, or comes again, ends it."""
+        """Collect all entries of a list, each once. Only a cursor that is missing, or repeats, ends it."""
         found: dict[str, T] = {}
         cursor: str | None = None
         asked: set[str | None] = set()
@@ -226,7 +226,7 @@ class McpConnection:
             except ServerError as error:
                 if cursor is None or isinstance(error, SessionForgottenError):
                     raise
-                # What came is worth more than nothing; some servers end a list by an empty cursor that they refuse.
+                # A partial list is worth more than none; some servers end a list by an empty cursor that they refuse.
                 if cursor:
                     self._link.sieve.left_out[f"what followed in a list of {len(found)} ({error.sentence})"] = None
                 break
@@ -252,7 +252,7 @@ class McpConnection:
             raise ServerError(f"The MCP server {self._name} did not answer within {seconds:.0f} s.") from error
 
     async def _patient(self, ask: Callable[[], Awaitable[T]], *, repeatable: bool) -> T:
-        """Ask, and ask again where the server is too busy to begin, or where asking twice changes nothing more."""
+        """Ask, and ask again if the server is too busy to begin, or if asking twice changes nothing more."""
         for attempt in range(1, RETRIES + 1):
             try:
                 return await ask()
@@ -275,7 +275,7 @@ class McpConnection:
             if refusal is None:
                 raise ServerError(sentence) from error
             if refusal.forgot_session:
-                # Streamable HTTP has no connection that could break; this is how a server says that we are strangers.
+                # Streamable HTTP has no connection that could break; this is how a server reports an unknown session.
                 self._forgotten = True
                 self._link.ended.set()
                 raise SessionForgottenError(sentence) from error
@@ -286,14 +286,14 @@ class McpConnection:
                 f"The answer of the MCP server {self._name} does not have the form that it promised{effect}."
             ) from error
 
-    def _refusal(self, error: MCPError) -> Refusal | None:
+    def _refusal(self, error: MCPError) -> HttpRefusal | None:
         return refusal_of(error) or (self._link.refusal if self._link.ended.is_set() else None)
 
     def _reason(self, error: MCPError) -> str:
         refusal = self._refusal(error)
         if refusal is not None:
             return refusal.why
-        # The package's code for it, -32000, is one that servers use for whatever they like.
+        # The package's code for it, -32000, is one that servers use for other errors as well.
         if error.code != types.CONNECTION_CLOSED or not self._link.ended.is_set():
             return " ".join(error.message.split()).rstrip(".")[:500]
         program = self._link.program
@@ -303,7 +303,7 @@ class McpConnection:
 
 @asynccontextmanager
 async def connect(
-    settings: McpServerSettings, place: ServerPlace, on_change: Callable[[], None]
+    settings: McpServerSettings, launch: LaunchContext, on_change: Callable[[], None]
 ) -> AsyncGenerator[McpConnection, None]:
     """`server.Connect` of the `mcp` package.
 
@@ -318,10 +318,10 @@ async def connect(
     info = types.Implementation(name="pattern-acp", version=__version__)
     try:
         async with (
-            link_to(settings, place) as link,
-            ClientSession(link.reading, link.writing, message_handler=note, client_info=info) as session,
+            open_streams(settings, launch) as streams,
+            ClientSession(streams.reading, streams.writing, message_handler=note, client_info=info) as session,
         ):
-            connection = McpConnection(settings.name, session, link)
+            connection = McpConnection(settings.name, session, streams)
             await connection.greet()
             yield connection
     except ExceptionGroup as group:
@@ -331,7 +331,7 @@ async def connect(
 
 
 def _first_reason(group: ExceptionGroup[Exception]) -> Exception:
-    """The one error behind a group of the package's tasks, as ours where it is the network's."""
+    """Return the one error behind a group of the package's tasks, converted to ours if it is the network's."""
     leaves = list(_leaves(group))
     for leaf in leaves:
         if isinstance(leaf, ServerError):
@@ -351,9 +351,9 @@ def _leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
 
 
 def unreachable(error: OSError | httpx2.HTTPError) -> str:
-    """Why a server cannot be reached, as the end of a sentence; never the address, which may carry a key."""
+    """The reason why a server cannot be reached, as the end of a sentence; never the address, which may carry a key."""
     if isinstance(error, httpx2.HTTPStatusError):
-        return Refusal(error.response.status_code).why
+        return HttpRefusal(error.response.status_code).why
     if isinstance(error, httpx2.TimeoutException):
         return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
@@ -362,6 +362,6 @@ def unreachable(error: OSError | httpx2.HTTPError) -> str:
 
 
 def progress_line(progress: float, total: float | None, message: str | None) -> str:
-    """How far a call is, in a line."""
+    """The progress of a call in one line."""
     share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
     return f"{share}: {' '.join(message.split())}" if message else share

@@ -1,16 +1,16 @@
-"""What an MCP server cannot do."""
+"""Errors of MCP servers."""
 
 from pattern_acp.domain.errors import PatternError
 
 
 class ServerError(PatternError):
-    """A server is not there, refused, or did not answer. The sentence names it."""
+    """A server is missing, refused, or did not answer. The sentence names it."""
 
     failure_code = "mcp.failed"
 
 
 class RefusedError(ServerError):
-    """A server refused a request by an HTTP status. `why` says how, as the end of a sentence."""
+    """A server refused a request by an HTTP status. `why` is the reason, as the end of a sentence."""
 
     failure_code = "mcp.failed"
 
@@ -20,6 +20,6 @@ class RefusedError(ServerError):
 
 
 class SessionForgottenError(ServerError):
-    """A server does not know the session any more that it gave out, and did not begin what it was asked for."""
+    """A server no longer knows the session that it issued, and did not begin the request."""
 
     failure_code = "mcp.failed"

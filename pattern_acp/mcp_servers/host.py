@@ -1,4 +1,4 @@
-"""The servers of a session, and the place where they run.
+"""The servers of a session, and the task group in which they run.
 
 Owns: which servers a session has, waiting for them, and their end. Must not know: sessions, or what servers offer.
 """
@@ -12,7 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.server import Connect, Pause, Server, ServerPlace, ServerState, load_connect
+from pattern_acp.mcp_servers.server import Connect, LaunchContext, Pause, Server, ServerState, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
@@ -34,12 +34,12 @@ class SessionServers:
         self._joined: tuple[SessionServers, ...] = ()
 
     def join(self, others: "SessionServers") -> None:
-        """Count servers that were started later, those of a project, among the session's."""
+        """Add servers that were started later, those of a project, to the session's."""
         self.servers = (*self.servers, *others.servers)
         self._joined = (*self._joined, others)
 
     def part(self, others: "SessionServers") -> None:
-        """End servers that had joined, and count them no more."""
+        """End servers that had joined, and remove them."""
         others.close()
         self._joined = tuple(each for each in self._joined if each is not others)
         self.servers = tuple(server for server in self.servers if server not in others.servers)
@@ -50,11 +50,11 @@ class SessionServers:
 
     @property
     def ready(self) -> tuple[Server, ...]:
-        """Those that answer now."""
+        """The servers that answer now."""
         return tuple(server for server in self.servers if server.state is ServerState.READY)
 
     async def run(self) -> None:
-        """Start all servers side by side and keep them until the session is closed."""
+        """Start all servers side by side and run them until the session is closed."""
         try:
             with self._scope:
                 await self._run_sound([server for server in self._own if not self._refused(server)])
@@ -107,31 +107,31 @@ class ServerHost:
     def __init__(
         self,
         tasks: TaskGroup,
-        means: ChildProgramPorts,
+        ports: ChildProgramPorts,
         configured: Mapping[str, McpServerSettings],
         load: Callable[[], Connect] = load_connect,
         pause: Pause = anyio.sleep,
     ) -> None:
         self._pause = pause
         self._tasks = tasks
-        self._means = means
+        self._ports = ports
         self._configured = configured
         self._load = load
 
     def open(self, passed: Sequence[McpServerSettings], cwd: str) -> SessionServers:
-        """Start the servers of a session: those of the person's file, and those that the client passed.
+        """Start the servers of a session: those of the user's file, and those that the client passed.
 
-        Of two by one name the client's counts, and the first of the client's. Returns at once.
+        Of two with one name the client's counts, and the first of the client's. Returns at once.
         """
         return self._start(distinct(passed, self._configured), cwd)
 
     def open_more(self, settings: Sequence[McpServerSettings], cwd: str) -> SessionServers:
-        """Start further servers for a session, which takes them in with `SessionServers.join`. Returns at once."""
+        """Start further servers for a session, which adds them with `SessionServers.join`. Returns at once."""
         return self._start(settings, cwd)
 
     def _start(self, chosen: Sequence[McpServerSettings], cwd: str) -> SessionServers:
-        place = ServerPlace(cwd, self._means)
-        servers = SessionServers([Server(settings, place, self._pause) for settings in chosen], self._load)
+        launch = LaunchContext(cwd, self._ports)
+        servers = SessionServers([Server(settings, launch, self._pause) for settings in chosen], self._load)
         if servers.servers:
             self._tasks.start_soon(servers.run, name="MCP servers")
         return servers
@@ -140,7 +140,7 @@ class ServerHost:
 def distinct(
     passed: Sequence[McpServerSettings], configured: Mapping[str, McpServerSettings]
 ) -> tuple[McpServerSettings, ...]:
-    """Each name once."""
+    """Remove servers whose names repeat."""
     chosen: dict[str, McpServerSettings] = {}
     for settings in (*passed, *configured.values()):
         chosen.setdefault(settings.name, settings)
@@ -148,7 +148,7 @@ def distinct(
 
 
 def problem_of(settings: McpServerSettings) -> str:
-    """Why a server cannot work whatever happens, as the end of a sentence; empty when it may."""
+    """The reason why a server can never work, as the end of a sentence; empty when it may."""
     if settings.transport not in TRANSPORTS:
         return f"the transport {settings.transport[:40]!r} is not known"
     if settings.transport == "stdio":

@@ -1,4 +1,4 @@
-"""Lists of servers, entry by entry: one odd entry costs itself and not its server.
+"""Lists of servers, entry by entry: an odd entry costs only itself and not its server.
 
 Owns: which entries are repaired or left out before the `mcp` package's session judges a list as a whole, and tools'
 schemas in the form that every vendor accepts. Must not know: what the entries are for.
@@ -21,7 +21,7 @@ from pattern_acp.mcp_servers.catalogue import clean
 from pattern_acp.mcp_servers.results import sound_result
 
 _DEEPEST = 64
-"""A schema that is nested deeper is not repaired."""
+"""Depth of nesting beyond which a schema is not repaired."""
 
 _TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _SHORT_TYPES = {
@@ -40,7 +40,7 @@ _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _ELSEWHERE = frozenset(
     {"$schema", "$id", "$vocabulary", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"}
 )
-"""Keywords that only mean something together with other documents."""
+"""Keywords that make sense only together with other documents."""
 
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _SCHEMAS = ("contains", "propertyNames", "not", "if", "then", "else", "contentSchema")
@@ -54,7 +54,7 @@ _TEXTS = ("title", "description", "format", "pattern", "$comment", "contentEncod
 _BOOLEANS = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
 _SIMPLE: dict[str, type] = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_BOOLEANS, bool)}
 _VALUES = frozenset({"default", "const", "enum", "examples"})
-"""Keywords that hold values, which are no schemas whatever they look like."""
+"""Keywords with values, which are no schemas whatever they look like."""
 
 _Schema = dict[str, Json]
 
@@ -64,13 +64,13 @@ class UnusableSchemaError(ValueError):
 
 
 def usable_schema(schema: Json) -> JsonObject:
-    """The schema as vendors take it: sound, an object at the root, and nothing that names another document.
+    """Return the schema in the form that vendors accept: sound, an object at the root, without other documents.
 
     Raises:
         UnusableSchemaError: it is no schema, or not one of an object.
     """
     if schema is None or schema == []:
-        # Of a tool without arguments: some languages write an empty object as an empty list.
+        # Schema of a tool without arguments: some languages write an empty object as an empty list.
         return {"type": "object", "properties": {}}
     if not isinstance(schema, Mapping):
         raise UnusableSchemaError("its inputSchema is no JSON Schema")
@@ -85,7 +85,7 @@ def usable_schema(schema: Json) -> JsonObject:
 
 
 def plain_arguments(schema: JsonObject) -> JsonObject:
-    """The schema with names of arguments as every vendor takes them; what differs carries a mark of the whole name."""
+    """Rename the schema's arguments as every vendor accepts them; a changed name ends in a hash of the whole one."""
     plain: _Schema = {}
     for key, value in schema.items():
         if key == "$ref" and isinstance(value, str):
@@ -103,12 +103,12 @@ def plain_arguments(schema: JsonObject) -> JsonObject:
 
 
 def plain_name(name: str) -> str:
-    """A name of an argument in the characters that every vendor takes."""
+    """An argument's name in the characters that every vendor accepts."""
     return name if _PLAIN_NAME.fullmatch(name) else clean(name, ARGUMENT_LIMIT)
 
 
 def own_names(schema: Json) -> dict[str, str]:
-    """The names of arguments that are not plain, by those that took their place."""
+    """The arguments' names that are not plain, by their replacements."""
     found: dict[str, str] = {}
     if isinstance(schema, Mapping):
         properties = schema.get("properties")
@@ -123,7 +123,7 @@ def own_names(schema: Json) -> dict[str, str]:
 
 
 def named_arguments(value: Json, own: Mapping[str, str]) -> Json:
-    """What a model wrote for a plain schema, with the server's own names."""
+    """Restore the server's own names in a model's arguments for a plain schema."""
     if isinstance(value, Mapping):
         return {own.get(name, name): named_arguments(item, own) for name, item in value.items()}
     return [named_arguments(item, own) for item in value] if isinstance(value, list) else value
@@ -145,27 +145,27 @@ def _plain_reference(reference: str) -> str:
 
 
 def is_sound(schema: Json) -> bool:
-    """Whether a schema, of whatever type, needs no repair."""
+    """Return whether a schema, of whatever type, needs no repair."""
     if not isinstance(schema, Mapping):
         return False
     try:
         cleaned = _cleaned(schema, 0)
     except UnusableSchemaError:
         return False
-    kept = {key: value for key, value in schema.items() if key not in _ELSEWHERE}
-    return _without_dangling(cleaned, cleaned) == kept
+    usable = {key: value for key, value in schema.items() if key not in _ELSEWHERE}
+    return _without_dangling(cleaned, cleaned) == usable
 
 
 def _cleaned(node: JsonObject, depth: int) -> _Schema:
-    """A schema without what is unsound in it, in the order that it has."""
+    """Remove the unsound parts of a schema, without changing its order."""
     if depth > _DEEPEST:
         raise UnusableSchemaError(f"its inputSchema is nested deeper than {_DEEPEST} levels")
     cleaned: _Schema = {}
     for key, value in node.items():
         if key not in _ELSEWHERE:
-            kept = _kept(key, value, depth)
-            if kept is not None or key in {"default", "const"}:
-                cleaned[key] = kept
+            usable = _sound_value(key, value, depth)
+            if usable is not None or key in {"default", "const"}:
+                cleaned[key] = usable
     _hoist_required(node, cleaned)
     _fit_type(cleaned)
     if isinstance(node.get("items"), list):
@@ -175,8 +175,8 @@ def _cleaned(node: JsonObject, depth: int) -> _Schema:
     return cleaned
 
 
-def _kept(key: str, value: Json, depth: int) -> Json:
-    """The sound value of a keyword; None where there is none."""
+def _sound_value(key: str, value: Json, depth: int) -> Json:
+    """The sound value of a keyword; None if there is none."""
     if key in _BY_NAME:
         return _named_schemas(value, depth) if isinstance(value, Mapping) else None
     if key in _SCHEMAS:
@@ -194,7 +194,7 @@ def _kept(key: str, value: Json, depth: int) -> Json:
 
 
 def _plain(key: str, value: Json) -> Json:
-    """The sound value of a keyword that holds no schema."""
+    """The sound value of a keyword that contains no schema."""
     match key:
         case "type":
             return _known_types(value)
@@ -220,7 +220,7 @@ def _is_number(value: Json, *, above: float | None) -> bool:
 
 
 def _schema(value: Json, depth: int) -> _Schema | None:
-    """A schema below; `true`, which allows anything, in the words that all vendors know."""
+    """A nested schema; `true`, which allows anything, in the form that all vendors know."""
     if value is True:
         return {}
     return _cleaned(value, depth + 1) if isinstance(value, Mapping) else None
@@ -234,7 +234,7 @@ def _named_schemas(schemas: JsonObject, depth: int) -> _Schema:
         elif isinstance(value, str) and _known_types(value) is not None:
             named[name] = {"type": _known_types(value)}
         elif value is not False and not (name == "required" and isinstance(value, list)):
-            # An argument of which nothing is known is still an argument.
+            # An argument without a description is still an argument.
             named[name] = {}
     return named
 
@@ -242,9 +242,9 @@ def _named_schemas(schemas: JsonObject, depth: int) -> _Schema:
 def _items(value: Json, depth: int) -> Json:
     if not isinstance(value, list | tuple):
         return _schema(value, depth)
-    # The form of older drafts, one schema a place, which newer ones refuse.
-    places = [place for item in value if (place := _schema(item, depth)) is not None]
-    return places[0] if len(places) == 1 else {"anyOf": [*places]} if places else {}
+    # The form of older drafts, one schema per item, which newer ones refuse.
+    items = [item_schema for item in value if (item_schema := _schema(item, depth)) is not None]
+    return items[0] if len(items) == 1 else {"anyOf": [*items]} if items else {}
 
 
 def _dependencies(value: Json, depth: int, *, schemas: bool) -> Json:
@@ -270,7 +270,7 @@ def _known_types(value: Json) -> Json:
 
 
 def _hoist_required(node: JsonObject, cleaned: _Schema) -> None:
-    """Say of an object which of its arguments are needed, where the server says it in one of them or among them."""
+    """List an object's required arguments on the object, where the server marks them in the arguments or among them."""
     properties = node.get("properties")
     known = cleaned.get("properties")
     if not isinstance(properties, Mapping) or not isinstance(known, Mapping):
@@ -315,7 +315,7 @@ def _types_of(value: Json) -> set[Json]:
 
 
 def _without_dangling(value: Json, root: JsonObject) -> Json:
-    """Without references that lead nowhere, after everything else is sound."""
+    """Remove references that lead nowhere, after everything else is sound."""
     if isinstance(value, Mapping):
         return {
             key: item if key in _VALUES else _without_dangling(item, root)
@@ -341,7 +341,7 @@ def _target(reference: str, root: JsonObject) -> JsonObject | None:
 
 
 def _flat(root: _Schema, depth: int = 0) -> _Schema:
-    """The root as one object: vendors refuse alternatives and references there, also where they are sound."""
+    """Flatten the root into one object: vendors refuse alternatives and references there, even sound ones."""
     if depth > _DEEPEST:
         raise UnusableSchemaError("its inputSchema refers to itself at the root")
     followed: set[str] = set()
@@ -356,7 +356,7 @@ def _flat(root: _Schema, depth: int = 0) -> _Schema:
 
 
 def _joined(root: _Schema, key: str, depth: int) -> _Schema:
-    """The root with its alternatives, or its parts, laid together; needed is what all of them, or any part, need."""
+    """Merge the root's alternatives or parts; required is what all alternatives, or any part, require."""
     defined = {name: root[name] for name in ("$defs", "definitions") if name in root}
     branches = [_flat({**defined, **cast("_Schema", item)}, depth + 1) for item in _sequence(root[key])]
     objects = [branch for branch in branches if "object" in _kinds(branch, "object")] or branches
@@ -402,7 +402,7 @@ def _sequence(value: Json) -> Sequence[Json]:
 
 
 NAME_LIMIT = 80
-"""Characters of an entry's name that are told when it is left out."""
+"""Characters of an entry's name in the sentence about leaving it out."""
 
 Entry = dict[str, Any]
 
@@ -416,7 +416,7 @@ class _List(Struct, frozen=True):
 
 _LISTS: Mapping[str, _List] = {
     "tools/list": _List("tools", "tool", types.ListToolsResult, ("name", "inputSchema")),
-    # What a prompt is called without is no matter of taste: one whose arguments make no sense is left out.
+    # The arguments of a prompt must be right: one whose arguments make no sense is left out.
     "prompts/list": _List("prompts", "prompt", types.ListPromptsResult, ("name", "arguments")),
     "resources/list": _List("resources", "resource", types.ListResourcesResult, ("uri", "name")),
 }
@@ -426,14 +426,14 @@ class LeftOutError(ValueError):
     """An entry cannot be used. Its text says why, as the end of a sentence."""
 
 
-class Sieve:
+class ListFilter:
     """Sits between a server and the package's session, and makes answers sound: lists entry by entry, and results."""
 
     def __init__(self) -> None:
         self.version = types.LATEST_PROTOCOL_VERSION
-        """Of the protocol, once it is agreed on."""
+        """The version of the protocol, once agreed on."""
         self.left_out: dict[str, None] = {}
-        """What was left out, each with its reason, such as "the tool `a` (it has no name)"."""
+        """Entries left out, each with its reason, such as "the tool `a` (it has no name)"."""
         self._asked: dict[str, tuple[str, str]] = {}
         """The requests that run, by their ids: the method, and the address that is read."""
 
@@ -444,7 +444,7 @@ class Sieve:
             self._asked[str(message.id)] = message.method, str((message.params or {}).get("uri", ""))
 
     def sift(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """What is received, with the sound entries of a list alone, and with what can be read of a result."""
+        """Return a received message, with only the sound entries of a list or the readable parts of a result."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             method, uri = self._asked.pop(str(message.id), ("", ""))
@@ -491,13 +491,13 @@ class Sieve:
         if kind.kind == "tool":
             found["inputSchema"] = _input_schema(given.get("inputSchema"))
             if not is_sound(cast("Json", found.get("outputSchema"))):
-                # Answers are held against it; against an unsound one none of them holds.
+                # Answers are validated against it; none passes an unsound one.
                 found.pop("outputSchema", None)
         sound = self._sound(method, {**rest, kind.key: [found]}, (kind.key, 0), kind.needed)
         return cast("list[Entry]", sound[kind.key])[0]
 
     def _sound(self, method: str, page: Entry, at: tuple[()] | tuple[str, int], needed: tuple[str, ...]) -> Entry:
-        """The page without the fields at a place that have another form than they may have."""
+        """Remove from the page the fields at a path that have a form they may not have."""
         part = cast("Entry", page[at[0]][at[1]]) if at else page
         while (problem := self._problem(method, page)) is not None:
             loc, words = problem

@@ -1,7 +1,7 @@
 -- The statements of what was agreed to of MCP servers.
 
 -- name: load_pins
--- The tools of a server that the person agreed to.
+-- The tools of a server that the user agreed to.
 SELECT tool, digest, definition FROM mcp_pins WHERE server = :server AND identity = :identity ORDER BY tool;
 
 -- name: store_pin

@@ -1,6 +1,6 @@
-"""Answers over HTTP that are refusals: what their status means for a call, a session and a login.
+"""Refusals over HTTP: the meaning of their status for a call, a session and a login.
 
-Owns: bringing the status to whoever asked, since the `mcp` package hands on words alone. Must not know: calls or lists.
+Owns: bringing the status to the caller, since the `mcp` package passes on words alone. Must not know: calls or lists.
 """
 
 import json
@@ -22,52 +22,52 @@ if TYPE_CHECKING:
     from httpx2._types import AuthTypes
 
 BODY_SECONDS = 5.0
-"""Longest that the body of a refusal is waited for; its status says most."""
+"""Longest wait for the body of a refusal; its status says most."""
 
 WORDS_LIMIT = 300
 _KEY = "pattern_acp_refusal"
 _SESSION_HEADER = "mcp-session-id"
 _SESSION_WORDS = re.compile(r"\bsession\b|\bnot initialized\b|\bsession[ _-]?id\b", re.IGNORECASE)
-"""What servers from before the status was fixed write with a 400 when they do not know a session."""
+"""Words of a 400 by which servers older than the standard status report an unknown session."""
 
 _MAY_PASS = frozenset({429, 503})
-"""The request was not begun."""
+"""Statuses of requests that were not begun."""
 
 _MAY_PASS_TOO = frozenset({502, 504})
-"""Something between us and the server gave up; whether the request was begun is not known."""
+"""Statuses by which a gateway gave up; it is unknown whether the request was begun."""
 
 
-class Refusal(Struct, frozen=True):
+class HttpRefusal(Struct, frozen=True):
     """A request that a server refused by an HTTP status."""
 
     status: int
     had_session: bool = False
-    """Whether it was made within a session that the server had given out."""
+    """True if it was sent within a session that the server had issued."""
     retry_after: float | None = None
     """Seconds after which the server wants to be asked again."""
     words: str = ""
-    """What it wrote beside the status."""
+    """Words of the server beside the status."""
     is_rpc: bool = False
-    """Whether it wrote that as an error of JSON-RPC."""
+    """True if they came as an error of JSON-RPC."""
 
     @property
     def forgot_session(self) -> bool:
-        """Whether the server does not know our session any more: 404 says so, and 400 by older servers."""
+        """Return whether the server no longer knows our session: by 404, or by 400 for older servers."""
         is_said = self.status == 400 and _SESSION_WORDS.search(self.words) is not None
         return self.had_session and (self.status == 404 or is_said)
 
     @property
     def wants_login(self) -> bool:
-        """Whether it depends on the login."""
+        """Return whether it is about the login."""
         return self.status in {401, 403}
 
     def may_pass(self, *, repeatable: bool) -> bool:
-        """Whether the same request may be made again and may then succeed."""
+        """Return whether the same request may be sent again and may then succeed."""
         return self.status in _MAY_PASS or (repeatable and self.status in _MAY_PASS_TOO)
 
     @property
     def why(self) -> str:
-        """What happened, as the end of a sentence."""
+        """The refusal as the end of a sentence."""
         if self.status == 401:
             return "it wants a login (HTTP status 401): put a token into its `headers`"
         if self.status == 403:
@@ -78,10 +78,10 @@ class Refusal(Struct, frozen=True):
         return f"it answered with HTTP status {self.status}{f' ({self.words})' if self.words else ''}{later}"
 
 
-class TellingClient(httpx2.AsyncClient):
-    """A client that answers a refused message with an error of JSON-RPC which holds the refusal.
+class RefusalClient(httpx2.AsyncClient):
+    """Client that answers a refused message with a JSON-RPC error which contains the refusal.
 
-    The package hands such an error on as it is, and makes up words for any other body.
+    The package passes on such an error as it is, and makes up words for any other body.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TellingClient(httpx2.AsyncClient):
         headers: dict[str, str] | None,
         timeout: httpx2.Timeout | None,
         auth: httpx2.Auth | None = None,
-        on_refusal: Callable[[Refusal], None] = lambda _refusal: None,
+        on_refusal: Callable[[HttpRefusal], None] = lambda _refusal: None,
     ) -> None:
         super().__init__(headers=headers, timeout=timeout, auth=auth)
         self._on_refusal = on_refusal
@@ -112,33 +112,33 @@ class TellingClient(httpx2.AsyncClient):
             with anyio.move_on_after(BODY_SECONDS):
                 body = await response.aread()
         except httpx2.HTTPError:
-            # Its status has come.
+            # The status has already come.
             pass
         finally:
             await response.aclose()
         error = _rpc_error(body)
         refusal = _refusal(request, response, body, error)
         self._on_refusal(refusal)
-        # What the server wrote beside it is kept: versions are agreed on by it.
+        # The server's own error stays: versions are agreed on by it.
         known = cast("object", error.data) if error is not None else None
         data = cast("dict[str, object]", known) if isinstance(known, dict) else {}
         code = error.code if error is not None else types.INTERNAL_ERROR
         message = error.message if error is not None else refusal.words
-        told = {"code": code, "message": message, "data": {**data, _KEY: asdict(refusal)}}
+        error = {"code": code, "message": message, "data": {**data, _KEY: asdict(refusal)}}
         return httpx2.Response(
             response.status_code,
             headers={"content-type": "application/json"},
-            content=json.dumps({"jsonrpc": "2.0", "id": None, "error": told}).encode(),
+            content=json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(),
             request=request,
         )
 
 
-def refusal_of(error: MCPError) -> Refusal | None:
-    """The refusal behind an error, if one is."""
+def refusal_of(error: MCPError) -> HttpRefusal | None:
+    """The refusal behind an error, if it is one."""
     data = cast("object", error.error.data)
     found = cast("dict[str, object]", data).get(_KEY) if isinstance(data, dict) else None
     try:
-        return msgspec.convert(found, Refusal) if found is not None else None
+        return msgspec.convert(found, HttpRefusal) if found is not None else None
     except msgspec.ValidationError:
         return None
 
@@ -151,9 +151,11 @@ def _rpc_error(body: bytes) -> types.ErrorData | None:
     return message.error if isinstance(message, types.JSONRPCError) else None
 
 
-def _refusal(request: httpx2.Request, response: httpx2.Response, body: bytes, error: types.ErrorData | None) -> Refusal:
+def _refusal(
+    request: httpx2.Request, response: httpx2.Response, body: bytes, error: types.ErrorData | None
+) -> HttpRefusal:
     wait = response.headers.get("retry-after", "")
-    return Refusal(
+    return HttpRefusal(
         response.status_code,
         had_session=_SESSION_HEADER in request.headers,
         retry_after=float(wait) if wait.isdecimal() and len(wait) < 7 else None,
@@ -163,7 +165,7 @@ def _refusal(request: httpx2.Request, response: httpx2.Response, body: bytes, er
 
 
 def _plain(response: httpx2.Response, body: bytes) -> str:
-    """What a body says that is no error of JSON-RPC; nothing of a page for browsers."""
+    """The text of a body that is no error of JSON-RPC; nothing of a page for browsers."""
     text = body.decode("utf-8", "replace")
     if "json" not in response.headers.get("content-type", ""):
         return "" if "<" in text else text

@@ -17,11 +17,11 @@ from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.mcp_servers.catalogue import Reply
 
 SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What models take."""
+"""Image types that models accept."""
 
 
 def call_reply(result: types.CallToolResult) -> Reply:
-    """The answer to a call. Structured content counts where there is no other."""
+    """Convert the result of a call. Structured content counts only if there is no other."""
     reply = content_reply(result.content)
     text = reply.text
     if not text and not reply.images and result.structured_content is not None:
@@ -30,7 +30,7 @@ def call_reply(result: types.CallToolResult) -> Reply:
 
 
 def content_reply(blocks: Sequence[types.ContentBlock]) -> Reply:
-    """Text and images of content blocks; what cannot be shown is named."""
+    """Convert content blocks to text and images; others are mentioned."""
     texts: list[str] = []
     images: list[ImagePart] = []
     for block in blocks:
@@ -51,14 +51,14 @@ def content_reply(blocks: Sequence[types.ContentBlock]) -> Reply:
 
 
 def read_reply(result: types.ReadResourceResult) -> Reply:
-    """The answer to a read."""
+    """Convert the result of a read."""
     parts = [_contents(item) for item in result.contents]
     text = "\n".join(text for text, _ in parts if text)
     return Reply(text, images=tuple(image for _, image in parts if image is not None))
 
 
 def prompt_text(result: types.GetPromptResult) -> str:
-    """A prompt as text. Turns that a server wrote for the assistant are marked, since they are not the model's."""
+    """Convert a prompt to text. Turns written for the assistant are marked, since they are not the model's."""
     lines: list[str] = []
     for message in result.messages:
         text = content_reply([message.content]).text
@@ -100,7 +100,7 @@ def sound_result(method: str, version: str, result: Object, *, uri: str = "") ->
 
 
 def is_sound_result(method: str, version: str, result: Object) -> bool:
-    """Whether the `mcp` package takes a result."""
+    """Return whether the `mcp` package accepts a result."""
     try:
         methods.parse_server_result(method, version, result)
     except (ValidationError, KeyError):

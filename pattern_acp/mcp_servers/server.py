@@ -1,7 +1,7 @@
 """One server of one session: started in the background, restarted once, ended with the session.
 
-Owns: its states, and what it offers at this moment. Must not know: the `mcp` package (connections come through a port),
-policy, or the model.
+Owns: its states, and its present offers. Must not know: the `mcp` package (connections come through a port), policy, or
+the model.
 """
 
 import logging
@@ -22,39 +22,39 @@ from pattern_acp.processes.child_program import ChildProgramPorts
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-"""Longest that a start may take; `npx` and `uvx` may have to fetch the server first."""
+"""Longest time of a start; `npx` and `uvx` may have to fetch the server first."""
 
 RESTARTS = 1
-"""How often a server that dies is started again in one session (issue 4, section 1)."""
+"""Number of restarts of a crashed server in one session (issue 4, section 1)."""
 
 BACKOFF_SECONDS = 0.5
-"""Between the death of a server and its restart."""
+"""Delay between the death of a server and its restart."""
 
 
 DRAIN_SECONDS = 1.0
-"""Longest that other calls of a session that its server forgot may take to be refused, too, before it is left."""
+"""Longest wait until the other calls of a session that its server forgot are refused as well."""
 
 CALL_WAITS_SECONDS = 5.0
-"""How long a call waits for a server that is being started again."""
+"""Longest wait of a call for a server that is restarting."""
 
 
 T = TypeVar("T")
 
 
 class ServerState(StrEnum):
-    """Where a server is."""
+    """State of a server."""
 
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
-    """It is not used in this session any more; `Server.problem` says why."""
+    """Not used in this session any more; `Server.problem` says why."""
 
 
-class ServerPlace(Struct, frozen=True):
-    """Where one server is started."""
+class LaunchContext(Struct, frozen=True):
+    """Folder and environment in which a server is started."""
 
     cwd: str
-    means: ChildProgramPorts
+    ports: ChildProgramPorts
 
 
 class LiveConnection(Protocol):
@@ -67,15 +67,15 @@ class LiveConnection(Protocol):
 
     @property
     def forgotten(self) -> bool:
-        """Whether the server is there and does not know the session any more, so that a new one is worth a try."""
+        """Return whether the server runs but no longer knows the session, so that a new one is worth a try."""
         ...
 
     async def catalogue(self) -> Catalogue:
-        """What it offers now."""
+        """Return its present offers."""
         ...
 
     async def call(self, tool: str, arguments: JsonObject, report: Report) -> Reply:
-        """Call a tool; a cancel is passed on to the server."""
+        """Call a tool; a cancellation is passed on to the server."""
         ...
 
     async def read(self, uri: str) -> Reply:
@@ -83,22 +83,22 @@ class LiveConnection(Protocol):
         ...
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """A prompt with its arguments filled in."""
+        """Return a prompt with its arguments filled in."""
         ...
 
 
 Pause = Callable[[float], Awaitable[None]]
-"""What waits so many seconds before a server is started again."""
+"""Waits so many seconds before a server is started again."""
 
 Connect = Callable[
-    [McpServerSettings, ServerPlace, Callable[[], None]],
+    [McpServerSettings, LaunchContext, Callable[[], None]],
     AbstractAsyncContextManager[LiveConnection],
 ]
-"""Starts or reaches a server. The callback is called whenever the server says that what it offers has changed."""
+"""Starts or reaches a server. It calls the callback whenever the server says that its offers have changed."""
 
 
 class CannotStartError(ServerError):
-    """A server cannot be started at all, so that another try would be the same."""
+    """A server cannot be started at all, so that a retry would fail in the same way."""
 
     failure_code = "mcp.cannot-start"
 
@@ -106,18 +106,18 @@ class CannotStartError(ServerError):
 class Server:
     """One server. `run` owns it; everything else may be called from any task."""
 
-    def __init__(self, settings: McpServerSettings, place: ServerPlace, pause: Pause = anyio.sleep) -> None:
+    def __init__(self, settings: McpServerSettings, launch: LaunchContext, pause: Pause = anyio.sleep) -> None:
         self.settings = settings
         self._pause = pause
         self.state = ServerState.STARTING
         self.problem = ""
         """Why it failed, or refused the last request, as the end of a sentence."""
         self.catalogue = Catalogue()
-        """What it offers, or offered before it ended."""
+        """Its offers, or those from before it ended."""
         self.restarts = 0
         self.settled = anyio.Event()
         """Set while it is ready or has failed for good; another one when it ended and is started once more."""
-        self._place = place
+        self._launch = launch
         self._connection: LiveConnection | None = None
         self._changed = anyio.Event()
         self._running = 0
@@ -126,12 +126,12 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Its name, as the client or the person's file gave it."""
+        """Its name, from the client or the user's file."""
         return self.settings.name
 
     @property
     def identity(self) -> str:
-        """SHA-256 of what is started or reached. What was pinned of another program by the same name says nothing."""
+        """SHA-256 of its command or address. Pins of another program with the same name do not count."""
         settings = self.settings
         return sha256_hex(canonical_json([settings.transport, settings.command, settings.args, settings.url]))
 
@@ -141,10 +141,10 @@ class Server:
         self.settled.set()
 
     async def run(self, connect: Connect) -> None:
-        """Start it and keep it until it is cancelled or fails for good. Raises nothing else: sessions go on without."""
+        """Start it and run it until it is cancelled or fails for good. Raises nothing else: sessions go on without."""
         try:
             while (forgotten := await self._serve(connect)) is not None and (forgotten or self.restarts < RESTARTS):
-                # A server that forgets sessions, as all do that let them expire, is joined again as often as it takes.
+                # A server that forgets sessions, as all do that let them expire, is joined again without a limit.
                 self.restarts += not forgotten
                 self.state = ServerState.STARTING
                 await self._pause(BACKOFF_SECONDS)
@@ -155,14 +155,14 @@ class Server:
             self.settled.set()
 
     async def _serve(self, connect: Connect) -> bool | None:
-        """Start the server once and stay until it ends; None where another start cannot help.
+        """Start the server once and stay until it ends; None if another start cannot help.
 
-        Otherwise whether it only forgot the session.
+        Otherwise returns whether it only forgot the session.
         """
         forgotten = False
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + START_SECONDS) as start:
-                async with connect(self.settings, self._place, self._note_change) as connection:
+                async with connect(self.settings, self._launch, self._note_change) as connection:
                     self._take(await connection.catalogue())
                     start.deadline = float("inf")
                     await self._stay(connection)
@@ -200,7 +200,7 @@ class Server:
                     await self._idle.wait()
 
     def _leave(self, connection: LiveConnection) -> None:
-        """Use a connection no more; whoever asks from now on waits for the next one."""
+        """Stop using a connection; new callers wait for the next one."""
         if self._connection is connection:
             self._connection = None
             self.state = ServerState.STARTING
@@ -225,7 +225,7 @@ class Server:
                 logger.warning("The MCP server %r could not tell what has changed.", self.name)
 
     async def call(self, tool: str, arguments: JsonObject, report: Report, *, agreed: str = "") -> Reply:
-        """Call a tool. `agreed`: the digest of the tool as this call was allowed; another one is not called.
+        """Call a tool. `agreed` is the digest of the tool for which this call was allowed; another one is not called.
 
         Raises:
             ServerError: the server is not there, or refused.
@@ -250,7 +250,7 @@ class Server:
         return await self._asked(lambda connection: connection.prompt(name, arguments))
 
     async def _asked(self, ask: Callable[[LiveConnection], Awaitable[T]]) -> T:
-        """Ask the server, once more in a new session where it has forgotten the one that there was."""
+        """Ask the server, once more in a new session if it has forgotten the previous one."""
         connection = await self._live()
         try:
             return await self._counted(connection, ask)
@@ -280,7 +280,7 @@ class Server:
         return reply
 
     async def _live(self) -> LiveConnection:
-        # A call that comes while the server is started once more need not fail for it.
+        # A call during a restart need not fail for it.
         with anyio.move_on_after(CALL_WAITS_SECONDS):
             await self.settled.wait()
         if self._connection is None:
@@ -290,7 +290,7 @@ class Server:
 
 
 def load_connect() -> Connect:
-    """The connections of the `mcp` package. Imports it, which takes 0.7 s: for a worker thread."""
+    """Load the connections of the `mcp` package. Imports it, which takes 0.7 s: for a worker thread."""
     from pattern_acp.mcp_servers.connection import connect
 
     return connect

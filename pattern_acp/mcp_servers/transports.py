@@ -1,7 +1,7 @@
-"""The ways to a server: a program's pipes, streamable HTTP, and the older HTTP with server-sent events.
+"""Transports to a server: a program's pipes, streamable HTTP, and the older HTTP with server-sent events.
 
 Owns: the streams that the `mcp` package's session reads and writes, starting the program, and noticing that a server is
-gone. Must not know: what is said.
+gone. Must not know: what the messages say.
 """
 
 import json
@@ -27,16 +27,16 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.mcp_servers.listing import Sieve
-from pattern_acp.mcp_servers.refusals import Refusal, TellingClient
-from pattern_acp.mcp_servers.server import CannotStartError, ServerPlace
+from pattern_acp.mcp_servers.listing import ListFilter
+from pattern_acp.mcp_servers.refusals import HttpRefusal, RefusalClient
+from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext
 from pattern_acp.processes.child_program import ChildProgram, running_program
 
 LINE_LIMIT = 32_000_000
-"""Bytes of one line; a server that writes more without a line end is taken for broken."""
+"""Bytes of one line; a server that writes more without a line end counts as broken."""
 
 
-class LineTooLongError(PatternError):
+class EndlessLineError(PatternError):
     """A server's line has no end."""
 
     failure_code = "mcp.line-too-long"
@@ -56,10 +56,10 @@ class Program(Struct):
         await self.child.stdin.send(line + b"\n")
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """The lines that the program writes, until it closes its output.
+        """Yield the lines that the program writes, until it closes its output.
 
         Raises:
-            LineTooLongError: a line is longer than `LINE_LIMIT`.
+            EndlessLineError: a line is longer than `LINE_LIMIT`.
         """
         buffer = bytearray()
         async for chunk in self.child.stdout:
@@ -71,25 +71,25 @@ class Program(Struct):
                     if line.strip():
                         yield line
             elif len(buffer) > LINE_LIMIT:
-                raise LineTooLongError("A line of an MCP server has no end; the server is not used any more.")
+                raise EndlessLineError("A line of an MCP server has no end; the server is not used any more.")
 
 
 @asynccontextmanager
-async def running_server(settings: McpServerSettings, place: ServerPlace) -> AsyncGenerator[Program, None]:
-    """Start a server's program; it and all that it started are ended when the context ends.
+async def running_server(settings: McpServerSettings, launch: LaunchContext) -> AsyncGenerator[Program, None]:
+    """Start a server's program; leaving the context ends it and all that it started.
 
     Raises:
         CannotStartError: there is no such program, or the system does not start it.
     """
-    environment = {**place.means.environment, **settings.env}
-    command = await to_thread.run_sync(find_command, settings.command, place.cwd, environment)
-    means = replace(place.means, environment=environment)
-    async with running_program([command, *settings.args], place.cwd, means, CannotStartError) as program:
+    environment = {**launch.ports.environment, **settings.env}
+    command = await to_thread.run_sync(find_command, settings.command, launch.cwd, environment)
+    ports = replace(launch.ports, environment=environment)
+    async with running_program([command, *settings.args], launch.cwd, ports, CannotStartError) as program:
         yield Program(program)
 
 
 def find_command(command: str, cwd: str, environment: Mapping[str, str]) -> str:
-    """The program that a command names, looked up as its own process would.
+    """Find the program that a command names, as its own process would.
 
     Raises:
         CannotStartError: there is none.
@@ -112,31 +112,31 @@ STREAM_SECONDS = 600.0
 """Longest silence on a stream of events."""
 
 
-class Reading(Protocol):
-    """Where messages of the server come from."""
+class MessageSource(Protocol):
+    """Source of messages from the server."""
 
     async def receive(self) -> Incoming:
-        """The next one."""
+        """Return the next message."""
         ...
 
     async def aclose(self) -> None:
-        """Take no more."""
+        """Stop receiving."""
         ...
 
 
-class Writing(Protocol):
-    """Where messages to the server go."""
+class MessageSink(Protocol):
+    """Sink of messages to the server."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one."""
+        """Send one message."""
         ...
 
     async def aclose(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         ...
 
     async def __aenter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         ...
 
     async def __aexit__(
@@ -146,10 +146,10 @@ class Writing(Protocol):
         ...
 
 
-class WatchedReading:
-    """A `Reading` that tells when there will be nothing more: the server is gone. What comes is sifted."""
+class WatchedSource:
+    """A `MessageSource` that reports its end: the server is gone. Its messages are filtered."""
 
-    def __init__(self, inner: Reading, ended: anyio.Event, sieve: Sieve) -> None:
+    def __init__(self, inner: MessageSource, ended: anyio.Event, sieve: ListFilter) -> None:
         self._inner = inner
         self._ended = ended
         self._sieve = sieve
@@ -157,7 +157,7 @@ class WatchedReading:
         self._is_over = False
 
     def end(self) -> None:
-        """Let nothing more come, as if the server had ended."""
+        """End the messages, as if the server had ended."""
         self._is_over = True
         self._scope.cancel()
 
@@ -196,10 +196,10 @@ class WatchedReading:
         return None
 
 
-class NotedWriting:
-    """A `Writing` whose requests the sieve knows, so that it knows their answers."""
+class TrackedSink:
+    """A `MessageSink` that shows requests to the filter, so that it knows their answers."""
 
-    def __init__(self, inner: Writing, sieve: Sieve) -> None:
+    def __init__(self, inner: MessageSink, sieve: ListFilter) -> None:
         self._inner = inner
         self._sieve = sieve
 
@@ -222,34 +222,34 @@ class NotedWriting:
         return await self._inner.__aexit__(exc_type, exc_val, exc_tb)
 
 
-class Link:
-    """Both directions to a server, and the process behind them if we started one."""
+class ServerStreams:
+    """Both directions to a server, and its process if we started one."""
 
     def __init__(
         self,
         ended: anyio.Event,
-        reading: Reading,
-        writing: Writing,
+        reading: MessageSource,
+        writing: MessageSink,
         program: ChildProgram | None = None,
         *,
-        refusals: Sequence[Refusal] = (),
+        refusals: Sequence[HttpRefusal] = (),
     ) -> None:
-        self.sieve = Sieve()
+        self.sieve = ListFilter()
         self.ended = ended
-        self.reading = WatchedReading(reading, ended, self.sieve)
-        self.writing = NotedWriting(writing, self.sieve)
+        self.reading = WatchedSource(reading, ended, self.sieve)
+        self.writing = TrackedSink(writing, self.sieve)
         self.program = program
         self._refusals = refusals
 
     @property
-    def refusal(self) -> Refusal | None:
-        """Why the server took no more messages, where its transport has no answers that could say so."""
+    def refusal(self) -> HttpRefusal | None:
+        """The reason why the server accepts no more messages, if its transport has no answers that could say so."""
         return self._refusals[0] if self._refusals else None
 
 
 @asynccontextmanager
-async def link_to(settings: McpServerSettings, place: ServerPlace) -> AsyncGenerator[Link, None]:
-    """Reach a server by its transport.
+async def open_streams(settings: McpServerSettings, launch: LaunchContext) -> AsyncGenerator[ServerStreams, None]:
+    """Open a server's transport.
 
     Raises:
         CannotStartError: it cannot be started, or the transport is not one of the three.
@@ -257,27 +257,27 @@ async def link_to(settings: McpServerSettings, place: ServerPlace) -> AsyncGener
     """
     ended = anyio.Event()
     if settings.transport == "stdio":
-        async with running_server(settings, place) as program, _pipes(program) as (reading, writing):
-            yield Link(ended, reading, writing, program.child)
+        async with running_server(settings, launch) as program, _pipes(program) as (reading, writing):
+            yield ServerStreams(ended, reading, writing, program.child)
     elif settings.transport == "http":
         timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
         async with (
-            TellingClient(headers=dict(settings.headers), timeout=timeout) as client,
+            RefusalClient(headers=dict(settings.headers), timeout=timeout) as client,
             streamable_http_client(settings.url, http_client=client) as (reading, writing),
         ):
-            yield Link(ended, reading, writing)
+            yield ServerStreams(ended, reading, writing)
     elif settings.transport == "sse":
-        refusals: list[Refusal] = []
+        refusals: list[HttpRefusal] = []
 
         def client_of(
             headers: dict[str, str] | None = None,
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return TellingClient(headers=headers, timeout=timeout, auth=auth, on_refusal=refused)
+            return RefusalClient(headers=headers, timeout=timeout, auth=auth, on_refusal=refused)
 
-        def refused(refusal: Refusal) -> None:
-            # The package takes no more messages after it, so whoever waits would wait for the time limit.
+        def refused(refusal: HttpRefusal) -> None:
+            # The package sends no more messages after it, so any caller would wait for the time limit.
             refusals.append(replace(refusal, had_session=True))
             link.reading.end()
 
@@ -286,7 +286,7 @@ async def link_to(settings: McpServerSettings, place: ServerPlace) -> AsyncGener
             reading,
             writing,
         ):
-            link = Link(ended, reading, writing, refusals=refusals)
+            link = ServerStreams(ended, reading, writing, refusals=refusals)
             yield link
     else:
         raise CannotStartError(f"the transport {settings.transport!r} is not known")
@@ -312,7 +312,7 @@ async def _read(program: Program, incoming: MemoryObjectSendStream[Incoming]) ->
         try:
             async for line in program.lines():
                 await incoming.send(parsed_line(line))
-        except (OSError, LineTooLongError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except (OSError, EndlessLineError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             logger.warning("The pipe of an MCP server broke.")
 
 
@@ -325,16 +325,16 @@ async def _write(
         async for message in outgoing:
             await program.write_line(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
     except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        # Nothing can be asked any more; whoever waits for an answer is told.
+        # No request is possible any more; pending ones get an error.
         incoming.close()
 
 
 def parsed_line(line: bytes) -> SessionMessage | Exception:
-    """The message of a line, or why it is none.
+    """Parse a line; an unreadable one is an exception.
 
-    Two things that servers write are read all the same: half of a character outside the first 65,536, as JavaScript
-    leaves it where a text is cut, and bytes that are no UTF-8. An answer that makes no sense becomes an error
-    for the request that it answers, which would otherwise wait for its time limit.
+    Two odd forms are accepted: half of a character outside the first 65,536, as JavaScript leaves it where a text is
+    cut, and bytes that are no UTF-8. An answer that makes no sense becomes an error for its request, which would
+    otherwise wait for its time limit.
     """
     try:
         return _message(line)

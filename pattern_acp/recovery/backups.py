@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 HOUR_MS = 3_600_000
 
 STALE_PART_MS = HOUR_MS
-"""A copy that is still not whole after this long belongs to a process that is gone: a gigabyte takes seconds."""
+"""Age at which an incomplete copy belongs to a dead process: a gigabyte takes seconds."""
 
 STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"(snapshot|backup)-([0-9]{8}T[0-9]{6}Z)\.db")
@@ -47,7 +47,7 @@ class Backup(Struct, frozen=True):
 
 
 def stamp(at_ms: int) -> str:
-    """A moment as names have it."""
+    """A moment in the form of names."""
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime(STAMP)
 
 
@@ -77,9 +77,9 @@ def lost_constellation(path: Path, *, begun: bool = True) -> str:
     if not ways:
         return ""
     what = "empty" if path.exists() else "missing"
-    told = f"was {what}, so a new one was begun, without" if begun else f"is {what}, and with it"
+    loss = f"was {what}, so a new one was begun, without" if begun else f"is {what}, and with it"
     return (
-        f"The constellation {path} {told} your sessions and memory; to go back, close every window and run "
+        f"The constellation {path} {loss} your sessions and memory; to go back, close every window and run "
         f"{' or '.join(ways)}."
     )
 
@@ -115,9 +115,9 @@ def make_backup(path: Path, output: Path | None, *, now_ms: int) -> Backup:
 
 
 def restore(path: Path, copy: Path | None, *, now_ms: int) -> tuple[Path, Path | None]:
-    """Put `copy`, or the newest copy that is sound, in the place of the constellation at `path`.
+    """Put `copy`, or the newest sound copy, in the place of the constellation at `path`.
 
-    Returns the copy that was used, and the folder that now holds what was there before, None when nothing was.
+    Returns the copy that was used, and the folder that now has the previous files, None when there were none.
 
     Raises:
         DatabaseError: another process has the constellation open, or no copy can be used.
@@ -150,8 +150,8 @@ def take_snapshot(
 ) -> Backup | None:
     """Copy the constellation when the newest snapshot is an hour old and something changed since; None when not.
 
-    Snapshots that the settings do not keep leave, and the log says which. Of several processes, one does it. `between`
-    is called now and then; what it raises ends the copying.
+    Snapshots beyond the settings are removed, and the log says which. Of several processes, one does it. `between` is
+    called now and then; an exception of it ends the copying.
 
     Raises:
         DatabaseError: the constellation cannot be read, or there is no room.
@@ -195,7 +195,7 @@ async def keep_snapshots(
 
 
 def snapshots_to_keep(snapshots: Sequence[Backup], settings: BackupSettings) -> frozenset[Backup]:
-    """Those that stay: the newest of each of the newest hours, days and months that have one."""
+    """The snapshots to retain: the newest of each of the newest hours, days and months that have one."""
     newest = sorted(snapshots, key=lambda one: one.at_ms, reverse=True)
     return frozenset(
         backup

@@ -97,7 +97,7 @@ _SAFE_MODE = 0o600
 
 
 def check_environment(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> list[Finding]:
-    """Findings about the disk, permissions and leftovers around `path`; none while there is no constellation."""
+    """Report findings about the disk, permissions and leftovers around `path`; none while there is no constellation."""
     if not path.exists():
         return []
     found = [*_file_system(path, mounts), *_free_space(path), *_private(path), *_leftovers(path, now_ms)]
@@ -118,9 +118,9 @@ def check_environment(path: Path, *, now_ms: int, mounts: Path = _MOUNTS) -> lis
 def verify(path: Path) -> list[Finding]:
     """Check a temporary copy of the constellation at `path` from end to end.
 
-    These are the file's structure, the chain of every session, the row of every session worked out from its events,
-    every block of memory rebuilt from its writes, every kept file against its hash, the search index against what it
-    was made from, and every line of the segments.
+    These are the file's structure, the chain of every session, the row of every session recomputed from its events,
+    every block of memory rebuilt from its writes, every stored file against its hash, the search index against its
+    sources, and every line of the segments.
     """
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
         copy = Path(scratch) / path.name
@@ -135,7 +135,7 @@ def verify(path: Path) -> list[Finding]:
 
 
 def repair(path: Path, findings: Sequence[Finding], *, now_ms: int) -> list[tuple[Repair, str]]:
-    """Carry out the repairs of `findings` that are safe, each with a sentence that says what was done or why not."""
+    """Carry out the repairs of `findings` that are safe, each with a sentence on the outcome."""
     wanted = [finding.repair for finding in findings if finding.repair is not None and finding.repair.safe]
     return [(one, _carry_out(path, one, now_ms)) for one in wanted]
 
@@ -235,7 +235,7 @@ class CheckedSegments(Struct, frozen=True):
     torn: int
     """Lines that were cut off when they were written."""
     damaged: tuple[str, ...]
-    """Places of lines and files that are not what was written."""
+    """Locations of damaged lines and files."""
 
 
 def check_segments(generation: Path) -> CheckedSegments:
@@ -253,7 +253,7 @@ def check_segments(generation: Path) -> CheckedSegments:
             except SegmentDamageError as error:
                 reading.damaged.append(f"{segment.name}, line {number + 1}: {error}")
             match line:
-                # What was written again after a page was cut off counts once.
+                # Lines that were written again after a cut-off page count once.
                 case {"e": [int(seq), *_]} if seq > upto:
                     count, upto = count + 1, seq
                 case _:

@@ -54,7 +54,7 @@ class Sweepable(Struct, frozen=True):
 
 
 class RetentionPolicy(Struct, frozen=True):
-    """The user's retention settings, and the moment from which ages count."""
+    """Retention policy of the user, and the moment from which ages count."""
 
     now_ms: int
     retention: RetentionSettings = RetentionSettings()

@@ -58,7 +58,7 @@ class Rebuilt(Struct):
     torn: int = 0
     """Lines that were cut off when they were written, which a crash explains."""
     damaged: tuple[str, ...] = ()
-    """Places of lines and files that are not what was written, which nothing explains."""
+    """Locations of lines and files with unexplained damage."""
     missing_payloads: int = 0
     """Events whose large payload is gone; verifying their chains names them."""
     moved: int = 0
@@ -88,7 +88,7 @@ class _Loading(Struct):
                     self.columns[table] = found
 
     def put(self, table: str, row: Json) -> None:
-        """Add a row, now or with those that follow."""
+        """Add a row, now or with the next ones."""
         if table not in self.columns:
             raise SegmentDamageError(f"a row is of {table[:40]!r}, which its segment does not describe")
         decoded = decode_row(row, partial(read_value, self.generation))
@@ -100,7 +100,7 @@ class _Loading(Struct):
         self.waiting.append(decoded)
 
     def flush(self) -> None:
-        """Add the rows that wait."""
+        """Add the pending rows."""
         if self.waiting:
             put_rows(self.tx, self.table, self.columns[self.table], self.waiting, replace=self.table != EVENTS)
         self.waiting = []
@@ -219,7 +219,7 @@ def _mend(tx: Transaction, tables: StateTables) -> Rebuilt:
 
 
 Progress: TypeAlias = Callable[[str, int, int], object]
-"""Called with what is being done, how much of it is done, and of how much."""
+"""Receives the current step, the amount done, and the total."""
 
 
 def _silent(_what: str, _done: int, _of: int) -> None:
@@ -242,7 +242,7 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress
     """Make the new file `target` from the segments of the constellation at `path`, and check it from end to end.
 
     `number` is that of the generation, 0 for the newest. Neither the constellation nor a segment is changed. `progress`
-    is told what is being done, how much of it is done, and of how much.
+    receives the current step, the amount done, and the total.
 
     Raises:
         SegmentsError: there is no such generation, or nothing in it can be used.
@@ -278,7 +278,7 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress
 
 
 def take_place(path: Path, rebuilt: Path, *, now_ms: int) -> Path | None:
-    """Put a rebuilt file in the place of the constellation at `path`; the folder that holds what was there, if any.
+    """Put a rebuilt file in the place of the constellation at `path`; the folder of the previous files, if any.
 
     Raises:
         DatabaseError: another process has it open, or a file cannot be written.

@@ -63,17 +63,17 @@ WHOLE_ROWS = 50
 """Rows of a table that is written as a whole, in one line."""
 
 PAGE_BYTES = 4_000_000
-"""Payloads of a page: what is held in memory at a time."""
+"""Payloads of a page, which are in memory at once."""
 
 
 class Exported(Struct, frozen=True):
-    """The outcome of one export. `upto` is the newest event that segments hold now."""
+    """The outcome of one export. `upto` is the newest event in the segments."""
 
     events: int
     upto: int
     generation: Path | None
     began: str = ""
-    """Why a new generation was begun: `first`, `schema`, `forgotten`, `swept` or `diverged`; empty when none was."""
+    """Reason for a new generation: `first`, `schema`, `forgotten`, `swept` or `diverged`; empty when there is none."""
 
 
 class StateTables(Struct, frozen=True):
@@ -114,9 +114,9 @@ class SegmentExporter:
         self._left: _Left | None = None
 
     def export(self, between: Callable[[], object] = lambda: None) -> Exported | None:
-        """Append what is missing; None when another process does it, or uses a newer schema.
+        """Append the missing events; None when another process does it, or uses a newer schema.
 
-        `between` is called after every page; what it raises ends the writing, and the next call goes on behind it.
+        `between` is called after every page; an exception of it ends the writing, and the next call goes on behind it.
 
         Raises:
             DatabaseError: the constellation cannot be read.
@@ -161,10 +161,10 @@ class SegmentExporter:
     def _current(
         self, file: FileReader, columns: dict[str, tuple[str, ...]]
     ) -> tuple[tuple[Path, JsonObject], Tail, str]:
-        """The generation to go on with and its header, the last event in it, and why it was begun just now."""
+        """The current generation and its header, its last event, and the reason if it was begun just now."""
         known = generations(self._path)
         while known and not has_lines(known[-1]):
-            # Its first line did not fit on the disk. Left there, a full disk would get one more every few seconds.
+            # Its first line did not fit on the disk. Otherwise, a full disk would get one more every few seconds.
             shutil.rmtree(known.pop())
         if not known:
             return self._begin(file, columns, "first"), Tail(), "first"
@@ -233,7 +233,7 @@ class SegmentExporter:
                 self._whole[table] = digest
 
     def _drop_replaced(self, header: JsonObject) -> None:
-        """Delete the generations that this one, which is complete now, stands for."""
+        """Delete the generations that this one, now complete, replaces."""
         replaced = header.get("replaces")
         for each in generations(self._path):
             if isinstance(replaced, list) and each.name in replaced:
@@ -299,8 +299,8 @@ TABLES = StateTables(
 they no longer apply; of the others only forgetting deletes any, and that begins the segments anew."""
 
 MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")
-"""Tables of state that segments do not hold: the search index is made from the texts, vectors in the background, and
-how often a passage was recalled, and which repeats were told, is counted anew from the events."""
+"""Tables of state that segments do not contain: the search index is made from the texts, vectors in the background, and
+the counts of recalls and repeats are counted again from the events."""
 
 
 async def keep_segments(database: Database, pause: Callable[[], Awaitable[None]]) -> None:

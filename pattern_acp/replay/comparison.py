@@ -134,7 +134,7 @@ NOTHING = "(nothing)"
 
 
 class TurnDifference(Struct, frozen=True):
-    """A place where a replayed turn differs: the turn, its request from 1, the part, and both as text."""
+    """A point at which a replayed turn differs: the turn, its request from 1, the part, and both as text."""
 
     turn: int
     request: int
@@ -153,7 +153,7 @@ class _Followed(Struct):
     last_ended: RecordedCall | None = None
 
 
-class Compared(Struct, frozen=True):
+class ComparedTurn(Struct, frozen=True):
     """The first difference of a turn, None when there is none, and how many before it follow from forgotten words."""
 
     difference: TurnDifference | None
@@ -165,30 +165,30 @@ class _Found(Struct, frozen=True):
     is_of_forgotten: bool = False
 
 
-def compare(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> Compared:
-    """Compare a turn. Where words were taken out of an event, what follows from it is another, and no difference."""
+def compare(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> ComparedTurn:
+    """Compare a turn. The consequences of redacted words are expected, and no difference."""
     forgotten = 0
     for found in _differences(turn, replayed, shown_as):
         if not found.is_of_forgotten:
-            return Compared(found.difference, forgotten)
+            return ComparedTurn(found.difference, forgotten)
         forgotten += 1
-    return Compared(None, forgotten)
+    return ComparedTurn(None, forgotten)
 
 
 def _differences(turn: RecordedTurn, replayed: ReplayedTurn, shown_as: ShownAs) -> Iterator[_Found]:
     followed = _followed(replayed.events)
     messages = RecordedMessages(turn.history, turn.events)
-    for place, request in enumerate(turn.requests):
-        before = turn.requests[:place]
-        at = _At(turn.number, place + 1, any(one.usage is not None and one.usage.estimated for one in before))
-        if place >= len(replayed.requests):
+    for index, request in enumerate(turn.requests):
+        before = turn.requests[:index]
+        at = _At(turn.number, index + 1, any(one.usage is not None and one.usage.estimated for one in before))
+        if index >= len(replayed.requests):
             missing = at.difference("the request", _about(request), replayed.failure or NOTHING)
             yield _Found(missing, bool(turn.forgotten))
             return
-        yield from _request(at, request, replayed.requests[place], messages)
-        if turn.died and place + 1 == len(turn.requests):
+        yield from _request(at, request, replayed.requests[index], messages)
+        if turn.died and index + 1 == len(turn.requests):
             return
-        yield from _events(at, turn, request, followed[place], shown_as)
+        yield from _events(at, turn, request, followed[index], shown_as)
     yield from (_Found(found, bool(turn.forgotten)) for found in _end(turn, replayed))
 
 
@@ -232,17 +232,17 @@ def _messages(
     messages: RecordedMessages,
 ) -> Iterator[TurnDifference]:
     known = recorded.sent.messages
-    for place, digest in enumerate(known):
-        if place >= len(request.messages):
-            yield at.difference(f"message {place + 1}", _only_digest(digest), NOTHING)
-        elif digest not in {None, digests[place]}:
-            text = message_text(request.messages[place])
-            before = messages.text_of(request.messages[place])
+    for index, digest in enumerate(known):
+        if index >= len(request.messages):
+            yield at.difference(f"message {index + 1}", _only_digest(digest), NOTHING)
+        elif digest not in {None, digests[index]}:
+            text = message_text(request.messages[index])
+            before = messages.text_of(request.messages[index])
             yield at.difference(
-                f"message {place + 1}", before if before not in {"", text} else _only_digest(digest), text
+                f"message {index + 1}", before if before not in {"", text} else _only_digest(digest), text
             )
-    for place in range(len(known), len(request.messages)):
-        yield at.difference(f"message {place + 1}", NOTHING, message_text(request.messages[place]))
+    for index in range(len(known), len(request.messages)):
+        yield at.difference(f"message {index + 1}", NOTHING, message_text(request.messages[index]))
 
 
 def _only_digest(digest: str | None) -> str:
@@ -251,8 +251,8 @@ def _only_digest(digest: str | None) -> str:
 
 def _settings(recorded: RecordedRequest) -> str:
     parts = recorded.event.parts
-    told = {} if parts is None else {"answer": f"{parts.max_output_tokens} tokens", "thinking": parts.thought_level}
-    return fields_text({"model": recorded.event.model, **told, "whole": recorded.event.digest})
+    limits = {} if parts is None else {"answer": f"{parts.max_output_tokens} tokens", "thinking": parts.thought_level}
+    return fields_text({"model": recorded.event.model, **limits, "whole": recorded.event.digest})
 
 
 def _settings_of(request: ProviderRequest) -> str:
@@ -275,7 +275,7 @@ def _events(
     at: _At, turn: RecordedTurn, request: RecordedRequest, replayed: _Followed, shown_as: ShownAs
 ) -> Iterator[_Found]:
     pairs: list[tuple[str, Event | None, Event | None]] = [
-        (f"notice {place + 1}", one, two) for place, (one, two) in enumerate(_padded(request.notices, replayed.notices))
+        (f"notice {index + 1}", one, two) for index, (one, two) in enumerate(_padded(request.notices, replayed.notices))
     ]
     pairs.append(("the answer", request.message, replayed.message))
     pairs.append(("usage", request.usage, replayed.usage))
@@ -298,8 +298,8 @@ def _events(
 
 
 def _padded(one: Sequence[Event], two: Sequence[Event]) -> Iterator[tuple[Event | None, Event | None]]:
-    for place in range(max(len(one), len(two))):
-        yield (one[place] if place < len(one) else None, two[place] if place < len(two) else None)
+    for index in range(max(len(one), len(two))):
+        yield (one[index] if index < len(one) else None, two[index] if index < len(two) else None)
 
 
 def _event(

@@ -1,8 +1,8 @@
 """The model, tools, policy, approver, hooks and checks of a replay: each answers as the recorded one did.
 
-Owns: serving recorded answers and results through the ports of the loop. Must not know: any tool. A tool that is
-replayed touches nothing; what the loop itself makes of a call is made anew: reading its arguments, what a refusal says,
-how a failure is told, what becomes of a cancel.
+Owns: serving recorded answers and results through the ports of the loop. Must not know: any tool. A replayed tool
+touches nothing; the loop's own part of a call is done anew: reading its arguments, the text of a refusal, the report of
+a failure, the result of a cancellation.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -54,19 +54,19 @@ from pattern_acp.turn.sink import TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
 
 MOST_REPEATS = 100
-"""Longest row of failing calls that is looked for; a turn stops long before."""
+"""Longest row of failing calls to look for; a turn stops long before."""
 
 STOPPED_BY_HOOK = "A hook ended this turn: "
 """The beginning of the sentence of a turn that a hook ended (turn/loop.py)."""
 
-HELD_FAILURE = "memory.warned"
-"""The code of a call that waited until the model had read what memory holds about its files (turn/tool_runner.py)."""
+DEFERRED_FAILURE = "memory.warned"
+"""The code of a call that waited until the model had read what memory says about its files (turn/tool_runner.py)."""
 
 NOT_RECORDED = "The recorded session did not make this call."
 
 
 class RecordedTool(Struct, frozen=True):
-    """`Tool` of which every call was made before."""
+    """`Tool` whose calls were all made before."""
 
     position: Position
     spec: ToolSpec
@@ -77,7 +77,7 @@ class RecordedTool(Struct, frozen=True):
         """See `Tool.prepare`."""
         del arguments, context
         call, turn = self.position.call(call_id), self.position.turn
-        was_prepared = call.started is not None and (call.decided is not None or was_held(call))
+        was_prepared = call.started is not None and (call.decided is not None or was_deferred(call))
         if not was_prepared and turn.was_cut and (call.finished is None or call.finished.interrupted):
             await self.position.cut()
         if call.started is None:
@@ -88,7 +88,7 @@ class RecordedTool(Struct, frozen=True):
             if call.finished is not None:
                 error.failure_code = call.finished.failure
             raise error
-        # What it touched is not recorded, only what was decided on it, which the gate finds by the call's id.
+        # Its accesses are not recorded, only the decision on them, which the gate finds by the call's id.
         accesses = (CallServer("replay", call_id),)
         return PreparedCall(
             view.title, accesses, partial(self._run, call, view), view.locations, view.content, view.kind
@@ -118,9 +118,9 @@ class RecordedTool(Struct, frozen=True):
         )
 
 
-def was_held(call: RecordedCall) -> bool:
+def was_deferred(call: RecordedCall) -> bool:
     """True when it waited for the model to read memory before policy decided."""
-    return call.finished is not None and call.finished.failure == HELD_FAILURE
+    return call.finished is not None and call.finished.failure == DEFERRED_FAILURE
 
 
 def result_of(call: RecordedCall) -> str:
@@ -142,14 +142,14 @@ def noted(text: str) -> str:
 
 
 def without_notice(text: str, name: str) -> str:
-    """A result without what the loop adds for a row of failing calls."""
+    """Remove the loop's note on a row of failing calls from a result."""
     for count in range(REPEATS_TOLD, MOST_REPEATS):
         text = text.removesuffix(repeat_notice(name, count))
     return text
 
 
 class RecordedGate(Gate):
-    """`Gate` that decides as was decided, and asks and refuses by itself."""
+    """`Gate` that repeats recorded decisions, and asks and refuses by itself."""
 
     def __init__(self, position: Position, sink: TurnSink, clock: Clock) -> None:
         super().__init__(PolicyState(Mode.ASK, ()), RecordedApprover(position), sink, clock=clock)
@@ -163,7 +163,7 @@ class RecordedGate(Gate):
         call = self._position.call(named)
         decided = call.settled if named in self._waiting and call.settled is not None else call.decided
         self._waiting.add(named)
-        if decided is None and was_held(call):
+        if decided is None and was_deferred(call):
             return Decision(Verdict.ALLOW, "replay", "")
         if decided is None:
             return Decision(Verdict.DENY, "replay", NOT_RECORDED)
@@ -187,7 +187,7 @@ class RecordedApprover:
 
 
 class RecordedWarnings:
-    """`turn.tool_hooks.BeforeEdits` that holds the calls that were held, with the same words."""
+    """`turn.tool_hooks.BeforeEdits` that defers the recorded calls, with the same words."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -196,11 +196,11 @@ class RecordedWarnings:
         """See `BeforeEdits.before`."""
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
         call = self._position.call(named)
-        return without_notice(result_of(call), call.started.call.name) if was_held(call) and call.started else ""
+        return without_notice(result_of(call), call.started.call.name) if was_deferred(call) and call.started else ""
 
 
 class RecordedHooks:
-    """`turn.tool_hooks.ToolHooks` that did what the journal tells of them."""
+    """`turn.tool_hooks.ToolHooks` that acts as recorded in the journal."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -215,7 +215,7 @@ class RecordedHooks:
         return ended.sentence.removeprefix(STOPPED_BY_HOOK)
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
-        """See `ToolHooks.before`. What they thought is part of the recorded decision."""
+        """See `ToolHooks.before`. Their opinion is part of the recorded decision."""
         del turn_id
         started = self._position.call(call.call_id).started
         if started is None or CHANGED_BY_HOOK not in started.repairs:
@@ -223,13 +223,13 @@ class RecordedHooks:
         return Opinion(updated_input=started.call.raw_input)
 
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
-        """See `ToolHooks.after`. What they said is part of the recorded result."""
+        """See `ToolHooks.after`. Their words are part of the recorded result."""
         del turn_id, call, outcome
         return ""
 
 
 class RecordedChecks:
-    """`turn.tool_hooks.AfterEdits` that finds what was found."""
+    """`turn.tool_hooks.AfterEdits` with the recorded findings."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -304,10 +304,10 @@ def stream_of(request: RecordedRequest) -> Iterator[ProviderEvent]:
     if answering != qualified:
         yield ModelSwitched(answering)
     yield from _parts(request.message.message if request.message is not None else None)
-    # What was estimated the loop estimates again, unless its provider had told of a cache before the answer was cut.
+    # The loop repeats estimates itself, unless its provider had reported a cache before the answer was cut.
     usage = request.usage
     if usage is not None and (not usage.estimated or usage.usage.cache_read_tokens or usage.usage.cache_write_tokens):
-        # What an estimate says of the answer is our own count, which the loop takes again.
+        # The estimate of the answer is our own count, which the loop repeats.
         known = replace(usage.usage, output_tokens=0) if usage.estimated else usage.usage
         yield UsageKnown(known, usage.spent)
     if usage is not None and usage.estimated:
@@ -340,7 +340,7 @@ def _parts(message: Message | None) -> Iterator[ProviderEvent]:
 
 
 def failure_of(position: Position) -> Exception | None:
-    """The failure that the newest request met; None when it met none."""
+    """The failure of the newest request; None if it had none."""
     request, following, error = position.current, position.following, position.turn.error
     if following is not None:
         is_again = following.event.number == request.event.number
@@ -365,7 +365,7 @@ def failure_from(error: ErrorReported) -> Exception:
 
 
 def stop_of(turn: RecordedTurn, request: RecordedRequest, *, is_last: bool) -> Stopped:
-    """Why the model stopped, which the journal tells by what came of it."""
+    """The reason why the model stopped, derived from the later events of the journal."""
     message = request.message
     if request.went_on:
         return Stopped(ProviderStop.INTERRUPTED, request.went_on.removesuffix(GOES_ON).rstrip())
@@ -375,7 +375,7 @@ def stop_of(turn: RecordedTurn, request: RecordedRequest, *, is_last: bool) -> S
     if message is not None and not message.complete:
         return Stopped(ProviderStop.INTERRUPTED, sentence if is_last else "")
     if is_last and message is None and ended is StopReason.END_TURN:
-        # An answer without anything in it ends a turn in peace only where it broke off.
+        # An empty answer ends a turn in peace only where it broke off.
         return Stopped(ProviderStop.INTERRUPTED, sentence)
     if is_last and ended is not None and ended in _STOPS:
         return Stopped(_STOPS[ended], sentence)

@@ -1,7 +1,7 @@
-"""The turns of a session as its journal has them, taken apart for running them again.
+"""The turns of a session in its journal, taken apart for running them again.
 
-Owns: which event belongs to which request and call of a turn, and what each request was sent. Must not know: how a turn
-is run, or what is compared. Pure.
+Owns: which event belongs to which request and call of a turn, and the content of each request. Must not know: how a
+turn is run, or what is compared. Pure.
 """
 
 import json
@@ -62,7 +62,7 @@ class RecordedCall(Struct):
 
     @property
     def events(self) -> tuple[Event | None, ...]:
-        """All that was recorded of it."""
+        """All recorded events of the call."""
         return (
             self.started,
             self.decided,
@@ -88,7 +88,7 @@ class Sent(Struct, frozen=True):
 
 
 class RecordedRequest(Struct):
-    """One request of a turn, and what came of it before its calls ran."""
+    """One request of a turn, and its outcome before its calls ran."""
 
     place: int
     """The `session_seq` of its event."""
@@ -174,7 +174,7 @@ class _Known(Struct):
                     self.volatile, self.messages = None, ()
                     return
                 kept = self.messages[: parts.kept]
-                # What a redaction took away is not known, though its place is.
+                # The text of a redaction is unknown, though its position is not.
                 self.messages = (*kept, *(None,) * (parts.kept - len(kept)), *parts.messages)
                 self.volatile = self.volatile if parts.volatile_text is None else parts.volatile_text
             case _:
@@ -230,7 +230,7 @@ def _read_turn(turn: RecordedTurn, recorded: Sequence[Recorded], known: _Known, 
             between = []
             continue
         if isinstance(event, ErrorReported):
-            # Without a kind it says of an ordinary end that it is none.
+            # Without a kind it marks an ordinary end as none.
             turn.error = event if event.kind else None
         elif turn.requests and not _answers(turn, event, between):
             _calls(turn, event)
@@ -280,7 +280,7 @@ def _follow_call(
                 call.decided = event
             elif call.decided.verdict == Verdict.ASK and call.answered is None:
                 call.settled = call.settled or event
-            # What is decided later is about something that the call does, such as a check.
+            # A later decision is about something that the call does, such as a check.
         case PermissionAnswered():
             call.answered = call.answered or event
         case ToolCallFinished():
@@ -298,7 +298,7 @@ def specs(offered: ToolsOffered) -> tuple[ToolSpec, ...]:
 
 
 def extra_tools(turns: Sequence[RecordedTurn], own: Mapping[str, object]) -> tuple[ToolSpec, ...]:
-    """Tools that the session had beside those of ours: those of servers, and the one that loads skills."""
+    """Tools of the session besides ours: those of servers, and the one that loads skills."""
     found: dict[str, ToolSpec] = {}
     for turn in turns:
         for request in turn.requests:
@@ -340,7 +340,7 @@ class Position:
         return found
 
     def go_back(self) -> None:
-        """The request was not sent after all, since another model is asked."""
+        """Go back: the request was not sent after all, since another model is asked."""
         self._index -= 1
 
     def call(self, call_id: str) -> RecordedCall:
@@ -348,7 +348,7 @@ class Position:
         return self.turn.calls.get(ToolCallId(call_id)) or RecordedCall()
 
     def note_ended(self, call_id: ToolCallId) -> None:
-        """A call has ended."""
+        """Record the end of a call."""
         if call_id in self._ended:
             self._ended[call_id].set()
 

@@ -1,6 +1,6 @@
 """Replaying the turns of a session: all of them, or one.
 
-Owns: the order of it, and what is said of that which could not be compared. Must not know: how a turn is run.
+Owns: their order, and the sentences on what could not be compared. Must not know: how a turn is run.
 """
 
 import re
@@ -31,7 +31,7 @@ _OFFERED_TOOLS = re.compile(
     r"; the tools are (?P<names>.*?)\.(?:\s|$)",
     re.DOTALL,
 )
-"""As `turn.call_reading` says it."""
+"""The sentence of `turn.call_reading`."""
 
 
 class TurnsReport(Struct, frozen=True):
@@ -55,7 +55,7 @@ class ReplayServices(Struct, frozen=True):
 async def replay_turns(
     session_id: str,
     recorded: Sequence[Recorded],
-    means: ReplayServices,
+    services: ReplayServices,
     *,
     turn: int = 0,
     forgotten: Collection[int] = (),
@@ -71,7 +71,7 @@ async def replay_turns(
     every = list(recorded_turns(recorded, forgotten))
     asked = [one for one in every if turn in {0, one.number}]
     turns = [one for one in asked if not _is_swept(one)]
-    own = {tool.spec.name: tool for tool in means.tools}
+    own = {tool.spec.name: tool for tool in services.tools}
     extra = extra_tools(every, own)
     difference: TurnDifference | None = None
     done: list[RecordedTurn] = []
@@ -80,11 +80,11 @@ async def replay_turns(
         async with open_database(Path(folder) / "constellation.db", clock=SystemClock()) as database:
             for one in turns:
                 position = Position(one)
-                tools = _tools(one, means.tools, extra, position)
-                again = TurnReplay(SessionId(session_id), one, tools, position, means.composition, database)
+                tools = _tools(one, services.tools, extra, position)
+                again = TurnReplay(SessionId(session_id), one, tools, position, services.composition, database)
                 again.withhold(withheld_tools(one))
                 done.append(one)
-                compared = compare(one, await again.run(), means.shown_as)
+                compared = compare(one, await again.run(), services.shown_as)
                 difference, lost = compared.difference, lost + compared.forgotten
                 if difference is not None:
                     break
@@ -115,7 +115,7 @@ def _tools(
 
 
 def callable_tools(turn: RecordedTurn) -> frozenset[str]:
-    """The tools that the turn could call, where a call of another one was told them; empty when that is not known.
+    """The tools that the turn could call, if the answer to a call of another one lists them; empty when unknown.
 
     A slash command may have narrowed them.
     """
@@ -124,7 +124,7 @@ def callable_tools(turn: RecordedTurn) -> frozenset[str]:
 
 
 def withheld_tools(turn: RecordedTurn) -> frozenset[str]:
-    """The tools that calls were told the turn's command does not allow."""
+    """The tools that the turn's command does not allow, according to the answers to calls."""
     return frozenset(match["withheld"] for match in _refusals(turn) if match["withheld"])
 
 
@@ -139,7 +139,7 @@ def _is_swept(turn: RecordedTurn) -> bool:
 
 
 def _not_compared(turns: Sequence[RecordedTurn], *, swept: int, lost: int) -> Iterator[str]:
-    """Sentences on what the record does not have, or what is not done again."""
+    """Sentences on what the record lacks, or what is not repeated."""
     counted = Counter(word for turn in turns for request in turn.requests for word in _gaps(request))
     events = [event for turn in turns for event in turn.events]
     started = [call.started for turn in turns for call in turn.calls.values() if call.started is not None]

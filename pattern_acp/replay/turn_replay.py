@@ -1,7 +1,7 @@
 """Running one recorded turn again: the loop, its tool runner and its journal are the real ones, all ports are recorded.
 
-Owns: putting a replayed turn together, and giving the session's part of it back as it was recorded: what was told of
-memory, compactions, what hooks and people added. Must not know: what is compared.
+Owns: putting a replayed turn together, and repeating the session's part of it as recorded: notes on memory,
+compactions, additions of hooks and people. Must not know: what is compared.
 """
 
 import re
@@ -75,10 +75,10 @@ class RequestInputs(Struct, frozen=True):
 
 
 class Composition(Protocol):
-    """Puts requests together."""
+    """Builds requests."""
 
     def request(self, inputs: RequestInputs) -> ProviderRequest:
-        """The request that would be sent."""
+        """Return the request that would be sent."""
         ...
 
 
@@ -112,12 +112,12 @@ class CurrentComposition:
 
 
 TURN_SECONDS = 30
-"""Longest that one replayed turn may take: nothing in it waits for anybody, so one that does has lost its way."""
+"""Limit for one replayed turn: nothing in it waits, so a longer one is stuck."""
 
 UNLIMITED = 1_000_000
 
 _REQUEST_LIMIT = re.compile(r"its limit of (\d+) model requests")
-"""As `turn.budget` says it."""
+"""The sentence of `turn.budget`."""
 
 UNKNOWN_WINDOW = 128_000
 """Tokens, for sessions that were recorded before windows were."""
@@ -138,7 +138,7 @@ class ReplayedTurn(Struct):
 
 
 class RecordedClock:
-    """`Clock` that stands still: how long something took is not replayed."""
+    """`Clock` that stands still: durations are not replayed."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -153,7 +153,7 @@ class RecordedClock:
 
 
 class RecordedIds:
-    """`IdFactory` that gives the recorded id of the message that is answered next."""
+    """`IdFactory` that returns the recorded id of the next message."""
 
     def __init__(self) -> None:
         self.next_message = ""
@@ -173,14 +173,14 @@ class RecordedIds:
 
 
 class UnusedPort:
-    """Stands for the ports that no replayed call uses (rule R4)."""
+    """Stand-in for the ports that no replayed call uses (rule R4)."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"A replay calls nobody, and so nobody's {name}.")
 
 
 class RecordedWindow:
-    """`TurnWindow` that makes room where it was made."""
+    """`TurnWindow` that compacts where the recorded one did."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -205,7 +205,7 @@ class RecordedWindow:
 
 
 class RecordedResumption:
-    """`Resumption` that goes on where the recorded turn did, and waits for nothing."""
+    """`Resumption` that continues where the recorded turn did, without waiting."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -223,7 +223,7 @@ class RecordedResumption:
 
 
 class TurnReplay:
-    """One turn. It is its own `TurnView`, which collects what would have been shown, and its own `RequestGate`."""
+    """One turn. It is its own `TurnView`, which collects the shown events, and its own `RequestGate`."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class TurnReplay:
         self._runner.before_edits = RecordedWarnings(position)
 
     def withhold(self, tools: frozenset[str]) -> None:
-        """Refuse calls of these, which the turn's command did not allow."""
+        """Refuse calls of these tools, which the turn's command did not allow."""
         self._runner.withheld = tools
 
     async def show(self, event: Event | Transient) -> None:
@@ -271,7 +271,7 @@ class TurnReplay:
         self.done.events.append(cast("Event", event))
 
     async def run(self) -> ReplayedTurn:
-        """Run it to its end, or to where the recorded one was cut."""
+        """Run it to its end, or to the point where the recorded one was cut."""
         self._sink.begin(self._turn.turn_id)
         if self._turn.out_of_time:
             self._runner.cancel_reason = OUT_OF_TIME
@@ -288,7 +288,7 @@ class TurnReplay:
         return self.done
 
     async def _until_all_agree(self) -> TurnEnd:
-        """As in `session/turn_stages.py`: checks and hooks may let it go on, a budget may change its model."""
+        """Continue as `session/turn_stages.py` does: for checks and hooks, and with another model for a budget."""
         while True:
             following = self._position.following
             model = model_of(self._turn, following or self._position.current)
@@ -360,17 +360,17 @@ class TurnReplay:
         )
 
     def _give(self, request: RecordedRequest) -> None:
-        """The messages that the session added to the conversation before this request."""
-        place = self._turn.requests.index(request)
-        if place < self._injected:
+        """Add the messages that the session added to the conversation before this request."""
+        index = self._turn.requests.index(request)
+        if index < self._injected:
             return
-        self._injected = place + 1
+        self._injected = index + 1
         for event in request.inputs:
             match event:
                 case MemoryShown():
                     self._history.insert(len(self._history) - 1, state_message(event))
                 case ContextAdded(sources=(source,)) if source == BROKEN_STREAM:
-                    # The loop tells it itself.
+                    # The loop reports it itself.
                     pass
                 case ContextAdded(message=message):
                     add_context(self._history, message)
@@ -390,9 +390,9 @@ class TurnReplay:
 
 
 def request_limit(turn: RecordedTurn) -> tuple[int, int]:
-    """The limit of requests that ended the turn, no limit for any other turn; and how many subagents had made of them.
+    """The limit of requests that ended the turn, if one did, and the number that subagents had made of them.
 
-    Subagents are not run again, and what they ask counts for the limit.
+    Subagents are not run again, and their requests count for the limit.
     """
     if turn.ended is None or turn.ended.stop_reason is not StopReason.MAX_TURN_REQUESTS or turn.out_of_time:
         return UNLIMITED, 0
@@ -409,7 +409,7 @@ def cost_before(turn: RecordedTurn) -> Cost | None:
         usage = event.event if isinstance(event, SubagentRecorded) else event
         if isinstance(usage, UsageReported):
             if usage.cost is None:
-                # It tells the sum so far; a model of no known price came first, and one that has a price later.
+                # It reports the sum so far; a model without a known price came first, and one that has a price later.
                 return None
             spent = usage.spent.micro_units if usage.spent is not None else 0
             return replace(usage.cost, micro_units=usage.cost.micro_units - spent)
@@ -417,7 +417,7 @@ def cost_before(turn: RecordedTurn) -> Cost | None:
 
 
 def model_of(turn: RecordedTurn, request: RecordedRequest) -> ModelInfo:
-    """The model of a request, as far as it was recorded."""
+    """The model of a request, as far as recorded."""
     event, parts = request.event, request.event.parts
     of_model = [one for one in turn.requests if one.event.model == event.model]
     usages = [one.usage for one in of_model if one.usage is not None]

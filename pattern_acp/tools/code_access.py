@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
-    from pattern_acp.codemap.model import Judgement, Progress
+    from pattern_acp.codemap.model import IndexProgress, Judgement
     from pattern_acp.db.transaction import Transaction
     from pattern_acp.workspace.git import ChangedFile
 
@@ -63,7 +63,7 @@ class CodeAccess(Protocol):
         root: str,
         question: "Callable[[Transaction], FoundT]",
         *,
-        on_progress: "Callable[[Progress], Awaitable[None]]",
+        on_progress: "Callable[[IndexProgress], Awaitable[None]]",
     ) -> tuple[FoundT | None, CodeState]:
         """What the index of the absolute folder `root` says to a question; None where there is no index to ask.
 

@@ -26,8 +26,7 @@ from pattern_acp.codemap.callers import (
     uses_of,
 )
 from pattern_acp.codemap.find import FILE_KIND, FindQuery, find, targets_named
-from pattern_acp.codemap.model import FileRecord, Symbol, SymbolKind
-from pattern_acp.codemap.model import Progress as IndexProgress
+from pattern_acp.codemap.model import FileRecord, IndexProgress, Symbol, SymbolKind
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import cut_line, plural

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from pattern_acp.codemap.brief import BriefFile, FileOutline, FolderOutline, OutlineLine
-from pattern_acp.codemap.callers import Reached, Use
-from pattern_acp.codemap.find import FindAnswer, Hit, Targets
+from pattern_acp.codemap.callers import ReachedFile, Use
+from pattern_acp.codemap.find import FindAnswer, SymbolHit, Targets
 from pattern_acp.codemap.model import Judgement, Symbol
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import display_path
@@ -113,7 +113,7 @@ def find_lines(query: str, answer: FindAnswer, naming: Naming) -> list[Line]:
     return lines
 
 
-def _hit_line(hit: Hit, naming: Naming) -> Line:
+def _hit_line(hit: SymbolHit, naming: Naming) -> Line:
     if hit.symbol is None:
         return naming.line(hit.path, None, " file")
     return symbol_line(hit.symbol, naming)
@@ -182,7 +182,7 @@ def use_line(use: Use, naming: Naming) -> Line:
     return naming.line(use.path, use.line, f"{kind}{where}{times}: {use.why}")
 
 
-def reached_line(reached: Reached, naming: Naming) -> Line:
+def reached_line(reached: ReachedFile, naming: Naming) -> Line:
     """A file that a change reaches, and by which uses."""
     parts = dict.fromkeys(_step_words(use, reached.depth) for use in reached.uses)
     more = f"; {len(parts) - STEPS_SHOWN} more" if len(parts) > STEPS_SHOWN else ""

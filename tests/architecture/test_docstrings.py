@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "pattern_acp"
 
-PACKAGES = ["credentials", "policy", "processes", "web"]
+PACKAGES = ["codemap", "credentials", "lsp", "mcp_servers", "policy", "processes", "recovery", "replay", "web"]
 """Grows until it is every package."""
 
 CLAUSES = frozenset({"What", "Which", "Whether", "How", "That", "Of", "When", "Where", "If"})

@@ -5,7 +5,7 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.code_maps import ServedCode
-from pattern_acp.codemap.model import Progress
+from pattern_acp.codemap.model import IndexProgress
 from pattern_acp.codemap.store import symbols_named
 from pattern_acp.config.load import process_environment
 from pattern_acp.db.transaction import Transaction
@@ -28,7 +28,7 @@ async def code(tmp_path: Path) -> AsyncGenerator[ServedCode, None]:
         tasks.cancel_scope.cancel()
 
 
-async def ignored(progress: Progress) -> None:
+async def ignored(progress: IndexProgress) -> None:
     del progress
 
 
@@ -40,15 +40,15 @@ def places(name: str):
 
 
 async def test_the_first_question_builds_the_index_and_tells_its_progress(code: ServedCode, root: Path):
-    told: list[Progress] = []
+    told: list[IndexProgress] = []
 
-    async def tell(progress: Progress) -> None:
+    async def tell(progress: IndexProgress) -> None:
         told.append(progress)
 
     found, state = await code.ask(str(root), places("first"), on_progress=tell)
     assert found == ["a.py:1"]
     assert (state.judgement.freshness, state.building) == ("fresh", False)
-    assert told == [Progress(1, 1)]
+    assert told == [IndexProgress(1, 1)]
 
 
 async def test_a_file_that_the_agent_changed_is_in_the_next_answer(code: ServedCode, root: Path):
@@ -78,7 +78,7 @@ async def test_an_index_that_cannot_be_used_is_a_sentence_and_the_next_question_
 
 
 async def test_a_failure_to_show_progress_is_told_as_it_is(code: ServedCode, root: Path):
-    async def fail(progress: Progress) -> None:
+    async def fail(progress: IndexProgress) -> None:
         raise WorkspaceError(f"No place to show {progress.total}.")
 
     with pytest.raises(WorkspaceError, match="No place to show 1"):

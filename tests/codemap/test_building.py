@@ -21,7 +21,7 @@ from pattern_acp.codemap.indexing import (
     read_file,
     read_in_process,
 )
-from pattern_acp.codemap.model import Progress
+from pattern_acp.codemap.model import IndexProgress
 from pattern_acp.codemap.recording import add_listed
 from pattern_acp.codemap.service import LEASED_FILES, open_code_maps
 from pattern_acp.codemap.store import files_at, open_index
@@ -118,9 +118,9 @@ async def test_a_refresh_that_fails_ends_nothing_else(tmp_path: Path):
 
 async def test_progress_counts_files_up_to_all_of_them(index: Database, tmp_path: Path):
     names = make_files(tmp_path / "work", 100)
-    heard: list[Progress] = []
+    heard: list[IndexProgress] = []
     await read_in_process(index, str(tmp_path / "work"), names, report=heard.append)
-    assert heard == [Progress(48, 100), Progress(96, 100), Progress(100, 100)]
+    assert heard == [IndexProgress(48, 100), IndexProgress(96, 100), IndexProgress(100, 100)]
 
 
 async def test_what_was_read_before_a_cancel_stays_and_the_next_build_goes_on(tmp_path: Path):
@@ -129,7 +129,7 @@ async def test_what_was_read_before_a_cancel_stays_and_the_next_build_goes_on(tm
         code_map = await maps.at(str(tmp_path / "work"))
         first = anyio.Event()
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: IndexProgress) -> None:
             if progress.done:
                 first.set()
 
@@ -148,7 +148,7 @@ async def test_what_was_read_before_a_cancel_stays_and_the_next_build_goes_on(tm
 async def test_two_agents_that_build_at_once_end_with_one_index(tmp_path: Path):
     make_files(tmp_path / "work", LEASED_FILES + 20)
     clock = SystemClock()
-    heard: list[Progress] = []
+    heard: list[IndexProgress] = []
     async with (
         open_code_maps(tmp_path / "cache", list_source_files, clock) as mine,
         open_code_maps(tmp_path / "cache", list_source_files, clock) as yours,

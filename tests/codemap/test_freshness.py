@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pattern_acp.bootstrap.source_files import list_source_files
-from pattern_acp.codemap.indexing import RACY_NS, Difference, compare, content_hash, index_files, known_files, word_for
+from pattern_acp.codemap.indexing import (
+    RACY_NS,
+    IndexDifference,
+    compare,
+    hash_content,
+    index_files,
+    known_files,
+    word_for,
+)
 from pattern_acp.codemap.model import Stamp
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
 from pattern_acp.codemap.store import MIGRATIONS, files_at
@@ -37,7 +45,7 @@ class Index:
         self.driver.open()
         migrate(self.driver, MIGRATIONS, now_ms=0)
 
-    def difference(self) -> Difference:
+    def difference(self) -> IndexDifference:
         listing = list_source_files(self.root, threading.Event())
         return compare(self.root, listing, self.driver.read(known_files), {})
 
@@ -110,7 +118,7 @@ class Workspace(RuleBasedStateMachine):
     @invariant()
     def the_difference_is_what_differs(self) -> None:
         known = self.index.hashes()
-        expected = {name: content_hash(text.encode()) for name, text in self.files.items() if name != "notes.txt"}
+        expected = {name: hash_content(text.encode()) for name, text in self.files.items() if name != "notes.txt"}
         differing = {name for name in expected.keys() | known.keys() if expected.get(name) != known.get(name)}
         assert set(self.index.difference().all_paths) - {"notes.txt"} == differing
 

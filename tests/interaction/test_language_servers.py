@@ -63,7 +63,7 @@ async def test_errors_that_come_too_late_let_the_model_go_on(tmp_path: Path):
             servers = agent.sessions.get(session).languages
             assert servers is not None
             with anyio.fail_after(30):
-                while any(each.told.files.incomplete(anyio.current_time()) for each in servers.started.all):
+                while any(each.synced.files.incomplete(anyio.current_time()) for each in servers.started.all):
                     await anyio.lowlevel.checkpoint()
             waits.opened.set()
             assert await flight.stop_reason() == "end_turn"

@@ -8,7 +8,7 @@ from mcp.client.session import ClientSession
 
 from pattern_acp.mcp_servers.connection import CallLimits, McpConnection
 from pattern_acp.mcp_servers.errors import ServerError
-from pattern_acp.mcp_servers.transports import Link
+from pattern_acp.mcp_servers.transports import ServerStreams
 from tests.support.mcp_fakes import silent
 
 
@@ -39,7 +39,7 @@ class SaysNothing:
 
 
 def connection(session: object, limits: CallLimits) -> McpConnection:
-    return McpConnection("busy", cast("ClientSession", session), cast("Link", None), limits)
+    return McpConnection("busy", cast("ClientSession", session), cast("ServerStreams", None), limits)
 
 
 async def test_a_call_that_tells_its_progress_for_ever_is_given_up():

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.catalogue import RemoteTool, news_of, pin_of
-from pattern_acp.mcp_servers.server import Server, ServerPlace
+from pattern_acp.mcp_servers.server import LaunchContext, Server
 from tests.support.mcp_fakes import means
 
 ECHO = RemoteTool("echo", "Echoes.", {"type": "object"})
@@ -41,7 +41,7 @@ def test_the_order_of_a_schemas_keys_is_no_change():
 
 def test_a_server_is_told_by_what_is_started_and_not_by_its_keys():
     def identity(settings: McpServerSettings) -> str:
-        return Server(settings, ServerPlace("/", means())).identity
+        return Server(settings, LaunchContext("/", means())).identity
 
     one = identity(McpServerSettings("a", command="x", args=("y",), env={"KEY": "1"}))
     assert one == identity(McpServerSettings("a", command="x", args=("y",), env={"KEY": "2"}))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pattern_acp.codemap.indexing import read_file
-from pattern_acp.codemap.model import Judgement, Progress
+from pattern_acp.codemap.model import IndexProgress, Judgement
 from pattern_acp.codemap.recording import add_listed, record_files
 from pattern_acp.codemap.store import open_index
 from pattern_acp.db.connection import Database
@@ -28,7 +28,7 @@ class FakeCode:
 
     index: Database
     state: CodeState = field(default_factory=lambda: CodeState(Judgement("fresh", 1, 1)))
-    told: tuple[Progress, ...] = ()
+    told: tuple[IndexProgress, ...] = ()
     """Progress that every question tells."""
     changes: tuple[ChangedFile, ...] = ()
     others: Mapping[str, Database] = field(default_factory=dict[str, Database])
@@ -43,7 +43,7 @@ class FakeCode:
         root: str,
         question: Callable[[Transaction], FoundT],
         *,
-        on_progress: Callable[[Progress], Awaitable[None]],
+        on_progress: Callable[[IndexProgress], Awaitable[None]],
     ) -> tuple[FoundT | None, CodeState]:
         """See `CodeAccess.ask`."""
         self.asked.append(root)

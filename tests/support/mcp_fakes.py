@@ -13,7 +13,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import ServerHost, SessionServers
-from pattern_acp.mcp_servers.server import Connect, ServerPlace, load_connect
+from pattern_acp.mcp_servers.server import Connect, LaunchContext, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 from tests.support import mcp_server
 from tests.support.editor import JsonDict
@@ -115,7 +115,7 @@ class FakeServers:
 
     @asynccontextmanager
     async def connect(
-        self, settings: McpServerSettings, place: ServerPlace, on_change: Callable[[], None]
+        self, settings: McpServerSettings, place: LaunchContext, on_change: Callable[[], None]
     ) -> AsyncGenerator[FakeConnection, None]:
         """See `server.Connect`."""
         del place

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.codemap.callers import MOST_GUESSES
-from pattern_acp.codemap.model import Judgement, Progress
+from pattern_acp.codemap.model import IndexProgress, Judgement
 from pattern_acp.domain.access import ReadMemory, ReadPath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
@@ -222,7 +222,7 @@ async def test_every_answer_says_how_fresh_it_is_and_which_places_may_be_off(ben
 
 
 async def test_progress_of_a_build_is_shown(bench: Bench):
-    bench[1].told = (Progress(10, 200), Progress(200, 200))
+    bench[1].told = (IndexProgress(10, 200), IndexProgress(200, 200))
     await text(bench, "find", "store")
     assert bench[0].progress.shown == [
         (TextContent("Indexing the code: 10 of 200 files"),),
