@@ -28,7 +28,7 @@ CHECK_KEYS = {
 }
 
 _NO_PLACES = ("{file}", "{path}", "{paths}", "{filename}")
-"""What other tools put in place of a file's name; no shell gives these words a meaning of its own."""
+"""Placeholders of other tools for a file's name; no shell gives these words a meaning of its own."""
 
 
 class _Read(Struct):

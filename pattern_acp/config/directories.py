@@ -1,4 +1,4 @@
-"""Which directories the platform gives us.
+"""Directories that the platform gives us.
 
 Owns: `$PATTERN_ACP_HOME`, the platform's own directories, and what to do where there is no home directory; all
 differences between platforms in this matter. Must not know: what is put there.
@@ -84,7 +84,7 @@ def _nearest(path: Path) -> Path:
 
 
 def _can_write(path: Path) -> bool:
-    """Whether `path`, or the nearest directory above it that exists, can be written."""
+    """Return whether `path`, or the nearest directory above it that exists, can be written."""
     try:
         nearest = _nearest(path)
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
@@ -97,7 +97,7 @@ def _temporary_root() -> Path:
 
     base = Path(tempfile.gettempdir())
     if sys.platform == "win32":
-        return base / _APPLICATION  # already the person's own directory
+        return base / _APPLICATION  # already the user's own directory
     root = base / f"{_APPLICATION}-{os.getuid()}"
     # Everyone may write to the temporary directory, so the name may have been taken by somebody else.
     return root if _is_free_or_ours(root) else Path(tempfile.mkdtemp(prefix=f"{_APPLICATION}-"))

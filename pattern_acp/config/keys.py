@@ -39,15 +39,15 @@ from pattern_acp.config.values import (
 
 
 class ProjectRule(Enum):
-    """What a project's file may do with a key; a cloned repository must never widen what the agent may do."""
+    """Permissions of a project's file for a key; a cloned repository must never widen what the agent may do."""
 
     NEVER = "never"
     LOWER = "lower"
-    """Only a number below the person's own."""
+    """Only a number below the user's own."""
     NARROWER = "narrower"
-    """Only a choice that may do less than the person's own, or as much (`Key.reach`)."""
+    """Only a choice that may do less than the user's own, or as much (`Key.reach`)."""
     CONFIGURED = "configured"
-    """Only a model of a provider that the person has set up."""
+    """Only a model of a provider that the user has set up."""
 
 
 class Key(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Key(Struct, frozen=True):
     flag: str = ""
     project: ProjectRule = ProjectRule.NEVER
     when_empty: str = "automatic"
-    """What an empty value means, for doctor."""
+    """The meaning of an empty value, for doctor."""
     reach: tuple[Value, ...] = ()
     """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""
 

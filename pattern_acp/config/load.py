@@ -1,4 +1,4 @@
-"""The effective settings: flags over environment over project over the person's file over defaults.
+"""The effective settings: flags over environment over project over the user's file over defaults.
 
 Owns: precedence, what a project's file may do, and reading the process's environment, here and nowhere else. Must not
 know: what any setting does.
@@ -32,7 +32,7 @@ from pattern_acp.config.variables import unknown_variables
 
 
 def contradictions(settings: Settings, models: Iterable[str], user: TomlFile) -> Iterator[Problem]:
-    """What the person would be surprised by; everything is used as it is written."""
+    """Surprising settings; everything is used as it is written."""
     known = {*settings.providers, *PRESETS}
     for name in settings.fallback:
         provider = name.partition("/")[0]
@@ -60,11 +60,11 @@ class Loaded(Struct, frozen=True):
     settings: Settings
     paths: Paths
     problems: tuple[Problem, ...]
-    """What was not used as written; the agent runs all the same, and shows them."""
+    """Settings that were not used as written; the agent runs all the same, and shows them."""
     values: tuple[EffectiveValue, ...]
     """Each setting as it is in force, and where it came from."""
     offer: ProjectOffer = NOTHING
-    """What the project's files would run once the person trusts the folder."""
+    """The programs that the project's files would run once the user trusts the folder."""
 
 
 class _Resolution(Struct):
@@ -87,7 +87,7 @@ def import_only_what_is_installed() -> None:
     """Keep the Python processes that we start for ourselves from importing what lies in the current folder.
 
     Editors start us in a project, and `python -m` looks there first: a cloned repository with a file named like a
-    library would run. What belongs to the person is started with an environment of before.
+    library would run. What belongs to the user is started with an environment of before.
     """
     os.environ["PYTHONSAFEPATH"] = "1"
 
@@ -122,17 +122,17 @@ class SettingsReader:
         self._flags = flags
         self._environ = environ
         self._paths, self._path_problems = find_paths(environ)
-        self._kept: dict[str | None, tuple[_Sources, Loaded]] = {}
+        self._cached: dict[str | None, tuple[_Sources, Loaded]] = {}
 
     def read(self, project_dir: str | None) -> Loaded:
         """See `load`. Safe from any thread."""
         user, user_problems = read_toml(self._paths.config_file)
         project, project_problems = _read_project(project_dir, user)
         sources = _Sources(with_long_form(user), user_problems, with_long_form(project), project_problems)
-        kept = self._kept.get(project_dir)
-        if kept is None or kept[0] != sources:
-            kept = self._kept[project_dir] = (sources, self._loaded(sources))
-        loaded = kept[1]
+        cached = self._cached.get(project_dir)
+        if cached is None or cached[0] != sources:
+            cached = self._cached[project_dir] = (sources, self._loaded(sources))
+        loaded = cached[1]
         if project_dir is None:
             return loaded
         # Also of scripts and programs that no file of settings names by itself, so it is read each time.
@@ -219,7 +219,7 @@ def _read_project(project_dir: str | None, user: TomlFile) -> tuple[TomlFile, tu
 
 
 def _resolve(resolution: _Resolution, key: Key) -> _Found:
-    """The value of `key`: the lowest layer first, so that a project's value can be held against the person's own."""
+    """The value of `key`: the lowest layer first, so that a project's value can be held against the user's own."""
     found = _from_file(resolution, key, resolution.user, (key.default, "default"))
     project = _from_file(resolution, key, resolution.project, found)
     if project is not found:
@@ -291,7 +291,7 @@ def _flag(flags: Flags, key: Key) -> str | None:
 
 
 def _but_is(key: Key, raw: object) -> str:
-    """What was written. Only choices and numbers are repeated; other text could be a key pasted into the wrong line."""
+    """The written value, for an error. Only choices and numbers are repeated; other text could be a misplaced key."""
     if isinstance(raw, int):
         return f", not {str(raw).lower()}"
     if isinstance(raw, str) and key.rule.allowed.startswith("one of") and len(raw) <= 20 and raw.isprintable():

@@ -3,7 +3,7 @@
 Owns: handlers, rotation, and keeping secrets and prompt text out. Must not know: what is logged. Nothing here writes to
 stdout, which belongs to the protocol.
 
-Nothing logs text of the person or the model, at any level.
+Nothing logs text of the user or the model, at any level.
 """
 
 import logging
@@ -46,8 +46,8 @@ _KEY_FORMS = AnchoredPattern(
 """Forms of keys that are masked although no setting holds them."""
 
 _OUR_LOGGER = "pattern_acp"
-"""Only our own records follow the chosen level; those of libraries are kept from warning on, since their debug records
-hold headers and bodies."""
+"""Only our own records follow the chosen level; those of libraries are logged from warning on, for their debug records
+have headers and bodies."""
 
 
 class Redactor:

@@ -33,7 +33,7 @@ _COMES_WITH = {"tsc": "../lib/getExePath.js"}
 """A file that lies beside a program when that is a version that serves: TypeScript does since version 7."""
 
 PROJECT_FOLDERS = (".venv/bin", ".venv/Scripts", "venv/bin", "venv/Scripts", "node_modules/.bin")
-"""Where a project keeps programs of its own."""
+"""Folders for a project's own programs."""
 
 LSP_SERVER_KEYS = {
     "command": "a list of texts: the program and its arguments",
@@ -55,7 +55,7 @@ def with_long_form(file: TomlFile) -> TomlFile:
 
 
 def server_tables(file: TomlFile) -> Mapping[str, object]:
-    """What `[lsp]` holds beside its own keys."""
+    """Tables of `[lsp]` beside its own keys."""
     own = {key.name.partition(".")[2] for key in KEYS if key.name.startswith(f"{TABLE}.")}
     raw = file.table.get(TABLE, {})
     return {name: value for name, value in raw.items() if name not in own} if is_table(raw) else {}
@@ -106,7 +106,7 @@ def _is_texts(raw: object) -> bool:
 
 
 def can_serve(program: Path) -> bool:
-    """Whether a program of `PROGRAMS` is of a version that serves; True for any other."""
+    """Return whether a program of `PROGRAMS` is of a version that serves; True for any other."""
     needed = _COMES_WITH.get(program.stem.lower())
     try:
         return needed is None or program.resolve().parent.joinpath(needed).exists()

@@ -1,4 +1,4 @@
-"""The tables `[models."PROVIDER/MODEL"]`: what the person knows of a model better than anybody.
+"""The tables `[models."PROVIDER/MODEL"]`: what the user knows of a model better than anybody.
 
 Owns: their keys. Must not know: what else is known of a model (providers/catalogue.py), which these are laid over.
 """

@@ -52,7 +52,7 @@ def read_oauth(raw: object, known: OAuthSettings | None) -> OAuthSettings | None
 
 
 def wrong_oauth(raw: object) -> str:
-    """What of a table cannot be used; empty when it is no table."""
+    """The problems of a table; empty when it is no table."""
     if not is_table(raw):
         return ""
     for name, value in raw.items():
@@ -94,7 +94,7 @@ _SETTERS: Mapping[str, Callable[[OAuthSettings, str], OAuthSettings]] = {
 
 
 def is_safe_address(url: str) -> bool:
-    """Whether tokens may go to `url`: over TLS, or to this machine (RFC 6749, section 3.2; RFC 8252, section 8.3)."""
+    """Return whether `url` may get tokens: over TLS, or on this machine (RFC 6749, 3.2; RFC 8252, 8.3)."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

@@ -1,4 +1,4 @@
-"""Where files live.
+"""Places of our files.
 
 Owns: the four directories, the path of a constellation, and how a private directory is made. Must not know: what is
 inside the files, or how the platform's directories are found (config/directories.py).
@@ -25,7 +25,7 @@ _RESERVED = late_pattern(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I
 
 
 class Paths(Struct, frozen=True):
-    """The directories of one person. None of them need exist yet."""
+    """The directories of one user. None of them need exist yet."""
 
     data: Path
     """Constellations."""
@@ -34,13 +34,13 @@ class Paths(Struct, frozen=True):
     state: Path
     """Logs."""
     cache: Path
-    """What can be fetched or computed again, such as model lists."""
+    """Files that can be fetched or computed again, such as model lists."""
     source: str = "default"
-    """Where the directories come from: `$PATTERN_ACP_HOME`, `platform` or `temporary`."""
+    """The source of the directories: `$PATTERN_ACP_HOME`, `platform` or `temporary`."""
 
     @property
     def config_file(self) -> Path:
-        """The person's configuration."""
+        """The user's configuration."""
         return self.config / CONFIG_FILE
 
     @property
@@ -65,7 +65,7 @@ def project_config_file(project_dir: str) -> Path:
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether `name` may become a directory on every platform (`NAME_RULE`)."""
+    """Return whether `name` may become a directory on every platform (`NAME_RULE`)."""
     return _NAME.fullmatch(name) is not None and ".." not in name and _RESERVED.fullmatch(name) is None
 
 

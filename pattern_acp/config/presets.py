@@ -1,7 +1,7 @@
 """Providers that need no table: their addresses, key variables and peculiarities, as data.
 
 Owns: the table. Must not know: how a provider is spoken to. A preset counts once its key is in the environment or kept
-by `auth login`, or once the person names it as `[providers.NAME]`, whose keys are laid over it. Addresses and
+by `auth login`, or once the user names it as `[providers.NAME]`, whose keys are laid over it. Addresses and
 peculiarities are those of the vendors' documentation as of November 2026.
 """
 

@@ -1,4 +1,4 @@
-"""What was wrong with a setting, and where every effective value came from.
+"""Problems with settings, and the source of every effective value.
 
 Owns: the two records that `doctor` and the log show. Must not know: how settings are read.
 """
@@ -16,7 +16,7 @@ class Problem(Struct, frozen=True):
     key: str
     """The dotted key, such as `turn.max_wall_seconds`; empty when the whole file is meant."""
     sentence: str
-    """What is wrong, what is allowed, and what is used instead. Never a key's secret value."""
+    """A sentence that says what is wrong, what is allowed, and what is used instead. Never a key's secret value."""
 
     def __str__(self) -> str:
         """One line: place, line, key and sentence."""
@@ -31,6 +31,6 @@ class EffectiveValue(Struct, frozen=True):
 
     key: str
     shown: str
-    """The value for a person; secrets are masked."""
+    """The value for a user; secrets are masked."""
     source: str
     """`default`, `$VARIABLE`, `--flag`, or `FILE:LINE`."""

@@ -1,4 +1,4 @@
-"""What a project offers to run: MCP servers, hooks, checks, language servers. It counts only in a trusted folder.
+"""Offers of a project to run MCP servers, hooks, checks, language servers. They count only in a trusted folder.
 
 Owns: reading them from `.pattern/config.toml` and `.claude/settings.json`, and stating each as a part that can be shown
 and compared. Must not know: who trusts what. A new table that can run something is added here: its parsed form to
@@ -31,7 +31,7 @@ SCRIPT_BYTES = 1_000_000
 
 
 class ProjectOffer(Struct, frozen=True):
-    """What a project would run, parsed, and the same as parts for the person."""
+    """The programs that a project would run, parsed, and the same as parts for the user."""
 
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     hooks: tuple[HookSettings, ...] = ()
@@ -46,7 +46,7 @@ NOTHING = ProjectOffer()
 def read_offer(
     project: TomlFile, folder: str, *, with_language_servers: bool = True
 ) -> tuple[ProjectOffer, tuple[Problem, ...]]:
-    """What the project in `folder` offers; `project` is its `.pattern/config.toml`. What cannot be used is reported."""
+    """The offer of the project in `folder`, with problems; `project` is its `.pattern/config.toml`."""
     servers, problems, _ = read_mcp_servers(project)
     hooks, hook_problems = _hooks(project, folder)
     checks, check_problems, _ = read_checks(project)

@@ -101,7 +101,7 @@ def set_project(provider: ProviderSettings, raw: object) -> ProviderSettings | N
 MASK = str(Secret(""))
 SCRIPT_VARIABLE = "PATTERN_ACP_SCRIPT"
 OLLAMA_PORT = 11434
-"""Where Ollama listens unless told otherwise."""
+"""The address at which Ollama listens by default."""
 
 BUILT_IN: tuple[ProviderSettings, ...] = (
     ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY"),
@@ -128,7 +128,7 @@ _HEADER_NAME = late_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class _Collected(Struct):
-    """What reading the providers gives, while it is being read."""
+    """The providers while they are read."""
 
     providers: dict[str, ProviderSettings]
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -143,7 +143,7 @@ class _Collected(Struct):
 def read_providers(
     environ: Mapping[str, str], user: TomlFile
 ) -> tuple[Mapping[str, ProviderSettings], tuple[Problem, ...], tuple[EffectiveValue, ...]]:
-    """All providers by name: the built-in ones, then those of the person's file in its order.
+    """All providers by name: the built-in ones, then those of the user's file in its order.
 
     The environment beats the file key by key. A key that cannot be used is left at its default and reported.
     """
@@ -194,7 +194,7 @@ def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str
         collected.problems.append(user.problem(key, "it needs a base_url, so the provider is left out."))
         return
     if name in PRESETS and not environ.get(provider.api_key_env, "").strip():
-        # It is set up by this table, so it stands where the person wrote it among the others.
+        # It is set up by this table, so it stands where the user wrote it among the others.
         collected.providers.pop(name, None)
     collected.providers[name] = _with_key(collected, provider, environ)
 
@@ -328,7 +328,7 @@ class _Field(Struct, frozen=True):
     apply: Callable[[ProviderSettings, object], ProviderSettings | None]
     show: Callable[[object], str] = str
     why: Callable[[object], str] = lambda _: ""
-    """What is wrong inside a table; empty when it is the whole."""
+    """The key that is wrong inside a table; empty when it is the whole."""
     instead: str = "the default is used"
 
 
@@ -375,7 +375,7 @@ def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | 
 
 
 def wrong_header(raw: object) -> str:
-    """What is wrong with the first header of a table that cannot be sent; empty when all can be (RFC 9110, 5.5)."""
+    """The problem with the first header of a table that cannot be sent; empty when all can be (RFC 9110, 5.5)."""
     for name, value in raw.items() if is_table(raw) else ():
         if not _HEADER_NAME.fullmatch(name):
             return "a name in it is none that a header may have (letters, digits and -, no blanks)"

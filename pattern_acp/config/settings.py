@@ -34,26 +34,26 @@ HTTP_WIRES: frozenset[Wire] = frozenset({"anthropic", "openai", "responses", "ge
 """Those that go over the network."""
 
 Host = Literal["", "vertex", "bedrock"]
-"""Whose cloud serves the models of the Anthropic wire; empty: their vendor's own API, or one like it."""
+"""The clouds that serve the models of the Anthropic wire; empty: their vendor's own API, or one like it."""
 
 
 class Quirks(Struct, frozen=True):
-    """In what a server of the OpenAI wire differs from the others."""
+    """Differences of a server of the OpenAI wire from the others."""
 
     answer_limit: str = "max_tokens"
-    """The name of the field that limits the answer; OpenAI itself is always told `max_completion_tokens`."""
+    """The name of the field that limits the answer; OpenAI itself always gets `max_completion_tokens`."""
     usage_on_request: bool = True
-    """Whether `stream_options` is sent, by which servers are asked for token counts in a stream."""
+    """True when `stream_options` is sent, by which servers are asked for token counts in a stream."""
 
 
 class OAuthSettings(Struct, frozen=True):
-    """How to sign in at a provider: addresses and a client id of the person's own, from `[providers.NAME.oauth]`."""
+    """Sign-in at a provider: addresses and a client id of the user's own, from `[providers.NAME.oauth]`."""
 
     authorization_url: str = ""
-    """Where the browser goes; empty: only device codes are possible."""
+    """The address for the browser; empty: only device codes are possible."""
     token_url: str = ""
     device_url: str = ""
-    """Where device codes come from (RFC 8628); empty: there are none."""
+    """The address that device codes come from (RFC 8628); empty: there are none."""
     client_id: str = ""
     scope: str = ""
     """Scopes, with blanks between them."""
@@ -74,33 +74,33 @@ class ProviderSettings(Struct, frozen=True):
     api_key_env: str = ""
     """The variable that would hold the key, named in error sentences."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Sent with every request. A header may carry a key, so the values are kept out of the repr and of the logs."""
+    """Sent with every request. A header may carry a key, so the values stay out of the repr and of the logs."""
     models: tuple[str, ...] = ()
     """Models offered without asking the server; empty: ask its model list."""
     configured: bool = False
-    """True when the person set it up (a key, a base URL or a table), so that it may be chosen by default."""
+    """True when the user set it up (a key, a base URL or a table), so that it may be chosen by default."""
     key_variable_named: bool = False
-    """True when the person's file names the variable of the key, which then beats a stored key."""
+    """True when the user's file names the variable of the key, which then beats a stored key."""
     oauth: OAuthSettings | None = None
     script: str = ""
     """Path of the event script of the `scripted` wire."""
     quirks: Quirks = field(default_factory=Quirks)
     needs_key: bool = False
-    """Whether a request without a key is of no use, although the server is not its wire's vendor."""
+    """True when a request without a key is of no use, although the server is not its wire's vendor."""
     host: Host = ""
     region: str = ""
-    """Of the cloud that `host` is, as that cloud names it."""
+    """The region of the cloud that `host` is, as that cloud names it."""
     signs: bool = False
-    """Whether every request is signed with credentials of the cloud; `api_key` then only names theirs."""
+    """True when every request is signed with credentials of the cloud; `api_key` then only names theirs."""
     project: str = ""
-    """Whose models they are at Google; empty: the project that its credentials name."""
+    """The project that the models belong to at Google; empty: the one that the credentials name."""
 
     def __repr__(self) -> str:
         return repr_without(self, "headers")
 
 
 class ModelSettings(Struct, frozen=True):
-    """What the person says of a model, from `[models."PROVIDER/MODEL"]`; 0 and None where they say nothing.
+    """The user's facts of a model, from `[models."PROVIDER/MODEL"]`; 0 and None where they say nothing.
 
     Windows in tokens, prices in micro-units a million tokens.
     """
@@ -138,13 +138,13 @@ ISOLATION_BY_REACH: tuple[IsolationSetting, ...] = ("full", "core-only", "none")
 """The kinds of isolation from the one that lets a project do least (issue 3, section 1)."""
 
 LSP_BY_REACH: tuple[LspMode, ...] = ("off", "on")
-"""Whether language servers run, from the least."""
+"""Choices of whether language servers run, from the least."""
 
 REVIEW_BY_REACH: tuple[ReviewSetting, ...] = ("project", "off")
-"""Whether the agent's decisions for a project wait for the person, from the least that it may do."""
+"""Choices of whether the agent's decisions for a project wait for the user, from the least that it may do."""
 
 SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
-"""What may become of a secret, from the least."""
+"""Treatments of a secret, from the least."""
 
 
 class TurnSettings(Struct, frozen=True):
@@ -159,7 +159,7 @@ class TurnSettings(Struct, frozen=True):
     provider_idle_seconds: int = 90
     """Longest wait between two bytes of a stream."""
     slow_commands: SlowCommands = "end"
-    """What becomes of a command at its time limit."""
+    """The treatment of a command at its time limit."""
     provider_connect_seconds: int = 10
     """A host that does not answer a connection within this is not there."""
     provider_first_byte_seconds: int = 300
@@ -167,11 +167,11 @@ class TurnSettings(Struct, frozen=True):
     provider_total_seconds: int = 1800
     """8,192 tokens, the longest answer of a model that nobody knows, at 5 tokens a second, and some more."""
     stream_retries: int = 4
-    """How often in a row the model goes on with an answer that broke off, before the turn ends there."""
+    """Number of times in a row that the model goes on with an answer that broke off, before the turn ends there."""
 
 
 class DelegateSettings(Struct, frozen=True):
-    """What one subagent may use, and its model. All of it counts for its turn's limits as well."""
+    """Limits of one subagent, and its model. All of its use counts for its turn's limits as well."""
 
     model: str = ""
     """`PROVIDER/MODEL` of all subagents, or empty for the session's."""
@@ -186,7 +186,7 @@ class DelegateSettings(Struct, frozen=True):
 
 
 class BudgetSettings(Struct, frozen=True):
-    """What models may cost, each in the form of `domain.allowance`; empty for no limit (docs/cost.md)."""
+    """Budgets for models, each in the form of `domain.allowance`; empty for no limit (docs/cost.md)."""
 
     turn: str = ""
     """One prompt, its subagents included."""
@@ -196,54 +196,54 @@ class BudgetSettings(Struct, frozen=True):
 
 
 class FetchSettings(Struct, frozen=True):
-    """What fetch_url may reach."""
+    """Limits of fetch_url."""
 
     private_addresses: bool = False
-    """Whether pages of this machine and its networks may be fetched, such as a development server's."""
+    """True when pages of this machine and its networks may be fetched, such as a development server's."""
 
 
 class CompactionSettings(Struct, frozen=True):
-    """When the conversation is made shorter for the model, and how (docs/context.md)."""
+    """Compaction: when the conversation is made shorter for the model, and how (docs/context.md)."""
 
     strategy: CompactionStrategy = "summarise"
     threshold_percent: int = 80
-    """Of what a request may fill: the model's window without the room for its answer."""
+    """Percent of what a request may fill: the model's window without the space for its answer."""
     target_percent: int = 60
-    """Of the same; what is left afterwards."""
+    """Percent of the same that is left afterwards."""
 
 
 class MemorySettings(Struct, frozen=True):
-    """How memory works."""
+    """Settings of memory."""
 
     embedder: str = "auto"
-    """What finds memory by meaning: `hash`, `minilm`, `PROVIDER/MODEL`, or `auto`: minilm where it is installed."""
+    """The embedder: `hash`, `minilm`, `PROVIDER/MODEL`, or `auto`: minilm where it is installed."""
     recall_tokens: int = 300
     """Most tokens of what is recalled for a prompt before each turn; 0: nothing is."""
     files: bool = False
-    """Whether memory is kept as files in the project too, `.pattern/memory/LABEL.md`."""
+    """True when memory is written as files into the project too, `.pattern/memory/LABEL.md`."""
     isolation: IsolationSetting = "none"
-    """How far a project is kept apart from the persona's memory (memory/permissions.py)."""
+    """The isolation of a project from the persona's memory (memory/permissions.py)."""
     secrets: SecretsSetting = "block"
-    """What happens when a text that is to be remembered seems to hold a secret."""
+    """The treatment of a text that is to be remembered and seems to have a secret in it."""
     review: ReviewSetting = "off"
-    """Whether the person is asked before the agent notes a decision, constraint or trap for the project."""
+    """True when the user is asked before the agent notes a decision, constraint or trap for the project."""
 
 
 class BackupSettings(Struct, frozen=True):
-    """How many snapshots of the constellation are kept; 0 for none of that kind, all 0: none are taken."""
+    """Numbers of snapshots of the constellation that stay; 0 for none of that kind, all 0: none are taken."""
 
     hourly: int = 24
     daily: int = 7
     monthly: int = 6
     segments: bool = True
-    """Whether what is committed is written to segments too, from which a destroyed constellation can be rebuilt."""
+    """True when what is committed is written to segments too, from which a destroyed constellation can be rebuilt."""
 
 
 class RetentionSettings(Struct, frozen=True):
-    """What `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/recovery.md)."""
+    """Limits of what `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/recovery.md)."""
 
     deleted_days: int = 30
-    """For how long a deleted session can be brought back (issue 5, section 2)."""
+    """The time for which a deleted session can be brought back (issue 5, section 2)."""
     files_days: int = 0
     files_mb: int = 0
     copies_days: int = 30
@@ -254,7 +254,7 @@ class RetentionSettings(Struct, frozen=True):
 class McpServerSettings(Struct, frozen=True):
     """One MCP server, from `[mcp_servers.NAME]` or from the client; it may be one that cannot work.
 
-    `env` and `headers` may carry keys, so the values are kept out of the repr and of the logs.
+    `env` and `headers` may carry keys, so the values stay out of the repr and of the logs.
     """
 
     name: str
@@ -271,7 +271,7 @@ class McpServerSettings(Struct, frozen=True):
 
 
 class CheckSettings(Struct, frozen=True):
-    """One command that runs after edits, from `[checks.NAME]` of the person's file or a project's."""
+    """One command that runs after edits, from `[checks.NAME]` of the user's file or a project's."""
 
     name: str
     command: str
@@ -282,14 +282,14 @@ class CheckSettings(Struct, frozen=True):
     when: Literal["after_edit", "on_stop"] = "after_edit"
     """Behind every batch of edits, or once the model has answered and had edited something."""
     feed: Literal["on_failure", "always"] = "on_failure"
-    """When the model reads what it printed."""
+    """The results of which the model reads the output."""
     timeout_seconds: int = 60
     source: str = ""
     """The file it is from, for sentences."""
 
 
 class LspServerSettings(Struct, frozen=True):
-    """One language server, from `[lsp.NAME]` of the person's file."""
+    """One language server, from `[lsp.NAME]` of the user's file."""
 
     name: str
     command: tuple[str, ...]
@@ -306,7 +306,7 @@ class LspSettings(Struct, frozen=True):
     idle_minutes: int = 10
     """After how long without a question or edit a server is ended."""
     servers: tuple[LspServerSettings, ...] = ()
-    """The person's own, before those that are known."""
+    """The user's own, before those that are known."""
 
 
 class HookSettings(Struct, frozen=True):
@@ -324,7 +324,7 @@ class HookSettings(Struct, frozen=True):
 
 
 class Flags(Struct, frozen=True):
-    """What the command line says about settings; None where it says nothing."""
+    """Settings from the command line; None where it says nothing."""
 
     model: str | None = None
     constellation: str | None = None
@@ -345,10 +345,10 @@ class Settings(Struct, frozen=True):
     persona: str = "default"
     mode: Mode = "ask"
     thinking: ThinkingSetting = "default"
-    """How much the model of a new session is asked to think; `default` leaves that to its vendor."""
+    """The amount of thinking that a new session asks of its model; `default` leaves that to its vendor."""
     log_level: LogLevel = "info"
     edit_tool: EditToolSetting = "auto"
-    """Which edit tool the model is offered; `auto`: the one that it was trained on."""
+    """The edit tool that the model is offered; `auto`: the one that it was trained on."""
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
     fallback: tuple[str, ...] = ()
@@ -356,7 +356,7 @@ class Settings(Struct, frozen=True):
     fallback_after_seconds: int = 30
     """Longest rate limit that is waited for while a model of `fallback` is left."""
     cache_ttl: CacheTtl = "5m"
-    """How long a provider that is told keeps the cached prefix of a session."""
+    """The time for which a provider is asked to cache the prefix of a session."""
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
@@ -368,9 +368,9 @@ class Settings(Struct, frozen=True):
     lsp: LspSettings = field(default_factory=LspSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     models: Mapping[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])
-    """What the person says of models, by `PROVIDER/MODEL`."""
+    """The user's facts of models, by `PROVIDER/MODEL`."""
     mcp_servers: Mapping[str, McpServerSettings] = field(default_factory=dict[str, McpServerSettings])
     checks: tuple[CheckSettings, ...] = ()
-    """The person's own checks; those of a project are an offer until they are trusted (config/project_offer.py)."""
+    """The user's own checks; those of a project are an offer until they are trusted (config/project_offer.py)."""
     hooks: tuple[HookSettings, ...] = ()
-    """The person's own hooks; those of a project are an offer until they are trusted (config/project_offer.py)."""
+    """The user's own hooks; those of a project are an offer until they are trusted (config/project_offer.py)."""

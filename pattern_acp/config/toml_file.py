@@ -66,7 +66,7 @@ def read_toml(path: Path) -> tuple[TomlFile, tuple[Problem, ...]]:
 
 @lru_cache(maxsize=4)
 def _parsed(path: str, text: str) -> "tuple[TomlFile, tuple[Problem, ...]]":
-    """Every turn reads the person's file and the project's, and both hardly ever change."""
+    """Every turn reads the user's file and the project's, and both hardly ever change."""
     return parse_toml(path, text)
 
 
@@ -91,7 +91,7 @@ def parse_toml(path: str, text: str) -> tuple[TomlFile, tuple[Problem, ...]]:
 
 
 def is_table(value: object) -> TypeGuard[Mapping[str, object]]:
-    """Whether a parsed value is a TOML table, whose keys are always text."""
+    """Return whether a parsed value is a TOML table, whose keys are always text."""
     return isinstance(value, dict)
 
 

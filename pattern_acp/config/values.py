@@ -1,4 +1,4 @@
-"""What one value in a file or variable may be.
+"""Values of settings: what one in a file or variable may be.
 
 Owns: the rules that config/keys.py names, each with the words for it. Must not know: which keys there are.
 """
@@ -13,23 +13,23 @@ from pattern_acp.config.paths import NAME_RULE, is_valid_name
 from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 
 Value: TypeAlias = str | int | tuple[str, ...]
-"""What a setting holds."""
+"""The value of a setting."""
 
 _MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
 _EMBEDDER = re.compile(r"[^\s/]+/\S+")
 
 
 class Rule(Struct, frozen=True):
-    """Which values a setting may hold."""
+    """The values that a setting may have."""
 
     allowed: str
-    """For error sentences: completes "it must be …"."""
+    """The words for error sentences: completes "it must be …"."""
     check: Callable[[object], Value | None]
     """The value when it is allowed, otherwise None."""
     form: object = str
     """The type of what may be written, for the schema of the file (cli/config_schema.py)."""
     bounds: tuple[int, int] | None = None
-    """Of a number."""
+    """The smallest and the largest number."""
 
 
 def choice(*words: str) -> Rule:
@@ -110,7 +110,7 @@ _TYPE_WORDS: tuple[tuple[type, str], ...] = (
 
 
 def describe_type(raw: object) -> str:
-    """What `raw` is, in TOML's words and without its content, which may be secret."""
+    """The kind of `raw`, in TOML's words and without its content, which may be secret."""
     for kind, words in _TYPE_WORDS:
         if isinstance(raw, kind):
             return words

@@ -29,10 +29,10 @@ PART = ".part"
 """Ends the name of a copy that is not whole yet."""
 
 FOLDER = "backups"
-"""Where copies are, beside the constellation."""
+"""The folder of copies, beside the constellation."""
 
 COMPANIONS = ("-wal", "-shm")
-"""What SQLite keeps beside a file; the first may hold commits that the file lacks."""
+"""Endings of SQLite's files beside a database; the first may have commits that the file lacks."""
 
 _SHARED_BYTES = (0x40000002, 510)
 """First byte and number of those that SQLite locks for reading (sqlite.org/lockingv3.html, os_unix.c); a connection to
@@ -58,7 +58,7 @@ def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambd
 
     Raises:
         FileExistsError: `target` is there already, or another process is making it.
-        DatabaseError: `source` cannot be read, the copy is damaged as `source` is, or there is no room.
+        DatabaseError: `source` cannot be read, the copy is damaged as `source` is, or the disk is full.
     """
     if target.exists():
         raise FileExistsError(errno.EEXIST, "it exists already", str(target))
@@ -183,9 +183,9 @@ def _keep(target: Path, safety: Path) -> None:
     if not target.exists():
         return
     safety.mkdir(parents=True, mode=0o700)
-    kept = safety / target.name
-    shutil.copy2(target, kept)
-    _sync(kept)
+    copy = safety / target.name
+    shutil.copy2(target, copy)
+    _sync(copy)
     for ending in COMPANIONS:
         companion = target.with_name(target.name + ending)
         if companion.exists():

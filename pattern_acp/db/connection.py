@@ -37,7 +37,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class DatabaseFacts(Struct, frozen=True):
-    """What `doctor` tells about the database."""
+    """Facts about the database, for `doctor`."""
 
     path: Path
     sqlite_version: str
@@ -114,7 +114,7 @@ class Database:
         segments are deleted; whoever keeps them writes them anew.
 
         Raises:
-            DatabaseError: there is no room for the copy, or the file cannot be written.
+            DatabaseError: the disk has no space for the copy, or the file cannot be written.
         """
         return await self._writer.run(_rewrite)
 
@@ -251,7 +251,7 @@ def rewrite_in_place(path: Path) -> bool:
     False: other processes were in the way for too long.
 
     Raises:
-        DatabaseError: there is no room for the copy, or the file cannot be written.
+        DatabaseError: the disk has no space for the copy, or the file cannot be written.
     """
     driver = ApswConnection(path, read_only=False, busy_seconds=BUSY_BUDGET_SECONDS)
     try:

@@ -103,7 +103,7 @@ class FairWriteLock:
         self._take_place(self._read())
 
     def ahead(self) -> int:
-        """How many others have waited longer. Tells them that this one is still there."""
+        """Count the others that have waited longer, and show them that this one is still there."""
         notes = self._read()
         mine = next((note for note in notes if note.place == self._place and note.owner == self._owner), None)
         if mine is None:
@@ -250,7 +250,7 @@ class ApswConnection:
 
     @property
     def opened(self) -> OpenedFile:
-        """What it was opened on; for `db/` only."""
+        """The file that it was opened on; for `db/` only."""
         if self._opened is None:
             raise apsw.ConnectionClosedError("the connection is closed")
         return self._opened
@@ -431,7 +431,7 @@ def rewrite_file(connection: ApswConnection) -> bool:
     False: other processes were in the way for too long, and something deleted may be left.
 
     Raises:
-        DatabaseError: there is no room for the copy, or the file cannot be written.
+        DatabaseError: the disk has no space for the copy, or the file cannot be written.
     """
     raw = connection.raw
     connection.opened.require_files()

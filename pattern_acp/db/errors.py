@@ -1,4 +1,4 @@
-"""What can go wrong with a constellation file, and the one place that translates the driver's errors.
+"""Errors of a constellation file, and the one place that translates the driver's errors.
 
 Owns: the refinement of `DatabaseError` and the sentence of each. Must not know: what the tables mean.
 """
@@ -12,7 +12,7 @@ from pattern_acp.domain.errors import DatabaseError
 
 
 class DatabaseBusyError(DatabaseError):
-    """Another process kept the file locked for longer than we wait."""
+    """Another process had the file locked for longer than we wait."""
 
     failure_code = "database.busy"
 
@@ -42,7 +42,7 @@ class DatabaseUnreachableError(DatabaseError):
 
 
 class DiskFullError(DatabaseError):
-    """There is no room to write; the transaction was rolled back whole."""
+    """The disk is full; the transaction was rolled back whole."""
 
     failure_code = "database.disk-full"
 
@@ -165,5 +165,5 @@ def translate(error: apsw.Error, path: Path) -> DatabaseError:
 
 
 def is_of_index(error: DatabaseCorruptError) -> bool:
-    """Whether only a search index is damaged, which `doctor --repair` writes anew from the texts."""
+    """Return whether only a search index is damaged, which `doctor --repair` writes anew from the texts."""
     return getattr(error.__cause__, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB

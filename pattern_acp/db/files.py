@@ -41,7 +41,7 @@ class OpenedFile:
             )
 
     def may_move_log(self) -> bool:
-        """Whether what our log holds may still be moved into the file, as SQLite does when the last connection closes.
+        """Return whether our log may still be moved into the file, as SQLite does when the last connection closes.
 
         Not once others may have begun a log of their own: ours would be written over what theirs brought. A log that
         alone was deleted is still ours: whoever had opened the file since had made a new one, and left it to us.

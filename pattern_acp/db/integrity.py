@@ -20,7 +20,7 @@ def quick_check(tx: Transaction) -> tuple[str, ...]:
 
 
 def full_check(tx: Transaction) -> tuple[str, ...]:
-    """As `quick_check`, and whether each index holds what its table does; takes several times as long.
+    """Problems as of `quick_check`, and of indexes that differ from their table; takes several times as long.
 
     Raises:
         DatabaseError: the file cannot be read at all.

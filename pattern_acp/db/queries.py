@@ -1,4 +1,4 @@
-"""Named SQL statements, kept in `queries.sql` beside the store that runs them.
+"""Named SQL statements, from `queries.sql` beside the store that runs them.
 
 Owns: the form of that file. Must not know: any statement. The form, one statement after another:
 

@@ -51,7 +51,7 @@ class RawConnection(Protocol):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
+        """True when a transaction is open."""
         ...
 
     def execute(self, statements: str, bindings: Params | None = None) -> RawCursor:
@@ -79,7 +79,7 @@ class RawConnection(Protocol):
         ...
 
     def set_busy_timeout(self, milliseconds: int) -> None:
-        """How long SQLite itself waits for a lock."""
+        """The time that SQLite itself waits for a lock."""
         ...
 
     def config(self, op: int, *args: int) -> int:

@@ -32,7 +32,7 @@ LINE_BYTES = 256 * 1024
 """Largest line; more than this is an error."""
 
 _SMALL_BYTES = 1024
-"""What of a line that would be too long goes into files of its own."""
+"""A function that stores a part of a line that would be too long in a file of its own."""
 
 _OPENING = b'{"c":"'
 _CLOSING = b'",'
@@ -98,7 +98,7 @@ def encode_rows(line: Callable[[list[Json]], JsonObject], rows: list[tuple[SqlVa
 
 
 def decode_row(row: Json, fetch: Fetch) -> tuple[SqlValue, ...]:
-    """The row that `encode_rows` was given.
+    """The row that `encode_rows` encoded.
 
     Raises:
         SegmentDamageError: a value is not one, or its file is gone or damaged.
@@ -152,13 +152,13 @@ def _decode_value(value: Json, fetch: Fetch) -> SqlValue:
 
 
 FOLDER = "segments"
-"""Where segments are, beside the constellation."""
+"""The folder of segments, beside the constellation."""
 
 SEGMENT_BYTES = 10_000_000
 """Size from which on a new segment is begun."""
 
 _TAIL_BYTES = 600_000
-"""What of a segment is read to find its last event: lines have 256 kB at most."""
+"""The end of a segment that is read to find its last event: lines have 256 kB at most."""
 
 _LOCK = "lock"
 _LOCK_PAUSE_SECONDS = 0.02
@@ -175,7 +175,7 @@ class Torn(Struct, frozen=True):
 
 
 class SegmentReading(Struct):
-    """What was found besides lines while segments were read."""
+    """The findings besides lines while segments were read."""
 
     torn: int = 0
     """Lines that were cut off when they were written: expected after a crash, at most one each time."""
@@ -191,7 +191,7 @@ class SegmentPosition(Struct, frozen=True):
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the segment is still there and of that size."""
+        """True when the segment is still there and of that size."""
         try:
             return self.segment.stat().st_size == self.size
         except OSError:
@@ -199,7 +199,7 @@ class SegmentPosition(Struct, frozen=True):
 
 
 class Tail(Struct, frozen=True):
-    """How far a generation has come: the number of its last event, 0 without one, and its row as it was written."""
+    """The end of a generation: the number of its last event, 0 without one, and its row as it was written."""
 
     seq: int = 0
     row: tuple[Json, ...] = ()
@@ -302,7 +302,7 @@ class SegmentWriter:
 
     @property
     def place(self) -> SegmentPosition:
-        """Where the next line comes to stand."""
+        """The place of the next line."""
         return SegmentPosition(self._path, self._size)
 
     def keep(self, name: str, content: bytes) -> None:
@@ -407,7 +407,7 @@ def read_lines(segment: Path, reading: SegmentReading, *, last_bytes: int | None
 
 
 def has_lines(generation: Path) -> bool:
-    """Whether a generation holds anything that was ever written whole.
+    """Return whether a generation holds anything that was ever written whole.
 
     Raises:
         OSError: it cannot be read.
@@ -453,7 +453,7 @@ def read_tail(generation: Path) -> Tail:
 
 
 def _pieces(content: bytes, start: int) -> Iterator[tuple[int, bytes, bool]]:
-    """What stands between newlines, with its place in the file, and whether a newline follows."""
+    """The lines with their places in the file, each with whether a newline follows."""
     at = 0
     while at < len(content):
         end = content.find(b"\n", at)

@@ -62,7 +62,7 @@ def rows_between(
 
 
 def all_rows(tx: Transaction, table: str, columns: Sequence[str]) -> list[Row]:
-    """Every row of a table, in the order of the given columns.
+    """Every row of a table, in the order of `columns`.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -91,7 +91,7 @@ def each_row(tx: Transaction, table: str) -> Iterator[Row]:
 
 
 def count_rows(tx: Transaction, table: str) -> int:
-    """How many rows a table has.
+    """Count the rows of a table.
 
     Raises:
         DatabaseError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""What a function may do inside one transaction.
+"""Transactions: what a function may do inside one.
 
 Owns: running statements on the connection's own thread, and that they stop working when it ends. Must not know: when a
 transaction begins or ends (`db/connection.py`), or what any table means.
@@ -28,7 +28,7 @@ def _storable_params(params: Params) -> Params:
 
 
 class Handle(Struct):
-    """The connection while its transaction lasts, then None. Kept by whoever begins and ends the transaction."""
+    """The connection while its transaction lasts, then None. Belongs to whoever begins and ends the transaction."""
 
     connection: RawConnection | None
 
@@ -103,7 +103,7 @@ class Transaction:
             raise translate(error, self._path) from error
 
     def tokenizer(self, name: str, *settings: str) -> Callable[[str], list[Token]]:
-        """What makes words of texts for a full-text index that is declared with `tokenize = 'name settings'`.
+        """A function that makes words of texts like a full-text index with `tokenize = 'name settings'`.
 
         Raises:
             DatabaseError: there is no such tokenizer.

@@ -178,7 +178,7 @@ class WorkerConnection:
             self._worker.stop()  # pyright: ignore[reportUnknownMemberType]
 
     def _is_copy(self) -> bool:
-        """Whether this process was forked from the one that opened the file.
+        """Return whether this process was forked from the one that opened the file.
 
         It must not use the connections and locks of that one (sqlite.org/howtocorrupt.html, section 2.6), and has not
         got its threads.

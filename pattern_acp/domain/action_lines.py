@@ -1,12 +1,12 @@
 r"""One grammar for actions that are written as text: what a line is one, and the words and quotes behind its verb.
 
-Owns: lines and forms. It serves three: models without native tool calls (domain/action_runs.py), the person who writes
+Owns: lines and forms. It serves three: models without native tool calls (domain/action_runs.py), the user who writes
 to the `offline` provider, and slash commands of editors and the terminal client. Must not know: tools, wires, sessions.
 
     action = "/" VERB [blank REST]
 
 at the first column of a line. VERB is a word that the reader knows: `/usr/bin` and `/etc` are no actions. A reader may
-let the person leave the slash out; a model may not. What REST is follows from the form of the verb, a row of slots:
+let the user leave the slash out; a model may not. What REST is follows from the form of the verb, a row of slots:
 
     path:word      one word or quoted; a blank is escaped with a backslash      path:word?   the same, or nothing
     text:rest      the rest of the line, without quotes around all of it        command:line the rest as it is
@@ -25,7 +25,7 @@ from pattern_acp.domain.argument_repair import meant_name
 
 
 class Named(Protocol):
-    """What has the name that an action begins with."""
+    """The owner of the name that an action begins with."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class Verbs(Generic[VerbT]):
 
 
 class Form(Struct, frozen=True):
-    """A verb of a person with the slots behind it, such as `replace` with `old:quoted with new:quoted in path:word`."""
+    """A verb of a user with the slots behind it, such as `replace` with `old:quoted with new:quoted in path:word`."""
 
     name: str
     slots: str
@@ -86,7 +86,7 @@ def split_action(text: str) -> tuple[str, str] | None:
 
 
 def read_form(line: str, forms: Verbs[Form]) -> tuple[str, Mapping[str, str]] | None:
-    """The verb of a person's line, with or without its slash, and what fills its slots; None for any other line.
+    """The verb of a user's line, with or without its slash, and what fills its slots; None for any other line.
 
     A slot that may be left out and is, is not there. Quotes are taken away, except from a slot `line`.
     """

@@ -5,7 +5,7 @@ between, and nothing behind. Lines in code fences, quotes and indented lines are
 frame holds. An answer runs as a whole or not at all: what stands behind an action that cannot be read, or behind one
 that text follows, could have been meant as its argument. No word anywhere takes an action back.
 
-Text that can be no part of such a run is given out at once; a line that may begin one is held back. Must not know:
+Text that can be no part of such a run is returned at once; a line that may begin one is held back. Must not know:
 tools, wires, or what becomes of an action. Actions that cannot be read, or stand where none can, give a sentence.
 """
 
@@ -60,7 +60,7 @@ class ToolVerb(Struct, frozen=True):
         return names[0] if len(names) == 1 else ""
 
     def is_text(self, path: Sequence[str]) -> bool:
-        """Whether the value at a path is text by the schema, so that a bare 5 is the text 5."""
+        """Return whether the value at a path is text by the schema, so that a bare 5 is the text 5."""
         node: Json = self.schema
         for step in path:
             inside = node.get("items" if step.isdigit() else "properties") if isinstance(node, Mapping) else None
@@ -81,7 +81,7 @@ class OpenAction(Struct):
 
     @property
     def wants_more(self) -> bool:
-        """Whether a frame or a JSON object is not closed."""
+        """True when a frame or a JSON object is not closed."""
         return bool(self._frames) or self._json is not None
 
     def begin(self, rest: str) -> None:
@@ -352,13 +352,13 @@ class _Begun(Struct):
 
 
 class ActionReader(Struct):
-    """Reads one answer. `result_mark` begins the line with which results are told to the model."""
+    """Reads one answer. `result_mark` begins the line with which the model gets results."""
 
     verbs: Verbs[ToolVerb]
     result_mark: str
     _line: str = ""
     _given: int = 0
-    """How many characters of the unfinished line were given out."""
+    """Number of characters of the unfinished line that were returned."""
     _held: list[str] = field(default_factory=list[str])
     """The lines of the run so far, with their line breaks."""
     _run: list[OpenAction] = field(default_factory=list[OpenAction])
@@ -367,7 +367,7 @@ class ActionReader(Struct):
     _stray: _Begun | None = None
     _in_fence: _Begun | None = None
     _is_over: bool = False
-    """Whether the model went on with results of its own invention, which nobody reads."""
+    """True when the model went on with results of its own invention, which nobody reads."""
 
     def feed(self, text: str) -> str:
         """Take more of the answer; what of it is text, now that it is known."""

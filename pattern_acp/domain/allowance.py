@@ -1,4 +1,4 @@
-"""How much may be spent, in money, tokens or both, and how people write it.
+"""Allowances: how much may be spent, in money, tokens or both, and how people write it.
 
 Owns: the form, `2.50 USD`, `500k tokens`, `2.50 USD, 500k tokens`. Must not know: of what it is the limit.
 """
@@ -27,12 +27,12 @@ class Allowance(Struct, frozen=True):
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
+        """True when there is any limit."""
         return self.micro_units is not None or self.tokens is not None
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing may be spent."""
+        """True when nothing may be spent."""
         return self.micro_units == 0 or self.tokens == 0
 
     def __add__(self, other: "Allowance") -> "Allowance":
@@ -50,11 +50,11 @@ class Allowance(Struct, frozen=True):
         return Allowance(_stepped(*money[:2], steps), _stepped(*tokens[:2], steps))
 
     def beyond(self, other: "Allowance") -> "Allowance":
-        """How much more this allows than another one, where both have a limit."""
+        """The difference to another allowance, where both have a limit."""
         return Allowance(_rest(self.micro_units, other.micro_units), _rest(self.tokens, other.tokens))
 
     def __str__(self) -> str:
-        """As `parse_allowance` reads it, to the last millionth."""
+        """The text that `parse_allowance` reads, to the last millionth."""
         money = _exact(self.micro_units) if self.micro_units is not None else ""
         tokens = f"{self.tokens} tokens" if self.tokens is not None else ""
         return ", ".join(part for part in (money, tokens) if part) or "off"
@@ -85,7 +85,7 @@ def _exact(micro_units: int) -> str:
 
 
 def parse_allowance(text: str) -> Allowance | None:
-    """What a person wrote; None when it is none. A number alone is US dollars, `500k` alone is tokens."""
+    """The allowance that a user wrote; None when it is none. A number alone is US dollars, `500k` alone is tokens."""
     if text.strip().lower() in _NONE:
         return Allowance()
     found = Allowance()

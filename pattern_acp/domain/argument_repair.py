@@ -23,12 +23,12 @@ MOST_LEVELS = 8
 """Levels to which values are compared with a schema; deeper ones are left as they are."""
 
 MOST_OF_FIELD = 400
-"""Longest field, as JSON, that is kept of a call that was cut: a path or a command, not the text of a file."""
+"""Longest field, as JSON, that stays of a call that was cut: a path or a command, not the text of a file."""
 
 _FENCE = late_pattern(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 _STRING_OR_COMMA = late_pattern(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 _PREFIX = "functions."
-"""What models of OpenAI put before the name of a tool."""
+"""The prefix that models of OpenAI put before the name of a tool."""
 
 
 class Repaired(Struct, frozen=True):

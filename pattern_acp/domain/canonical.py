@@ -35,7 +35,7 @@ def canonical_json(value: Json) -> bytes:
 
 
 def is_deeper(value: Json, levels: int) -> bool:
-    """Whether objects and arrays in `value` are nested in more than `levels` levels."""
+    """Return whether objects and arrays in `value` are nested in more than `levels` levels."""
     layer: list[Json] = [value]
     for _ in range(levels + 1):
         layer = [item for each in layer for item in _members(each)]

@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 def local_minute(at_ms: int) -> str:
-    """A moment as `2026-11-27 14:05` in the time zone of this machine: for a person, never for a model or a program."""
+    """A moment as `2026-11-27 14:05` in the time zone of this machine: for a user, never for a model or a program."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
 
 

@@ -13,7 +13,7 @@
     ├── SessionError           a request that a session cannot serve
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
 
-The message of every one is a full sentence for a person: what is wrong, and what to do. It never holds a key or a
+The message of every one is a full sentence for a user: what is wrong, and what to do. It never holds a key or a
 prompt. Its `failure_code` names a row of cli/failures.toml (docs/failures.md), which says whose fault it is and what
 helps; tests/architecture/test_failures.py keeps both equal.
 """
@@ -35,7 +35,7 @@ class PatternError(Exception):
 
     @property
     def sentence(self) -> str:
-        """The message as one sentence for a person."""
+        """The message as one sentence for a user."""
         return str(self)
 
 

@@ -1,4 +1,4 @@
-"""What a file was at a moment: enough to put it back.
+"""States of files: what a file was at a moment, enough to put it back.
 
 Owns: the value types that the journal keeps and the workspace captures. Must not know: how a file is read or written.
 """
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 A_FOLDER = "it is a folder"
-"""Why nothing is kept of a path that is one."""
+"""The reason why nothing is saved of a path that is one."""
 
 FileKind: TypeAlias = Literal["missing", "file", "link"]
 
@@ -16,7 +16,7 @@ FileKind: TypeAlias = Literal["missing", "file", "link"]
 class FileState(Struct, frozen=True):
     """One path at one moment.
 
-    `digest` is the SHA-256 of a file's bytes, or what a link points at; empty when the content was not kept, and
+    `digest` is the SHA-256 of a file's bytes, or what a link points at; empty when the content was not saved, and
     `why_not` says why in a clause. `mode` holds the permission bits, 0 where they do not count.
     """
 
@@ -28,13 +28,13 @@ class FileState(Struct, frozen=True):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the path can be put back into this state."""
+        """True when the path can be put back into this state."""
         return self.kind == "missing" or bool(self.digest)
 
     @property
     def is_folder(self) -> bool:
-        """Whether there was a folder; what was in it has states of its own."""
-        # Before 0.2, nobody told folders from devices.
+        """True when there was a folder; what was in it has states of its own."""
+        # Before 0.2, folders were not distinguished from devices.
         return self.why_not.startswith(A_FOLDER)
 
 
@@ -50,7 +50,7 @@ class SavedFile(Struct, frozen=True):
 
 
 class FileChange(Struct, frozen=True):
-    """What became of a path."""
+    """A change of a path."""
 
     path: str
     before: FileState

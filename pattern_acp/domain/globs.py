@@ -29,7 +29,7 @@ class Glob(Struct, frozen=True):
     regex: re.Pattern[str]
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern selects a name relative to the root, with forward slashes."""
+        """Return whether the pattern selects a name relative to the root, with forward slashes."""
         return (self.regex.fullmatch(name) is not None) != self.negated
 
 
@@ -98,7 +98,7 @@ def _first_braces(text: str) -> tuple[int, int] | None:
 
 
 def split_patterns(text: str) -> Iterator[str]:
-    """What stands between the commas of `text` that are in no braces; braces that do not pair up are plain text."""
+    """The parts between the commas of `text` that are in no braces; braces that do not pair up are plain text."""
     opened: list[int] = []
     changes: dict[int, int] = {}
     for index, character in enumerate(text):

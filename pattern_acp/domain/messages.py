@@ -20,7 +20,7 @@ from pattern_acp.domain.late_pattern import late_pattern
 
 
 class Role(StrEnum):
-    """Who a message speaks for. Tool results travel in a message of role `TOOL`."""
+    """The speaker of a message. Tool results travel in a message of role `TOOL`."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -66,18 +66,18 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
 
 class Given(StrEnum):
-    """How a resource came with a prompt."""
+    """The way a resource came with a prompt."""
 
     EMBEDDED = "embedded"
     """The client sent its text."""
     LINK = "link"
     """The client sent a link; the text, if any, is what we read there."""
     MENTION = "mention"
-    """The person wrote `@path`; the text is what we read there, and the client sent nothing else."""
+    """The user wrote `@path`; the text is what we read there, and the client sent nothing else."""
 
 
 class ResourcePart(Struct, frozen=True, tag="resource"):
-    """A file or link that the person attached. `text` is None when only the link is known."""
+    """A file or link that the user attached. `text` is None when only the link is known."""
 
     uri: str
     name: str
@@ -87,7 +87,7 @@ class ResourcePart(Struct, frozen=True, tag="resource"):
     lines: str = ""
     """The 1-based lines that `text` is of the whole, as `10-20`; empty for the whole."""
     note: str = ""
-    """What the model should know of it, in a sentence: what was left out, why it was not read."""
+    """A note for the model, in a sentence: what was left out, why it was not read."""
 
 
 class ToolCallPart(Struct, frozen=True, tag="tool_call"):
@@ -126,7 +126,7 @@ class Message(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What the user typed: the text without what a client put around it, and all of it when nothing is left."""
+        """The user's own text, without what a client put around it, and all of it when nothing is left."""
         return typed_words(self.parts)
 
     @property
@@ -136,7 +136,7 @@ class Message(Struct, frozen=True):
 
     @property
     def searched(self) -> str:
-        """What a search finds the message by: what the user typed, or all that the model wrote."""
+        """The text that a search finds the message by: what the user typed, or all that the model wrote."""
         return self.words if self.role is Role.USER else self.text
 
     @property
@@ -146,7 +146,7 @@ class Message(Struct, frozen=True):
 
 
 def begins_with(messages: Sequence[Message], before: Sequence[Message]) -> bool:
-    """Whether a conversation goes on from `before` with the very same messages, told by their identity.
+    """Return whether a conversation goes on from `before` with the very same messages, by their identity.
 
     Messages never change and histories grow at their end, so what was worked out of `before` holds then.
     """
@@ -166,15 +166,15 @@ _NOTE = late_pattern(
     r"\s*(?:IMPORTANT: Focus and respect the line numbers"  # agentic.nvim, in front of selected code
     r"|The user has (?:selected lines \d+-\d+ in|opened the note) )"  # Obsidian
 )
-"""How a block begins that is wholly a client's note."""
+"""The beginning of a block that is wholly a client's note."""
 
 _SYSTEM_NOTE = late_pattern(r"\s*System note: ")
-"""How the paragraph begins that Jupyter AI puts in front of a session's first prompt."""
+"""The beginning of the paragraph that Jupyter AI puts in front of a session's first prompt."""
 
 _BLANK_LINE = late_pattern(r"\n[ \t\r]*\n")
 
 _AFTER_HISTORY = "</conversation_history>\n\nCurrent user message:\n"
-"""What stands between an earlier conversation and the prompt when Jupyter AI begins a session anew."""
+"""The text between an earlier conversation and the prompt when Jupyter AI begins a session anew."""
 
 _OPEN_NOTE = late_pattern(r"@\[\[[^\n]+?\]\](?::\d+-\d+)?\n(?=[^\n]|\n)")
 """The line with which Obsidian names the note that is open."""
@@ -199,7 +199,7 @@ def typed_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def typed_words(parts: Sequence[Part]) -> str:
-    """What the user typed, as one text."""
+    """The user's own text, in one piece."""
     return "".join(part.text for part in typed_parts(parts) if isinstance(part, TextPart))
 
 
@@ -230,18 +230,18 @@ def _is_frame(text: str) -> bool:
 
 def _last_of_runs(parts: Sequence[Part | None]) -> tuple[Part, ...]:
     """The parts without each text that has another one of the same run behind it; None was a text without words."""
-    kept: list[Part] = []
+    last: list[Part] = []
     in_run = False
     for part in parts:
         if isinstance(part, TextPart):
             if in_run:
-                kept.pop()
-            kept.append(part)
+                last.pop()
+            last.append(part)
             in_run = True
         elif part is not None:
-            kept.append(part)
+            last.append(part)
             in_run = False
-    return tuple(kept) if any(isinstance(part, TextPart) for part in kept) else ()
+    return tuple(last) if any(isinstance(part, TextPart) for part in last) else ()
 
 
 def _without_frames(part: Part) -> Part | None:
@@ -274,7 +274,7 @@ def _typed(text: str) -> str:
 
 
 def _end_of_frames(text: str) -> int:
-    """Where the tags end that a text begins with."""
+    """The end of the tags that a text begins with."""
     end = 0
     while (frame := _FRAME.match(text, end)) is not None:
         closing = f"</{frame[1]}>"

@@ -1,14 +1,14 @@
-"""Who caused something and where it came from.
+"""Actors and origins: who caused something, and where it came from.
 
 Invariant 8: file contents, tool output, web text, MCP results and other agents' words are data with an origin; they
-never carry the person's authority. An event therefore names both who acted and where the content came from.
+never carry the user's authority. An event therefore names both who acted and where the content came from.
 """
 
 from enum import StrEnum
 
 
 class Actor(StrEnum):
-    """Who acted."""
+    """The actor behind an event."""
 
     HUMAN = "human"
     PERSONA = "persona"
@@ -19,7 +19,7 @@ class Actor(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where content came from."""
+    """The source of content."""
 
     PERSON = "person"
     MODEL = "model"

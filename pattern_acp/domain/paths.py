@@ -24,12 +24,12 @@ from pattern_acp.domain.late_pattern import late_pattern
 
 
 class Flavour(Struct, frozen=True):
-    """What differs between the path names of platforms."""
+    """A platform's rules for path names."""
 
     windows: bool
     """Drive letters, UNC shares, both slashes as separators."""
     case_sensitive: bool
-    """Whether names that differ only in case are different files."""
+    """True when names that differ only in case are different files."""
 
 
 POSIX = Flavour(windows=False, case_sensitive=True)
@@ -62,7 +62,7 @@ def absolute_path(raw: str, cwd: str, *, flavour: Flavour = PLATFORM, home: str 
     """The absolute path that `raw` names, with `.` and `..` folded by their spelling.
 
     `raw` may be relative to `cwd` (which is absolute), start with `~`, or be a `file://` URI; on Windows it may mix
-    separators. `home` is what `~` stands for, by default the person's home folder. The disk is not looked at.
+    separators. `home` is what `~` stands for, by default the user's home folder. The disk is not looked at.
 
     Raises:
         WorkspaceError: no file can have this name.
@@ -77,7 +77,7 @@ def absolute_path(raw: str, cwd: str, *, flavour: Flavour = PLATFORM, home: str 
 def resolve_path(path: str) -> str:
     """The real place of an absolute path: every symbolic link followed, also those that point at nothing yet.
 
-    For a file that does not exist, the folders that do exist are resolved and the rest is kept.
+    For a file that does not exist, the folders that do exist are resolved and the rest stays.
 
     Raises:
         WorkspaceError: the links lead in a circle.
@@ -97,7 +97,7 @@ def resolve_path(path: str) -> str:
 
 
 def is_within(path: str, roots: Sequence[str], *, flavour: Flavour = PLATFORM) -> bool:
-    """Whether `path` is one of `roots` or lies below one. All are absolute and resolved; case counts as on the disk."""
+    """Return whether `path` is one of `roots` or below one. All are absolute and resolved; case as on the disk."""
     parts = _compared_parts(path, flavour)
     return any(parts[: len(root)] == root for root in (_compared_parts(root, flavour) for root in roots))
 

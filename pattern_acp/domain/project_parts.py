@@ -1,7 +1,7 @@
-"""What a project's folder brings along that could run something, one part at a time.
+"""Parts of a project's folder that could run something.
 
-Owns: how a part is named and told from an older state of itself. Must not know: where parts are found, or who trusts
-them.
+Owns: names of parts, and what differs from an older state of the same part. Must not know: where parts are found, or
+who trusts them.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from pattern_acp.domain.canonical import canonical_json, sha256_hex
 
 
 class PartKind(StrEnum):
-    """Kinds of parts, in the words that the person reads."""
+    """Kinds of parts, in the words that the user reads."""
 
     HOOK = "hook"
     SERVER = "MCP server"
@@ -26,7 +26,7 @@ class PartKind(StrEnum):
 class ProjectPart(Struct, frozen=True):
     """One hook, server, check, command, skill or language server of a project.
 
-    `text` is what the person is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so
+    `text` is what the user is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so
     that a change behind the text counts too.
     """
 

@@ -1,4 +1,4 @@
-"""Which texts of a recorded event say what something is, not what anybody said.
+"""Structural texts of a recorded event: those that say what something is, not what anybody said.
 
 Owns: where such texts are, and the walk through an event's stored form. Must not know: how words are recognised, or
 what stands in their place. A text counts as words unless it is listed here, so that a new field of an event loses the
@@ -16,24 +16,24 @@ from typing import TypeAlias
 from pattern_acp.domain.canonical import Json, JsonObject
 
 GIVEN = "raw_input"
-"""What a model gave a tool. Its keys are not ours."""
+"""The key of a tool's arguments. Their keys are not ours."""
 
 
 class Role(Enum):
-    """What a text of an event is."""
+    """The role of a text in an event."""
 
     WORDS = "words"
-    """What a person, a model, a file or a program said."""
+    """Words of a user, a model, a file or a program."""
     KIND = "kind"
     """An id, or one of a fixed set of values."""
     NAME = "name"
-    """What other records point to by it, such as a folder, a block's label or a hash. A bundle can leave it out."""
+    """A name by which other records point to something, such as a folder, a label or a hash. A bundle can omit it."""
     GIVEN = "given"
     """All that a model gave a tool: any JSON value, not only a text."""
 
 
 Leaf: TypeAlias = Callable[[Role, str, Json], Json]
-"""What stands in the place of a text, by its role and its key."""
+"""The replacement of a text, by its role and its key."""
 
 _BLOCK = ("label", "owner", "frontiers_before", "frontiers_after")
 
@@ -148,7 +148,7 @@ def _value(form: str, key: str, value: Json, beside: JsonObject, leaf: Leaf) -> 
 
 
 def _form(key: str, value: JsonObject, beside: JsonObject) -> str:
-    """What the table above calls an object that stands under a key."""
+    """The form of an object under a key, as the table above calls it."""
     name = value.get("type") if key in _TYPED else beside.get("kind") if key == "event" else None
     return name if isinstance(name, str) else key
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from pattern_acp.domain.late_pattern import late_pattern
 
 MARKER_ROOM = 60
-"""Characters kept free for the marker that stands for what was cut."""
+"""Characters for the marker that replaces what was cut."""
 
 SHOWN_NAME = 80
 """Most characters of a made-up tool name in titles and sentences."""
@@ -48,9 +48,9 @@ def cut_middle(text: str, limit: int) -> Cut:
     """
     if len(text) <= limit:
         return Cut(text, 0)
-    room = max(limit - MARKER_ROOM, 0)
-    head = _whole_lines_at_start(text[: room - room // 2])
-    tail = _whole_lines_at_end(text[len(text) - room // 2 :])
+    space = max(limit - MARKER_ROOM, 0)
+    head = _whole_lines_at_start(text[: space - space // 2])
+    tail = _whole_lines_at_end(text[len(text) - space // 2 :])
     cut = text[len(head) : len(text) - len(tail)]
     size = len(cut.encode("utf-8", "surrogatepass"))
     marker = f"\n[... {size:,} bytes cut ...]\n"[: max(limit, 0)]
@@ -72,7 +72,7 @@ def one_line(text: str, limit: int = TITLE_LIMIT) -> str:
 
 
 def plain_output(text: str) -> str:
-    """What a terminal would show of `text`: no escape sequences, lines that were overwritten in place kept once."""
+    """The text as a terminal would show it: no escape sequences, lines that were overwritten in place only once."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" not in text:

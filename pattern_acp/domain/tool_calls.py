@@ -1,4 +1,4 @@
-"""Tool calls as the person sees them, in ACP's words."""
+"""Tool calls as the user sees them, in ACP's words."""
 
 from enum import StrEnum
 from typing import TypeAlias
@@ -79,7 +79,7 @@ class TerminalContent(Struct, frozen=True, tag="terminal"):
 
 
 class LinkContent(Struct, frozen=True, tag="link"):
-    """A link that the person can follow, shown in a tool call: its name on one line, and what is behind it."""
+    """A link that the user can follow, shown in a tool call: its name on one line, and what is behind it."""
 
     uri: str
     name: str
@@ -90,7 +90,7 @@ ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | TerminalCont
 
 
 class ToolCallView(Struct, frozen=True):
-    """What the person is shown of one call."""
+    """A call as the user is shown it."""
 
     call_id: ToolCallId
     name: str

@@ -28,7 +28,7 @@ TELLING = (
 """Names that hardly anything but our marks has; they mean nothing inside any of them."""
 
 COMMON = ("memory", "about", "note", "context", "changes", "resource", "transcript")
-"""Names that files have as well: they mean nothing inside what is memory, and told beside the person's words."""
+"""Names that files have as well: they mean nothing inside what is memory, and told beside the user's words."""
 
 _OF_FILES = frozenset({"attachment", "changes", "resource", "transcript"})
 """Marks around whole files, whose words stay as they are as far as they can, since the model copies them for edits.
@@ -43,7 +43,7 @@ _BLANK = r"\\ \t\r\f\v\x1c-\x1f\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u20
 
 
 def _forms(*names: str) -> str:
-    """What makes a `<` before it a mark: its end in any spelling, or its beginning; `a < note` is none without `>`."""
+    """An expression for what makes a `<` before it a mark: its end in any spelling, or its beginning up to `>`."""
     name = rf"(?:{'|'.join(names)})(?![\w-])"
     return rf"(?:[{_BLANK}]*+/[{_BLANK}/]*+{name}|\\*+{name}|[{_BLANK}]++{name}[^\n<>]*+>)"
 

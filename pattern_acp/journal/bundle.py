@@ -32,7 +32,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The one date of every file in a bundle, so that the same session gives the same bytes."""
 
 Mask = Callable[[str, JsonObject], JsonObject]
-"""What the payload of an event of a kind becomes in the bundle."""
+"""A mask: from the payload of an event of a kind to its form in the bundle."""
 
 
 class BundledStream(Struct, frozen=True):
@@ -43,7 +43,7 @@ class BundledStream(Struct, frozen=True):
     head: str
     blobs: Mapping[str, bytes]
     audits: Mapping[int, Sequence[tuple[int, str]]]
-    """What each event that redacted others did: their numbers and new payload hashes."""
+    """The redactions of each event that redacted others: their numbers and new payload hashes."""
 
 
 def bundled_streams(tx: Transaction, session_id: str, mask: Mask | None) -> tuple[BundledStream, ...]:

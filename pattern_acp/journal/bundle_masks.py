@@ -1,4 +1,4 @@
-"""What a bundle leaves of a payload when its words are not to be shown.
+"""Masks for the payloads of a bundle whose words are not to be shown.
 
 Owns: putting something in the place of all that is content. Must not know: how a secret is recognised.
 """
@@ -10,7 +10,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.structural_keys import Role, walk
 
 Redaction: TypeAlias = Literal["none", "secrets", "content"]
-"""How much a bundle leaves out: nothing, what looks like a secret, or everything that was said, read and written."""
+"""The part that a bundle leaves out: nothing, what looks like a secret, or all that was said, read and written."""
 
 REDACTIONS: tuple[str, ...] = get_args(Redaction)
 

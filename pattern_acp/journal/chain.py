@@ -14,14 +14,14 @@ from msgspec import Struct
 from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
 
 FIRST_PREV_HASH = "0" * 64
-"""What the first event of a stream has as `prev_hash`."""
+"""The `prev_hash` of the first event of a stream."""
 
 FORM = 2
 """The form of the hash that new events get."""
 
 
 class Link(Struct, frozen=True):
-    """What the hash of one event covers."""
+    """The fields that the hash of one event covers."""
 
     prev_hash: str
     payload_hash: str

@@ -1,6 +1,6 @@
 """Checking all that the journal keeps, for `doctor --verify`.
 
-Owns: going through every stream and every kept content. Must not know: what a sound chain is (journal/reader.py), or
+Owns: going through every stream and every stored content. Must not know: what a sound chain is (journal/reader.py), or
 what follows from damage.
 """
 
@@ -15,7 +15,7 @@ QUERIES = load_queries("pattern_acp.journal")
 
 
 def broken_streams(tx: Transaction) -> tuple[int, tuple[tuple[str, ChainReport], ...]]:
-    """How many streams there are, and those whose chain is broken, with where and why.
+    """Count the streams, and find those whose chain is broken, with where and why.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -26,7 +26,7 @@ def broken_streams(tx: Transaction) -> tuple[int, tuple[tuple[str, ChainReport],
 
 
 def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
-    """How many contents of files are kept, and a sentence for each that is not what it was.
+    """Count the stored contents of files, with a sentence for each that is not what it was.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -42,13 +42,13 @@ def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
 
 
 def newest_times(tx: Transaction) -> tuple[int, int]:
-    """When the newest event was appended, and the latest time of the newest 10,000; in ms since 1970, 0 without one."""
+    """The time of the newest event, and the latest time of the newest 10,000; in ms since 1970, 0 without one."""
     row = tx.one(QUERIES["newest_times"])
     return (0, 0) if row is None or row[0] is None else (integer(row[0]), integer(row[1]))
 
 
 def count_events(tx: Transaction, *, upto: int) -> int:
-    """How many events there are up to the one of a number.
+    """Count the events up to the one of a number.
 
     Raises:
         DatabaseError: the file cannot be read.

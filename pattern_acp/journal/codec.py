@@ -175,10 +175,10 @@ def _decode_items(value: JsonObject) -> JsonObject:
 
 
 CHECKPOINTS = "checkpoints"
-"""What every event about checkpoints and rewinds is about: all of a session are read together."""
+"""The item of every event about checkpoints and rewinds: all of a session are read together."""
 
 HANDOFFS = "handoffs"
-"""What a session's handoffs are about, so that the last one is found without reading the rest."""
+"""The item of a session's handoffs, so that the last one is found without reading the rest."""
 
 _ABOUT_CHECKPOINTS = (events.FilesSaved, events.CheckpointTaken, events.RewindStarted, events.SessionRewound)
 
@@ -257,6 +257,6 @@ _Rest: TypeAlias = (
 
 
 def _of_session(event: _Rest) -> str:
-    """What is about its session as a whole; a new kind of event has to be put somewhere by hand."""
+    """The empty item of an event about its session; the type makes us put each new kind somewhere by hand."""
     del event
     return ""

@@ -1,4 +1,4 @@
-"""What the journal refuses.
+"""Errors of the journal.
 
 Owns: the refinement of `JournalError`. Must not know: SQL.
 """
@@ -58,7 +58,7 @@ class BadCursorError(JournalError):
 
 
 class LeaseHeldError(JournalError):
-    """The session runs in another process that is alive. `remedy` says what the person can do."""
+    """The session runs in another process that is alive. `remedy` says what the user can do."""
 
     failure_code = "session.held-elsewhere"
 
@@ -99,7 +99,7 @@ class NotDeletedError(JournalError):
 
 
 class AnchorError(JournalError):
-    """An anchor cannot be read, or not be kept."""
+    """An anchor cannot be read or stored."""
 
     failure_code = "journal.anchor-unusable"
 

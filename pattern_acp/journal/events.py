@@ -31,14 +31,14 @@ from pattern_acp.journal.memory_events import (
 
 
 class FilesSaved(Struct, frozen=True):
-    """What files were right before the session changed them; recorded before the change, so that a crash loses none."""
+    """Files as they were right before the session changed them; recorded first, so that a crash loses none."""
 
     turn_id: TurnId
     files: tuple[SavedFile, ...]
 
 
 class MemoryPoint(Struct, frozen=True):
-    """How far the history of a memory block had come: the number of its newest write, and Loro's frontiers as hex."""
+    """A point in the history of a memory block: the number of its newest write, and Loro's frontiers as hex."""
 
     block_id: str
     label: str
@@ -101,13 +101,13 @@ class SessionRewound(Struct, frozen=True):
 
 
 RETENTION = "retention"
-"""The cause of a redaction that makes room: nobody wanted any words forgotten."""
+"""The cause of a redaction that frees disk space: nobody wanted any words forgotten."""
 
 
 class EventsRedacted(Struct, frozen=True):
-    """The person had words of the session taken out of its journal, for good; they are not repeated here.
+    """The user had words of the session taken out of its journal, for good; they are not repeated here.
 
-    `events` counts the events that lost words, `files` the kept contents of files that are gone. `redaction` is
+    `events` counts the events that lost words, `files` the saved contents of files that are gone. `redaction` is
     `journal.reader.redaction_digest` of the events, so that nobody can add one later.
     """
 
@@ -116,7 +116,7 @@ class EventsRedacted(Struct, frozen=True):
     files: int
     redaction: str
     cause: str = ""
-    """`retention` when what was deleted long ago is no longer kept; empty when the person wanted words gone."""
+    """`retention` when what was deleted long ago was removed; empty when the user wanted words gone."""
 
 
 class ContextCompacted(Struct, frozen=True):
@@ -127,23 +127,23 @@ class ContextCompacted(Struct, frozen=True):
 
     turn_id: TurnId
     strategy: str
-    """What was done: `results`, `truncate`, `summarise`, `importance` or `time_decay`."""
+    """The method: `results`, `truncate`, `summarise`, `importance` or `time_decay`."""
     trigger: str
     """Why: `threshold`, `person`, or `provider`, which said that the request was too long."""
     removed: tuple[MessageId, ...] = ()
     shortened: tuple[ToolCallId, ...] = ()
-    """Calls whose results are told by their ends only, `keep_characters` of them."""
+    """Calls of whose results only the ends are sent, `keep_characters` of them."""
     keep_characters: int = 0
     note_id: MessageId = MessageId("")
     text: str = ""
-    """What the model reads in place of the removed; empty when nothing was removed."""
+    """The text that the model reads in place of the removed; empty when nothing was removed."""
     tokens_before: int = 0
     tokens_after: int = 0
     """Both estimated, of the whole request."""
 
 
 class MessagePinned(Struct, frozen=True):
-    """The person wants a message to stay in the context whatever is compacted; `pinned` is False when no longer."""
+    """The user wants a message to stay in the context whatever is compacted; `pinned` is False when no longer."""
 
     turn_id: TurnId
     message_id: MessageId
@@ -166,16 +166,16 @@ class OfferedTool(Struct, frozen=True):
 
 
 class ToolsOffered(Struct, frozen=True):
-    """What the requests behind this offer, until the next one says otherwise.
+    """Tools that the requests behind this offer, until the next such event.
 
-    It names no turn: so its payload is that of every session with these tools, and is kept once for them all.
+    It names no turn: so its payload is that of every session with these tools, and is stored once for them all.
     """
 
     tools: tuple[OfferedTool, ...]
 
 
 class RequestParts(Struct, frozen=True):
-    """What a request was made of, for a replay to compare (replay).
+    """Parts of a request, for a replay to compare.
 
     `system`, `tools`, `volatile` and each of `messages` are the first 16 hexadecimal digits of a SHA-256
     (turn/digests.py). The first `kept` messages are those of the session's request before.
@@ -190,7 +190,7 @@ class RequestParts(Struct, frozen=True):
     max_output_tokens: int
     thought_level: str
     volatile_text: str | None = None
-    """What was sent behind the messages; None when it is that of the request before."""
+    """The text sent behind the messages; None when it is that of the request before."""
     tool_form: str = "auto"
 
 
@@ -214,12 +214,12 @@ class ModelRequested(Struct, frozen=True):
 
 
 class ToolCallStarted(Struct, frozen=True):
-    """A call was announced, with what the person was shown of it."""
+    """A call was announced, with what the user was shown of it."""
 
     turn_id: TurnId
     call: ToolCallView
     repairs: tuple[str, ...] = ()
-    """What was mended of what the model wrote, in phrases without values; the message keeps its own words."""
+    """Repairs of the model's arguments, in phrases without values; the message has its own words still."""
 
 
 class PermissionDecided(Struct, frozen=True):
@@ -233,7 +233,7 @@ class PermissionDecided(Struct, frozen=True):
 
 
 class PermissionAsked(Struct, frozen=True):
-    """The person was asked."""
+    """The user was asked."""
 
     turn_id: TurnId
     call_id: ToolCallId
@@ -242,7 +242,7 @@ class PermissionAsked(Struct, frozen=True):
 
 
 class PermissionAnswered(Struct, frozen=True):
-    """The person answered, or the client did in their place. `answer` is a policy `Answer` value."""
+    """The user answered, or the client did in their place. `answer` is a policy `Answer` value."""
 
     turn_id: TurnId
     call_id: ToolCallId
@@ -292,7 +292,7 @@ class GrantStored(Struct, frozen=True):
 
 
 class PinnedTool(Struct, frozen=True):
-    """A tool of an MCP server as the person agreed to it: `definition` is its name, description and schema as text."""
+    """A tool of an MCP server as the user agreed to it: `definition` is its name, description and schema as text."""
 
     name: str
     digest: str
@@ -300,7 +300,7 @@ class PinnedTool(Struct, frozen=True):
 
 
 class ServerToolsPinned(Struct, frozen=True):
-    """The person agreed to tools of an MCP server. `identity` is the hash of the program or address behind it."""
+    """The user agreed to tools of an MCP server. `identity` is the hash of the program or address behind it."""
 
     server: str
     identity: str
@@ -323,7 +323,7 @@ class InstructionsCompiled(Struct, frozen=True):
 
 
 class ContextAdded(Struct, frozen=True):
-    """The model is told something that the person did not write: what hooks say, instructions of a folder in hand.
+    """The model reads something that the user did not write: what hooks say, instructions of a folder in hand.
 
     It stands before the turn's prompt while nothing was answered yet, else at the end of the conversation. `sources`
     names where each part came from.
@@ -342,7 +342,7 @@ class PromptRefused(Struct, frozen=True):
 
 
 class FolderTrustDecided(Struct, frozen=True):
-    """The person decided on what a project's folder brings along.
+    """The user decided on what a project's folder brings along.
 
     `decision` is `trusted`, `session`, `refused` or `revoked`; `root` is the folder with symbolic links followed,
     `digest` that of all `parts`.
@@ -414,7 +414,7 @@ class SessionClosed(Struct, frozen=True):
 
 
 class HandoffLeft(Struct, frozen=True):
-    """Where a session stood when it was left: put together from its own events, no model had a part in it.
+    """A session as it was when it was left: put together from its own events, without a model.
 
     `state` is `finished`, `cancelled`, `limit` or `failed`, as its last turn ended. `files` are those that it changed,
     the newest first, as many as are named; `files_in_all` counts them. `commands` ran in the background and were ended.
@@ -432,21 +432,21 @@ class HandoffLeft(Struct, frozen=True):
 
 
 class SessionDeleted(Struct, frozen=True):
-    """The person deleted the session; it is no longer listed or loaded."""
+    """The user deleted the session; it is no longer listed or loaded."""
 
 
 class SessionRestored(Struct, frozen=True):
-    """The person took the deletion back."""
+    """The user took the deletion back."""
 
 
 class SessionArchived(Struct, frozen=True):
-    """The person put the session away (`archived`) or back into the list."""
+    """The user put the session away (`archived`) or back into the list."""
 
     archived: bool
 
 
 class TurnStarted(Struct, frozen=True):
-    """The person sent a prompt. `command` is the slash command's name when it is one (the model does not see those)."""
+    """The user sent a prompt. `command` is the slash command's name when it is one (the model does not see those)."""
 
     turn_id: TurnId
     message: Message
@@ -479,7 +479,7 @@ class MemoryShown(Struct, frozen=True):
 
 
 class MessagePartial(Struct, frozen=True):
-    """What was added to an unfinished message, committed at least once a second (rule R2).
+    """Text that was added to an unfinished message, committed at least once a second (rule R2).
 
     The text begins behind the first `text_at` characters of what was committed of the message before, the thinking
     likewise; version 1 always held all of both. Superseded by its `MessageRecorded`.
@@ -500,7 +500,7 @@ class MessageRecorded(Struct, frozen=True):
     message: Message
     complete: bool = True
     for_model: bool = True
-    """False for what only the person sees (answers to slash commands, notices)."""
+    """False for what only the user sees (answers to slash commands, notices)."""
 
 
 class PlanUpdated(Struct, frozen=True):
@@ -567,8 +567,8 @@ class JobEnded(Struct, frozen=True):
 class SubagentRecorded(Struct, frozen=True):
     """Something that happened in the thread of a subagent, which is beside the conversation of its session.
 
-    `call_id` is the call that the subagent runs for, `name` what the person knows it by. Neither the model nor a replay
-    reads a thread as part of the conversation; a grant that the person gave is recorded as the session's own.
+    `call_id` is the call that the subagent runs for, `name` what the user knows it by. Neither the model nor a replay
+    reads a thread as part of the conversation; a grant that the user gave is recorded as the session's own.
     """
 
     turn_id: TurnId

@@ -1,7 +1,7 @@
 """Handoffs: where sessions stood when they were left.
 
 Owns: putting one together from a session's events, and finding those of a folder. Must not know: when one is left or
-told. A handoff is kept by the program: it is no memory block, and nobody writes into it.
+shown. A handoff belongs to the program: it is no memory block, and nobody writes into it.
 """
 
 import os
@@ -55,7 +55,7 @@ class Handoff(Struct, frozen=True):
 
 
 def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft | None:
-    """Where a session stands; None when no prompt was sent since it left one, or there is nothing to go on with.
+    """The handoff of a session as it is now; None without a prompt since its last one, or with nothing to go on with.
 
     Raises:
         JournalError: an event cannot be understood.
@@ -63,10 +63,10 @@ def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft 
     """
     recorded = read_stream(tx, session_id, kinds=_KINDS)
     left_at = max((entry.session_seq for entry in recorded if isinstance(entry.event, HandoffLeft)), default=0)
-    kept = active_events(recorded)
-    if not any(is_prompt(entry.event) and entry.session_seq > left_at for entry in kept):
+    active = active_events(recorded)
+    if not any(is_prompt(entry.event) and entry.session_seq > left_at for entry in active):
         return None
-    left = _handoff(kept, cwd)
+    left = _handoff(active, cwd)
     is_worth_it = left.state != "finished" or left.steps or left.files or left.commands
     return left if is_worth_it else None
 
@@ -90,23 +90,23 @@ def handoffs_since(
     return tuple(found)
 
 
-def _handoff(kept: Sequence[Recorded], cwd: str) -> HandoffLeft:
+def _handoff(active: Sequence[Recorded], cwd: str) -> HandoffLeft:
     prompts = [
-        (entry, entry.event) for entry in kept if isinstance(entry.event, TurnStarted) and not entry.event.command
+        (entry, entry.event) for entry in active if isinstance(entry.event, TurnStarted) and not entry.event.command
     ]
     begun, last = prompts[-1]
-    plan = next((entry.event.plan for entry in reversed(kept) if isinstance(entry.event, PlanUpdated)), None)
+    plan = next((entry.event.plan for entry in reversed(active) if isinstance(entry.event, PlanUpdated)), None)
     steps = [step.content for step in plan.entries if step.status != "completed"] if plan is not None else []
-    files = _files(kept, cwd)
+    files = _files(active, cwd)
     request = " ".join(last.message.words.split())
     return HandoffLeft(
         last.turn_id,
-        _state([entry for entry in kept if entry.session_seq >= begun.session_seq]),
+        _state([entry for entry in active if entry.session_seq >= begun.session_seq]),
         request if len(request) <= _REQUEST else request[: _REQUEST - 1] + "…",
         tuple(steps[:MOST_STEPS]),
         files[:MOST_FILES],
         len(files),
-        _ended_commands(kept),
+        _ended_commands(active),
     )
 
 
@@ -119,10 +119,10 @@ def _state(of_turn: Sequence[Recorded]) -> str:
     return "cancelled" if reason in {None, StopReason.CANCELLED} else "limit"
 
 
-def _files(kept: Sequence[Recorded], cwd: str) -> tuple[str, ...]:
+def _files(active: Sequence[Recorded], cwd: str) -> tuple[str, ...]:
     changed = [
         change.path
-        for entry in reversed(kept)
+        for entry in reversed(active)
         if isinstance(entry.event, CheckpointTaken) and entry.event.cause != "rewind"
         for change in reversed(entry.event.changes)
         if change.before != change.after
@@ -131,11 +131,11 @@ def _files(kept: Sequence[Recorded], cwd: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path.removeprefix(below) for path in changed))
 
 
-def _ended_commands(kept: Sequence[Recorded]) -> tuple[str, ...]:
+def _ended_commands(active: Sequence[Recorded]) -> tuple[str, ...]:
     """The background commands that did not end by themselves, since the session ended."""
     lines: dict[str, str] = {}
-    last_end = max((entry.session_seq for entry in kept if isinstance(entry.event, TurnEnded)), default=0)
-    for entry in kept:
+    last_end = max((entry.session_seq for entry in active if isinstance(entry.event, TurnEnded)), default=0)
+    for entry in active:
         match entry.event:
             case JobStarted(job_id=job_id, line=line):
                 lines[job_id] = " ".join(line.split())[:_REQUEST]

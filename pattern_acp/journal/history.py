@@ -45,7 +45,7 @@ def active_events(recorded: Sequence[Recorded], *, upto: int | None = None) -> l
 
 
 def went_back(recorded: Sequence[Recorded]) -> bool:
-    """Whether one of these events changes which of the events before it count."""
+    """Return whether one of these events changes which of the events before it count."""
     return any(isinstance(entry.event, SessionRewound) and entry.event.back_to is not None for entry in recorded)
 
 

@@ -1,4 +1,4 @@
-"""Which process runs a session.
+"""Leases: the process that runs a session.
 
 Owns: the `leases` table. Must not know: what a session does. Two processes on one constellation run different sessions
 freely; one session runs in one process, since its stream has one end. Leases are not journaled: they say nothing about
@@ -34,7 +34,7 @@ class Holder(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """Who has a session, since when, and when they last said so."""
+    """A lease: the holder of a session, since when, and when it last said so."""
 
     holder: Holder
     acquired_ms: int
@@ -82,7 +82,7 @@ def acquire(
 
 
 def lease_of(tx: Transaction, session_id: SessionId) -> Lease | None:
-    """Who has the session, alive or not; None when nobody has."""
+    """The lease of the session, its holder alive or not; None when nobody has it."""
     row = tx.one(QUERIES["get_lease"], {"session_id": storable(session_id)})
     if row is None:
         return None
@@ -117,7 +117,7 @@ def refuse_if_held(
     """Nothing, unless another process that is alive has the session.
 
     Raises:
-        LeaseHeldError: with `remedy` as what the person can do.
+        LeaseHeldError: with the user's choices as `remedy`.
     """
     lease = held_elsewhere(tx, session_id, holder, now_ms, is_alive=is_alive)
     if lease is not None:

@@ -64,7 +64,7 @@ class ToldRepeat(Struct, frozen=True):
 
 
 class MemoryRecalled(Struct, frozen=True):
-    """What of memory a turn recalled, and of which repeats the model was told in it.
+    """A turn recalled memory; `told` are the repeats that it named to the model.
 
     Forgetting takes passages out of it.
     """
@@ -198,7 +198,7 @@ class EntryVerified(Struct, frozen=True):
 
 
 class BlockHealed(Struct, frozen=True):
-    """What was stored of a memory block was damaged, and was written anew from what was sound."""
+    """The stored parts of a memory block were damaged, and were written anew from the sound ones."""
 
     block_id: str
     scope: str

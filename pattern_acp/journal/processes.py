@@ -1,4 +1,4 @@
-"""Whether a process is still the process that it was.
+"""Identity of processes: is a process still the one that it was?
 
 Owns: the start mark that tells two uses of one process id apart, and the name of this machine, on each platform. Must
 not know: leases.
@@ -36,7 +36,7 @@ def own_start_mark() -> str:
 
 
 def is_running(pid: int, mark: str) -> bool:
-    """Whether the process that had `pid` and start mark `mark` on this machine is still alive."""
+    """Return whether the process that had `pid` and start mark `mark` on this machine is still alive."""
     found = start_mark(pid)
     # An empty mark could not be read then or cannot be read now; a living process then counts as the same one.
     return found is not None and (not mark or not found or mark == found)
@@ -51,7 +51,7 @@ if sys.platform == "win32":
     _ACCESS_DENIED = 5
 
     def start_mark(pid: int) -> str | None:
-        """What differs between two processes that get the same id; None: no process has it; empty: unknown."""
+        """A mark that differs between two processes with the same id; None: no process has it; empty: unknown."""
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.OpenProcess.restype = wintypes.HANDLE
         kernel.OpenProcess.argtypes = (wintypes.DWORD, wintypes.BOOL, wintypes.DWORD)
@@ -75,7 +75,7 @@ if sys.platform == "win32":
 else:
 
     def start_mark(pid: int) -> str | None:
-        """What differs between two processes that get the same id; None: no process has it; empty: unknown."""
+        """A mark that differs between two processes with the same id; None: no process has it; empty: unknown."""
         if pid <= 0 or not _exists(pid):
             return None
         return _linux_mark(pid) if sys.platform == "linux" else _ps_mark(pid)

@@ -122,7 +122,7 @@ def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
 
 
 def count_prompts(tx: Transaction, stream: str, *, upto_seq: int) -> int:
-    """How many prompts of a stream began a turn up to an event; slash commands are not counted.
+    """Count the prompts of a stream that began a turn up to an event; slash commands do not count.
 
     Raises:
         JournalError: an event cannot be understood.
@@ -135,7 +135,7 @@ def count_prompts(tx: Transaction, stream: str, *, upto_seq: int) -> int:
 
 
 def is_prompt(event: Event) -> bool:
-    """Whether a prompt for the model begins a turn here."""
+    """Return whether a prompt for the model begins a turn here."""
     return isinstance(event, TurnStarted) and not event.command
 
 

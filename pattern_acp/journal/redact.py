@@ -28,14 +28,14 @@ from pattern_acp.journal.writer import store_payload
 QUERIES = load_queries("pattern_acp.journal")
 
 Mask: TypeAlias = Callable[[str, JsonObject], JsonObject]
-"""What becomes of the payload of an event of a kind."""
+"""A change of the payload of an event of a kind."""
 
 _PAGE = 200
 """Events read at a time: payloads can be large."""
 
 
 class PlannedRedaction(Struct, frozen=True):
-    """What would become of one event."""
+    """The change that a redaction would make to one event."""
 
     seq: int
     stream: str
@@ -65,7 +65,7 @@ class StoredEvent(Struct, frozen=True):
 def find_events(tx: Transaction, holds: Callable[[str], bool], *, after: int = 0) -> tuple[int, ...]:
     """The numbers of all events, of every stream, above `after` whose payload `holds` says yes to.
 
-    It is given the payload's canonical JSON.
+    It gets the payload's canonical JSON.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -106,7 +106,7 @@ def mask_subagents(tx: Transaction, session_id: str, mask: Callable[[str], str])
 
 
 def plan_redaction(tx: Transaction, seqs: Sequence[int], mask: Mask) -> tuple[PlannedRedaction, ...]:
-    """What `mask` would make of these events, in their order; those that it leaves alone are left out.
+    """The changes that `mask` would make to these events, in their order; events without one are left out.
 
     Raises:
         RedactionError: an event could not be read afterwards.
@@ -117,7 +117,7 @@ def plan_redaction(tx: Transaction, seqs: Sequence[int], mask: Mask) -> tuple[Pl
 
 
 def events_of_block(tx: Transaction, block_id: str) -> tuple[int, ...]:
-    """The numbers of the events that show what was written into a block: its tool calls, and commands of a person."""
+    """The numbers of the events that show what was written into a block: its tool calls, and commands of a user."""
     return _numbers(tx.all(QUERIES["events_of_block"], {"block_id": block_id}))
 
 
@@ -142,8 +142,8 @@ def with_requests(tx: Transaction, planned: Sequence[PlannedRedaction], mask: Ma
     found = [tx.all(QUERIES["requests_behind"], {"stream": stream, "seq": seq - 1}) for stream, seq in first.items()]
     rows = [row for each in found for row in each]
     requests = {columns.integer(row[0]) for row in rows if not row[1] or _is_request(tx, columns.integer(row[0]))}
-    kept = tuple(one for one in planned if one.seq not in requests)
-    return (*kept, *plan_redaction(tx, tuple(requests), lambda kind, payload: without_digests(mask(kind, payload))))
+    others = tuple(one for one in planned if one.seq not in requests)
+    return (*others, *plan_redaction(tx, tuple(requests), lambda kind, payload: without_digests(mask(kind, payload))))
 
 
 def without_digests(payload: JsonObject) -> JsonObject:
@@ -192,7 +192,7 @@ def mask_titles(tx: Transaction, mask: Callable[[str], str], *, audit_seq: int, 
 
 
 def digest_of(planned: Sequence[PlannedRedaction]) -> str:
-    """What the audit event has to give as its `redaction`."""
+    """The value of `redaction` that the audit event must have."""
     return redaction_digest([(one.seq, one.payload_hash) for one in sorted(planned, key=lambda one: one.seq)])
 
 

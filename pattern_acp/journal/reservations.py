@@ -1,4 +1,4 @@
-"""What model requests that run now are expected to use.
+"""Reservations: the expected use of model requests that run now.
 
 Owns: the table `reservations`. Must not know: prices and budgets. Like leases, these rows are not journaled: they say
 nothing about what happened, and end with the request, or with the process that made it.
@@ -24,7 +24,7 @@ before."""
 
 
 class Reservation(Struct, frozen=True):
-    """What one request is expected to use; `micro_units` are 0 where no price is known."""
+    """The expected use of one request; `micro_units` are 0 where no price is known."""
 
     reservation_id: str
     session_id: SessionId
@@ -72,7 +72,7 @@ def reserved_now(
     *,
     is_alive: Callable[[int, str], bool] = is_running,
 ) -> SpentSoFar:
-    """What is set aside in a turn, its session and everywhere, by processes that still run.
+    """The sums that processes that still run set aside in a turn, its session and everywhere.
 
     Raises:
         DatabaseError: the file cannot be read.

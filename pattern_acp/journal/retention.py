@@ -1,4 +1,4 @@
-"""What the journal may lose after a time: the words of sessions that were deleted, and kept contents of files.
+"""Retention: the words of deleted sessions and the saved contents of files that may go after a time.
 
 Owns: which events of a deleted session still matter to others, what of the rest goes, and which contents of files
 are still needed. Must not know: after what time, or who asks. Everything that goes is said by an event of its own, in
@@ -71,7 +71,7 @@ CONTENT_KINDS = frozenset(
 costs, agreements, and what says that something was taken out of others."""
 
 _SOME_COMMAND = "command"
-"""The name of every slash command: by whether there is one, a prompt is told from a slash command."""
+"""The name of every slash command: it alone tells a prompt from a slash command."""
 
 _FILE_KINDS = ("files_saved", "checkpoint_taken", "rewind_started", "subagent_recorded")
 _DIGEST_LENGTH = 64
@@ -152,17 +152,17 @@ def old_contents(
     """
     named, is_complete = _newest_naming(tx, without)
     unused: dict[str, int] = {}
-    kept: list[tuple[int, str, int]] = []
+    recent: list[tuple[int, str, int]] = []
     for row in tx.all(QUERIES["file_content_sizes"]):
         digest, size = text(row[0]), integer(row[1])
         if digest in named:
-            kept.append((named[digest], digest, size))
+            recent.append((named[digest], digest, size))
         elif is_complete:
             unused[digest] = size
     old: dict[str, int] = {}
     beyond: dict[str, int] = {}
     total = 0
-    for at_ms, digest, size in sorted(kept, reverse=True):
+    for at_ms, digest, size in sorted(recent, reverse=True):
         total += size
         if at_ms < before_ms:
             old[digest] = size
@@ -207,8 +207,8 @@ def digests_in(value: Json) -> Iterator[str]:
 
 def blank(kind: str, payload: JsonObject) -> JsonObject:
     """The payload of an event of a kind without any text that is content; it can be read as before."""
-    kept = {"command": _SOME_COMMAND} if kind == "turn_started" and payload.get("command") else {}
-    return {**mask_texts(kind, payload, lambda _: ""), **kept}
+    command = {"command": _SOME_COMMAND} if kind == "turn_started" and payload.get("command") else {}
+    return {**mask_texts(kind, payload, lambda _: ""), **command}
 
 
 def _plan(tx: Transaction, session_id: str, *, after: int) -> tuple[PlannedRedaction, ...]:
@@ -233,7 +233,7 @@ def _needed_by_forks(tx: Transaction, before_ms: int) -> dict[SessionId, int]:
 
 
 def _newest_naming(tx: Transaction, without: Set[int]) -> tuple[dict[str, int], bool]:
-    """When each content was named last, in milliseconds since 1970.
+    """The time at which each content was named last, in milliseconds since 1970.
 
     False: an event cannot be read that may name others.
     """
@@ -259,7 +259,7 @@ def _say(tx: Transaction, stream: str, event: Event, at_ms: int) -> int:
 
 
 def unused_blobs(tx: Transaction) -> tuple[int, int]:
-    """How many large payloads belong to no event, and their bytes."""
+    """Count the large payloads that belong to no event, and their bytes."""
     row = tx.one(QUERIES["unused_blobs"])
     return (0, 0) if row is None else (integer(row[0]), integer(row[1]))
 
@@ -274,6 +274,6 @@ def delete_unused_blobs(tx: Transaction) -> None:
 
 
 def newest_forgetting_ms(tx: Transaction) -> int:
-    """When words were last taken out of events, in milliseconds since 1970; 0 for never."""
+    """The time at which words were last taken out of events, in milliseconds since 1970; 0 for never."""
     row = tx.one(QUERIES["newest_forgetting"])
     return 0 if row is None else integer(row[0])

@@ -32,7 +32,7 @@ _LAST = (1 << 63) - 1
 
 
 class SessionStatus(StrEnum):
-    """What a session is doing."""
+    """The state of a session in a list."""
 
     IDLE = "idle"
     OPEN = "open"
@@ -53,7 +53,7 @@ class ListedSession(Struct, frozen=True):
 
 
 def with_details(tx: Transaction, rows: Sequence[SessionRow], asking: Holder, now_ms: int) -> list[ListedSession]:
-    """The rows with what `asking`, this process, is told beside them.
+    """The rows with their details, as `asking`, this process, sees them.
 
     Raises:
         DatabaseError: the file cannot be read.

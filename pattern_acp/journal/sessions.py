@@ -51,7 +51,7 @@ _NEWEST = (1 << 63) - 1
 
 
 class NewSession(Struct, frozen=True):
-    """What is known of a session when it begins. `parent` and `fork_seq` say where it was forked, if it was."""
+    """A session as it begins. `parent` and `fork_seq` say where it was forked, if it was."""
 
     session_id: SessionId
     cwd: str
@@ -222,7 +222,7 @@ def set_archived(tx: Transaction, session_id: SessionId, *, archived: bool, seq:
 
 
 def set_inherited(tx: Transaction, session_id: SessionId, *, prompts: int, messages: int, seq: int) -> None:
-    """How many prompts and messages a fork begins with: with any, it is listed.
+    """Store the number of prompts and messages that a fork begins with: with any, it is listed.
 
     Raises:
         UnknownSessionError: there is no such session.
@@ -244,13 +244,13 @@ def living_forks(tx: Transaction, session_id: SessionId) -> tuple[tuple[SessionI
 
 
 def deleted_at(tx: Transaction, session_id: SessionId) -> tuple[int, str] | None:
-    """When a session was deleted, and its folder; None when it was not."""
+    """The time at which a session was deleted, and its folder; None when it was not."""
     row = tx.one(QUERIES["deleted_session"], {"id": storable(session_id)})
     return None if row is None else (integer(row[0]), text(row[1]))
 
 
 def was_swept(tx: Transaction, session_id: str) -> bool:
-    """Whether a session lost its words because it was deleted long ago: nothing is left to bring back."""
+    """Return whether a session lost its words because it was deleted long ago: nothing is left to bring back."""
     return tx.one(QUERIES["was_swept"], {"id": storable(session_id)}) is not None
 
 
@@ -325,13 +325,13 @@ def _decode_cursor(cursor: str) -> tuple[int, str]:
 
 
 SessionState: TypeAlias = dict[str, str | int]
-"""What of a session's row follows from its events alone, by the names of the columns."""
+"""The part of a session's row that follows from its events alone, by the names of the columns."""
 
 _STATE = ("title", "mode", "model", "thought_level", "cwd", "deleted", "archived", "prompt_count")
 
 
 def session_state(tx: Transaction, session_id: SessionId) -> SessionState:
-    """What is stored of a session that follows from its events alone; empty without a row."""
+    """The stored part of a session's row that follows from its events alone; empty without a row."""
     row = tx.one(QUERIES["session_state"], {"id": storable(session_id)})
     if row is None:
         return {}

@@ -1,4 +1,4 @@
-"""Where a stream has come to, and which streams there are.
+"""Streams, and the newest event of each.
 
 Owns: the newest events of a stream and of all streams. Must not know: what the events say.
 """
@@ -39,7 +39,7 @@ class EventHead(Struct, frozen=True):
 
 
 def stream_position(tx: Transaction, stream: str) -> StreamPosition:
-    """Where `stream` is now; 0 and the first hash when it is empty."""
+    """The position of `stream` now; 0 and the first hash when it is empty."""
     head = tx.one(QUERIES["stream_head"], {"stream": stream})
     place, chained = (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
     return StreamPosition(place, chained, newest_event(tx))
@@ -51,7 +51,7 @@ def streams_by_use(tx: Transaction, *, limit: int) -> tuple[SessionId, ...]:
 
 
 def is_stream(tx: Transaction, stream: str) -> bool:
-    """Whether anything was recorded in a stream."""
+    """Return whether anything was recorded in a stream."""
     return tx.one(QUERIES["is_stream"], {"stream": stream}) is not None
 
 

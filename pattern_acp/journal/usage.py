@@ -1,4 +1,4 @@
-"""What model requests used and cost: the rows that follow from `UsageReported`, and their sums.
+"""Usage and cost of model requests: the rows that follow from `UsageReported`, and their sums.
 
 Owns: the table `usage`. Must not know: prices, budgets, or how sums are shown.
 """
@@ -15,7 +15,7 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import UsageReported
 
 USUAL_REQUESTS = 20
-"""How many of the newest requests say how long an answer usually is."""
+"""Number of newest requests that say how long an answer usually is."""
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -37,7 +37,7 @@ class UsedOnce(Struct, frozen=True):
     cwd: str
     title: str
     estimated: bool = False
-    """Whether the provider did not count it, since it was cut."""
+    """True when the provider did not count it, since it was cut."""
 
 
 class Spent(Struct, frozen=True):

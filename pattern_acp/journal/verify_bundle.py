@@ -28,7 +28,7 @@ _NAMES = frozenset(
     {"stream", "seq", "session_seq", "kind", "actor", "origin", "item", "at_ms", "version", "chain", "payload_hash"}
     | {"prev_hash", "hash"}
 )
-"""What every event line says. One that is masked says what is left of its payload besides, others more."""
+"""The keys of every event line. A masked one has its masked payload besides, others have more."""
 
 MOST_BYTES = 4_000_000_000
 """Bytes of a bundle when it is unpacked; a file of more is refused unread."""
@@ -56,7 +56,7 @@ class Anchor:
 
 @dataclass(frozen=True)
 class BundleReport:
-    """What was found. `proven` payloads are what the chain says; `masked` and `redacted` ones lost words."""
+    """The findings. `proven` payloads are what the chain says; `masked` and `redacted` ones lost words."""
 
     session: str = ""
     ok: bool = True
@@ -75,7 +75,7 @@ class BundleReport:
 
 @dataclass
 class _State:
-    """What is known of the streams that were read so far."""
+    """The state of the streams that were read so far."""
 
     anchors: tuple[Anchor, ...]
     found_anchors: int = 0
@@ -266,7 +266,7 @@ def _check_stream(bundle: zipfile.ZipFile, stream: Fields, lines: list[bytes], p
 
 
 def _check_form(event: Fields, line: bytes) -> str:
-    """Whether a line says nothing that no event says, and says it in the one way in which lines are written."""
+    """Return whether a line says nothing that no event says, and says it in the one way in which lines are written."""
     masked = event.get("masked")
     more = {"masked", "payload"} if masked else {"salt", "redacted", "blob" if "blob" in event else "payload"}
     redacted = cast("Fields", event.get("redacted") or {})
@@ -349,7 +349,7 @@ def _check_fork(first: Fields, state: _State) -> str:
 
 
 def _check_audits(manifest: Fields, state: _State) -> int:
-    """How many redactions were recorded elsewhere; each that was recorded here must be just what its event says."""
+    """Count the redactions recorded elsewhere; each that was recorded here must be just what its event says."""
     outside = 0
     here = {seq for seq, _ in state.hashes.values()}
     for by, redacted in state.redacted.items():

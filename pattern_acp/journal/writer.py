@@ -26,14 +26,14 @@ CONSTELLATION_STREAM = "constellation"
 """The stream of events that belong to no session."""
 
 INLINE_BYTES = 8192
-"""Largest payload kept in the event's row; a larger one is a blob, so that walking a stream stays cheap."""
+"""Largest payload stored in the event's row; a larger one is a blob, so that walking a stream stays cheap."""
 
 _SALT_BYTES = 16
 """128 bits: as much as nobody can try."""
 
 
 class Appended(Struct, frozen=True):
-    """Where an event went. `seq` is what the rows that follow from it store as `last_seq`."""
+    """The place of an appended event. The rows that follow from it store `seq` as `last_seq`."""
 
     seq: int
     session_seq: int
