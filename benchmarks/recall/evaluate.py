@@ -26,15 +26,22 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import NewEntry, insert_entry
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.candidates import retrieve_candidates
 from pattern_acp.memory.embeddings import Embedder
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.minilm import MiniLm, is_installed
-from pattern_acp.memory.ranking import Candidate, QueryFacts, share_of_meaning
-from pattern_acp.memory.recall import Found, index_message, is_guess, search
+from pattern_acp.memory.recall import (
+    Candidate,
+    Found,
+    QueryFacts,
+    index_message,
+    is_guess,
+    retrieve_candidates,
+    search,
+    share_of_meaning,
+)
 from pattern_acp.memory.vectors import QueryVector
 from pattern_acp.memory.words import names_identifier, query_terms
 

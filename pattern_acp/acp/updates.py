@@ -51,7 +51,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
-from pattern_acp.tools.diff_regions import more_places, regions_within
+from pattern_acp.tools.file_changes import more_places, regions_within
 from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStreamed
 
 CONTENT_BYTES = 650_000

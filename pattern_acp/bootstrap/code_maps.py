@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, WorkspaceError, unwrap_exception_group
-from pattern_acp.tools.code_access import CodeState
+from pattern_acp.tools.base import CodeState
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress, Judgement

@@ -40,7 +40,7 @@ from pattern_acp.journal.sessions import cwd_key
 from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, delete_session, rename_session, restore_session
-from pattern_acp.tools.session_access import SessionHit
+from pattern_acp.tools.base import SessionHit
 
 
 async def change_session(database: Database, arguments: Sessions, *, days: int) -> int:

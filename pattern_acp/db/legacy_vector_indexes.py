@@ -1,6 +1,6 @@
 """Indexes of sqlite-vec that programs before schema version 17 made.
 
-Owns: the tables `vector_index_N`. Must not know: what took their place (memory/binary_quantization.py). Dropping one
+Owns: the tables `vector_index_N`. Must not know: what took their place (memory/vectors.py). Dropping one
 needs the extension (`DatabaseFacts.vector_version`), which a migration cannot count on. SQL has no placeholders for
 names, which is why statements are put together here and nowhere else; the names are those of the schema of the file.
 """

@@ -6,10 +6,9 @@ change is applied.
 
 from msgspec import Struct
 
-from pattern_acp.memory.refusals import ContentRefusedError
+from pattern_acp.memory.errors import ContentRefusedError
 from pattern_acp.memory.schemas.forms import read, show
-from pattern_acp.memory.schemas.toml_reading import looks_like_toml, read_toml
-from pattern_acp.memory.schemas.toml_writing import has_typed_fields, show_toml
+from pattern_acp.memory.schemas.toml import has_typed_fields, looks_like_toml, read_toml, show_toml
 from pattern_acp.memory.schemas.types import BlockSchema
 from pattern_acp.memory.schemas.values import ContentError
 

@@ -10,20 +10,6 @@ from typing import TypeAlias, assert_never, cast
 import loro
 
 from pattern_acp.memory.schemas import steps
-from pattern_acp.memory.schemas.states import (
-    CompositeState,
-    Item,
-    ListState,
-    LogEntry,
-    LogState,
-    MapState,
-    Node,
-    PlainState,
-    Record,
-    State,
-    TextState,
-    TreeState,
-)
 from pattern_acp.memory.schemas.steps import Roots, Step
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
@@ -38,6 +24,20 @@ from pattern_acp.memory.schemas.types import (
     Scalar,
     TextSchema,
     TreeSchema,
+)
+from pattern_acp.memory.schemas.values import (
+    CompositeState,
+    Item,
+    ListState,
+    LogEntry,
+    LogState,
+    MapState,
+    Node,
+    PlainState,
+    Record,
+    State,
+    TextState,
+    TreeState,
 )
 
 _Stored: TypeAlias = "str | int | float | bool | dict[str, _Stored] | list[_Stored] | None"

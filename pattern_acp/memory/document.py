@@ -22,9 +22,9 @@ from pattern_acp.memory.containers import perform, read_content, set_lines
 from pattern_acp.memory.edits import PlannedEdit, Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
 from pattern_acp.memory.schemas.forms import first_content, read, show, steps_between
-from pattern_acp.memory.schemas.states import State
 from pattern_acp.memory.schemas.steps import Step
 from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
+from pattern_acp.memory.schemas.values import State
 
 _TEXT = "text"
 """Name of the root container that holds the block's text."""

@@ -20,13 +20,12 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
-from pattern_acp.memory.apply_edit import change_document
 from pattern_acp.memory.archive import forget_entry
 from pattern_acp.memory.block_loader import OpenBlock, open_block, read_row
 from pattern_acp.memory.blocks import Block, BlockKey
 from pattern_acp.memory.document import BlockDocument
-from pattern_acp.memory.edits import Operation, Rewrite, storable_text
-from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
+from pattern_acp.memory.edits import Authoring, Operation, Rewrite, storable_text
+from pattern_acp.memory.errors import BlockMissingError, ContentRefusedError, StaleProposalError, UnusableEditError
 from pattern_acp.memory.forgotten import (
     MARK,
     Forgotten,
@@ -37,10 +36,8 @@ from pattern_acp.memory.forgotten import (
 )
 from pattern_acp.memory.history import StoredHistory, archived_document, texts_of_all_versions
 from pattern_acp.memory.recall import index_message
-from pattern_acp.memory.refusals import ContentRefusedError
-from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.schemas.types import unfolded
-from pattern_acp.memory.store import ProposedChange, WriteRecord, insert_write
+from pattern_acp.memory.store import ProposedChange, WriteRecord, change_document, insert_write
 from pattern_acp.memory.vectors import drop_stale_codes
 
 _QUERIES = load_queries("pattern_acp.memory")

@@ -2,24 +2,31 @@
 
 Owns: what a write tells of itself, and how a version is had from what is stored. Must not know: the journal, and who
 asks. A version is the number of the write that made it. Everything below `read_history` is pure, so that a long history
-can be worked on in another process (`memory/history_worker.py`).
+can be worked on in another process (`run_on_history`).
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
+import anyio.to_thread
+from anyio import BrokenWorkerProcess
 from msgspec import Struct
 
 from pattern_acp.db import columns
-from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.connection import Database, Row, SqlValue, Transaction, read_file
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import line_splices
-from pattern_acp.memory.document import BlockDocument
+from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument, CharacterId, last_operation
 from pattern_acp.memory.edits import Splice
-from pattern_acp.memory.errors import BlockCorruptError, VersionError
-from pattern_acp.memory.schemas.types import TEXT, BlockSchema
+from pattern_acp.memory.errors import BlockCorruptError, DocumentError, HistoryCorruptError, VersionError
+from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -286,3 +293,187 @@ def _write(row: Row) -> Write:
 
 def _number(value: SqlValue) -> int | None:
     return None if value is None else columns.integer(value)
+
+
+class BlameSpan(Struct, frozen=True):
+    """The characters from `start` to before `end` came with write `number`."""
+
+    start: int
+    end: int
+    number: int
+
+
+class LineBlame(Struct, frozen=True):
+    """A line (1-based), without its end, and the newest write that put characters into it."""
+
+    line: int
+    text: str
+    number: int
+
+
+def blame(history: StoredHistory) -> tuple[BlameSpan, ...]:
+    """The writes that the text as it reads now came from, span by span, without a gap.
+
+    Raises:
+        BlockCorruptError: the document cannot be made from what is stored.
+    """
+    authors = _authors_by_id(history)
+    return _spans(_authors_by_replay(history) if authors is None else authors)
+
+
+def blame_by_replay(history: StoredHistory) -> tuple[BlameSpan, ...]:
+    """The same from the updates alone, which takes longer.
+
+    Raises:
+        BlockCorruptError: an update is damaged.
+    """
+    return _spans(_authors_by_replay(history))
+
+
+def blame_lines(history: StoredHistory) -> tuple[LineBlame, ...]:
+    """The newest write in each line of the text as it reads now.
+
+    A line end belongs to the line that it ends, but tells who wrote that line only where the line is empty: an append
+    puts one behind the line before.
+
+    Raises:
+        BlockCorruptError: see `blame`.
+    """
+    numbers = [span.number for span in blame(history) for _ in range(span.start, span.end)]
+    lines: list[LineBlame] = []
+    at = 0
+    for count, text in enumerate(history.text.split("\n"), start=1):
+        own = numbers[at : at + len(text)] or numbers[at : at + 1] or numbers[-1:]
+        at += len(text) + 1
+        if text or at <= len(history.text):
+            lines.append(LineBlame(count, text, max(own, default=history.head)))
+    return tuple(lines)
+
+
+def blame_range(history: StoredHistory, start: int, end: int) -> tuple[BlameSpan, ...]:
+    """The writes of the characters from `start` to before `end`, cut to that range.
+
+    Raises:
+        BlockCorruptError: see `blame`.
+    """
+    return tuple(
+        BlameSpan(max(span.start, start), min(span.end, end), span.number)
+        for span in blame(history)
+        if span.start < end and span.end > start
+    )
+
+
+def _authors_by_id(history: StoredHistory) -> list[int] | None:
+    if not isinstance(history.schema, TextSchema):
+        return None
+    ends: dict[int, list[tuple[int, int]]] = {}
+    for write in history.writes:
+        if write.frontiers == EMPTY_FRONTIERS:
+            continue
+        try:
+            last = last_operation(history.label, write.frontiers)
+        except DocumentError:
+            return None
+        if last is None:
+            return None
+        ends.setdefault(last[0], []).append((last[1], write.number))
+    for of_peer in ends.values():
+        of_peer.sort()
+    authors = [_author(ends, one) for one in whole_document(history).character_ids()]
+    return None if 0 in authors else authors
+
+
+def _author(ends: dict[int, list[tuple[int, int]]], character: CharacterId) -> int:
+    of_peer = ends.get(character[0], [])
+    at = bisect_left(of_peer, (character[1], 0))
+    return of_peer[at][1] if at < len(of_peer) else 0
+
+
+def _authors_by_replay(history: StoredHistory) -> list[int]:
+    first = history.history_from
+    text, changes = changes_from(history, first + 1)
+    authors = [first] * len(text)
+    for number, change in enumerate(changes, start=first + 1):
+        for splice in reversed(change):
+            authors[splice.at : splice.at + splice.removed] = [number] * len(splice.inserted)
+    return authors
+
+
+def _spans(authors: list[int]) -> tuple[BlameSpan, ...]:
+    spans: list[BlameSpan] = []
+    at = 0
+    for number, group in groupby(authors):
+        end = at + len(list(group))
+        spans.append(BlameSpan(at, end, number))
+        at = end
+    return tuple(spans)
+
+
+_LOGGER = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WORKER_WRITES = 10_000
+"""Writes above which a history is worked on in another process: up to here it takes about 0.2 s, in steps of 20 µs
+between which other threads run; starting a process costs about as much."""
+
+
+class _Failure(Struct, frozen=True):
+    """An error on its way between processes: ours take other arguments than pickle would give them."""
+
+    kind: type[PatternError]
+    message: str
+    fields: dict[str, object]
+
+
+async def run_on_history(
+    database: Database,
+    block: Block,
+    work: Callable[Concatenate[StoredHistory, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """What `work(history, …)` returns for the history of `block` up to the version that was read.
+
+    `work` must be pure and can be pickled: a function of a module, or a `functools.partial` of one.
+
+    Raises:
+        BlockError: what `work` raises, or the history is damaged. The text of `block` was read, so it is sound.
+        DatabaseError: the constellation cannot be read.
+    """
+    try:
+        if block.head_update > WORKER_WRITES:
+            try:
+                return await _in_process(database.path, block, work, args, kwargs)
+            except BrokenWorkerProcess:
+                _LOGGER.warning("A history could not be read in a process of its own; it is read here.", exc_info=True)
+        history = await database.read(lambda tx: read_history(tx, block))
+        return await anyio.to_thread.run_sync(lambda: work(history, *args, **kwargs))
+    except BlockCorruptError as error:
+        raise HistoryCorruptError(block.key.label, error.problem) from error
+
+
+async def _in_process(
+    path: Path, block: Block, work: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> T:
+    # Late: most sessions ask for no history.
+    import anyio.to_process
+
+    outcome = await anyio.to_process.run_sync(_attempt, path, block, work, args, kwargs, cancellable=True)
+    if isinstance(outcome, _Failure):
+        error = outcome.kind.__new__(outcome.kind, outcome.message)
+        error.__dict__.update(outcome.fields)
+        raise error
+    return outcome
+
+
+def _attempt(
+    path: Path, block: Block, work: Callable[..., T], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> T | _Failure:
+    """Runs in the other process."""
+    try:
+        history = read_file(path, lambda tx: read_history(tx, block))
+        return work(history, *args, **kwargs)
+    except PatternError as error:
+        return _Failure(type(error), str(error), dict(error.__dict__))

@@ -6,18 +6,24 @@ only ever added, and a write looks at the newest of them alone, however long the
 """
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.plan import Plan
+from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.passages import block_passages, common_last_passages, common_passages
-from pattern_acp.memory.recall import insert_passage
+from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.passages import block_passages, common_last_passages, common_passages, message_passages
+from pattern_acp.memory.recall import index_archival, insert_passage
 from pattern_acp.memory.schemas.forms import section_texts
-from pattern_acp.memory.schemas.logs import without_count
+from pattern_acp.memory.schemas.item_forms import without_count
 from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, LogSchema
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -172,3 +178,99 @@ def _by_text(rows: Sequence[Row]) -> dict[str, list[tuple[int, str]]]:
     for row in rows:
         kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
     return kept
+
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def index_memory(tx: Transaction) -> None:
+    """Make every block and archival entry findable, in an index that holds none of them.
+
+    A block of which nothing is sound stays out.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    owners = [[row[0], row[1]] for row in tx.all(_QUERIES["block_owners"])]
+    for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
+        try:
+            block = whole_block(tx, row)
+        except BlockCorruptError as error:
+            _LOGGER.warning("A memory block cannot be searched. %s", error.sentence)
+            continue
+        changed = tx.one(_QUERIES["seq_of_block"], {"block_id": block.id})
+        if changed is not None:
+            index_block(tx, block, at_ms=block.updated_ms, seq=columns.integer(changed[0]))
+    for entry_id, owner, text, at_ms, seq, superseded in tx.all(_QUERIES["every_archival"]):
+        source, last = columns.text(entry_id), columns.integer(seq)
+        index_archival(
+            tx,
+            entry_id=source,
+            owner=columns.text(owner),
+            text=columns.text(text),
+            at_ms=columns.integer(at_ms),
+            seq=last,
+        )
+        if superseded:
+            tx.execute(_QUERIES["supersede_entries"], {"source": source, "seq": last})
+
+
+def count_blocks(tx: Transaction) -> int:
+    """How many blocks there are that were not deleted.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(_QUERIES["count_blocks"])
+    return 0 if row is None else columns.integer(row[0])
+
+
+ListedKind: TypeAlias = Literal["task", "skill"]
+
+
+def skills_source(owner: str) -> str:
+    """The source of the skills of a persona or project, whose items are their names."""
+    return f"skills:{owner}"
+
+
+def index_listed(
+    tx: Transaction,
+    kind: ListedKind,
+    source: str,
+    owner: str,
+    listed: Iterable[tuple[str, str]],
+    *,
+    at_ms: int,
+    seq: int,
+) -> None:
+    """Let `listed`, each an item with its text, be all that is indexed of this kind and source."""
+    kept: dict[str, list[tuple[int, str]]] = {}
+    for row in tx.all(_QUERIES["read_listed"], {"source": source, "kind": kind}):
+        kept.setdefault(columns.text(row[2]), []).append((columns.integer(row[0]), columns.text(row[1])))
+    for item, text in listed:
+        for passage in message_passages(storable(text)):
+            if same := kept.get(passage):
+                entry, stored = same.pop(0)
+                if stored != item:
+                    tx.execute(_QUERIES["renumber_entry"], {"id": entry, "item": item, "seq": seq})
+            else:
+                insert_passage(tx, kind, source, owner, item, passage, at_ms, seq)
+    for leftovers in kept.values():
+        for entry, _ in leftovers:
+            tx.execute(_QUERIES["delete_entry"], {"id": entry})
+
+
+def index_steps(tx: Transaction, session_id: str, owner: str, plan: Plan, *, at_ms: int, seq: int) -> None:
+    """Let the steps of `plan` be what is indexed of a session's plan."""
+    steps = ((f"{at}.{step.status}", step.content) for at, step in enumerate(plan.entries, 1))
+    index_listed(tx, "task", session_id, owner, steps, at_ms=at_ms, seq=seq)
+
+
+def mask_tasks(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None:
+    """Mask words in every plan step that is indexed."""
+    for row in tx.all(_QUERIES["read_tasks"]):
+        source, owner, item, text = (columns.text(value) for value in row[1:5])
+        masked = mask(text)
+        if masked != text:
+            tx.execute(_QUERIES["delete_entry"], {"id": row[0]})
+            insert_passage(tx, "task", source, owner, item, masked, columns.integer(row[5]), seq)

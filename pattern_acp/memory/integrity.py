@@ -7,6 +7,7 @@ another process.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -16,21 +17,22 @@ from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.table_rows import columns_of
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.memory.blame import BlameSpan, blame, blame_by_replay
-from pattern_acp.memory.block_loader import OpenBlock, load_history, open_block, read_row, text_hash
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.block_loader import OpenBlock, has_archive, load_history, open_block, read_row, text_hash
+from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.forget import every_block
 from pattern_acp.memory.history import (
     READING_PEER,
+    BlameSpan,
     StoredHistory,
     archived_document,
     based_document,
+    blame,
+    blame_by_replay,
     document_at,
     read_history,
 )
-from pattern_acp.memory.repair import find_damage, lost_histories
 from pattern_acp.memory.schemas.types import TextSchema
 
 
@@ -220,3 +222,70 @@ def rebuild_search(tx: Transaction) -> None:
         DatabaseError: the file cannot be written.
     """
     tx.execute(_QUERIES["rebuild_search"])
+
+
+class Damage(Struct, frozen=True):
+    """A block of which stored parts are damaged while others are sound."""
+
+    opened: OpenBlock
+
+    @property
+    def block(self) -> Block:
+        """The block as the sound parts give it."""
+        return self.opened.block
+
+
+def find_damage(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int) -> tuple[Damage, ...]:
+    """The blocks of these owners that can be mended; those of which nothing is sound are not among them.
+
+    Nor are those whose text is sound while their history is lost: `lost_histories` has them.
+    """
+    found: list[Damage] = []
+    for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
+        try:
+            opened = open_block(tx, row, peer=peer)
+            hurt = opened.mended or text_hash(columns.text(row[6])) != row[7]
+            if hurt or (not has_archive(tx, opened.block) and load_history(tx, opened.block)):
+                found.append(Damage(opened))
+        except BlockCorruptError:
+            continue
+    return tuple(found)
+
+
+def lost_histories(
+    tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int
+) -> tuple[tuple[OpenBlock, str], ...]:
+    """The blocks of these owners whose text is sound, and whose history nothing that is stored gives; and why."""
+    found: list[tuple[OpenBlock, str]] = []
+    for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
+        with suppress(BlockCorruptError):
+            opened = open_block(tx, row, peer=peer)
+            try:
+                load_history(tx, opened.block)
+            except BlockCorruptError as error:
+                found.append((opened, error.problem))
+    return tuple(found)
+
+
+def heal(tx: Transaction, damage: Damage, *, seq: int) -> None:
+    """Write the block's text, base and, where its history is whole, its archive anew; its event is `seq`."""
+    opened, block = damage.opened, damage.block
+    tx.execute(
+        _QUERIES["heal_block"],
+        {
+            "block_id": block.id,
+            "text": block.text,
+            "text_hash": text_hash(block.text),
+            "base": opened.document.shallow_snapshot(),
+            "frontiers": opened.document.frontiers,
+            "number": block.head_update,
+            "seq": seq,
+        },
+    )
+    try:
+        history = load_history(tx, block)
+    except BlockCorruptError:
+        # The text is sound again; `lost_histories` names the block.
+        return
+    archive = {"block_id": block.id, "upto": block.head_update, "snapshot": history.full_snapshot(), "seq": seq}
+    tx.execute(_QUERIES["store_archive"], archive)

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from pattern_acp.domain.access import WriteVerdict
 from pattern_acp.domain.origin import Actor
-from pattern_acp.memory.edits import Append, Operation
-from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, Within
+from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, Within
 from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, ListSchema, LogSchema, TextSchema, TreeSchema
 
 

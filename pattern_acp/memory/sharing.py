@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pattern_acp.db import columns
+from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
@@ -175,3 +176,22 @@ def _row(block_id: BlockId, attachment: Attachment) -> dict[str, SqlValue]:
         "owner": attachment.owner,
         "permission": attachment.permission.value,
     }
+
+
+class BlockPoint(Struct, frozen=True):
+    """A block in sight, the number of its newest write, and Loro's frontiers of that state."""
+
+    block_id: str
+    label: str
+    version: int
+    frontiers: bytes
+
+
+def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BlockPoint, ...]:
+    """Where every block stands that these owners see; texts are not looked at, so damage is in nobody's way."""
+    seen = visible_rows(tx, owners)
+    rows = tx.all(_QUERIES["blocks_frontiers"], {"ids": json.dumps([one.block.id for one in seen])})
+    frontiers = {text(row[0]): data(row[1]) for row in rows}
+    return tuple(
+        BlockPoint(one.block.id, one.label, one.block.head_update, frontiers.get(one.block.id, b"")) for one in seen
+    )

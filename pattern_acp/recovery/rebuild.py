@@ -32,7 +32,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.sessions import every_session
-from pattern_acp.memory.reindexing import count_blocks, index_memory
+from pattern_acp.memory.indexing import count_blocks, index_memory
 from pattern_acp.memory.service.recall_counts import count_again
 from pattern_acp.recovery.backups import stamp
 from pattern_acp.recovery.checks import Finding, Health, check_rows

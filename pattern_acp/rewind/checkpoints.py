@@ -36,7 +36,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.service.scope import MemoryOwner
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.paths import is_windows_path, protection
-from pattern_acp.tools.code_access import CodeAccess
+from pattern_acp.tools.base import CodeAccess
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
@@ -105,7 +105,7 @@ def append_checkpoint(tx: Transaction, scope: RewindScope, facts: CheckpointFact
 
     Whoever writes the transaction makes sure that the session is this process's.
     """
-    from pattern_acp.memory.block_versions import block_points
+    from pattern_acp.memory.sharing import block_points
 
     where = stream_position(tx, scope.session_id)
     points = tuple(

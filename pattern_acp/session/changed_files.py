@@ -17,8 +17,8 @@ from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.history import with_subagent_events
 from pattern_acp.session.net_changes import mode_words
-from pattern_acp.tools.delegation import DELEGATE
-from pattern_acp.tools.line_match import split_lines
+from pattern_acp.tools.base import DELEGATE
+from pattern_acp.tools.edit_file import split_lines
 from pattern_acp.turn.checks import CHECK_CALL
 
 MEMORY_TOOLS = "memory_"

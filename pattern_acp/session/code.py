@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.access import ReadPath
 from pattern_acp.policy.decision import Verdict
-from pattern_acp.tools.code_access import CodeAccess
+from pattern_acp.tools.base import CodeAccess
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -18,8 +18,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.tool_calls import Location, TextContent
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
-from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation
+from pattern_acp.tools.base import CodeMapArguments, CodeOperation, PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.code_map import CodeMap, require_query
 from pattern_acp.tools.code_texts import ELSEWHERE, MEANWHILE, NARROWER
 from pattern_acp.tools.schema import parse_arguments

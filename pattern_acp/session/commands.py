@@ -18,7 +18,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
-from pattern_acp.memory.refusals import DuplicateFoundError
+from pattern_acp.memory.errors import DuplicateFoundError
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.session.definitions import written_commands
 from pattern_acp.session.errors import OptionUnusableError

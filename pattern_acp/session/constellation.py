@@ -20,8 +20,7 @@ from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest
 from pattern_acp.providers.retry import RetryPolicy
-from pattern_acp.tools.base import Tool
-from pattern_acp.tools.code_access import CodeAccess
+from pattern_acp.tools.base import CodeAccess, Tool
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus
 

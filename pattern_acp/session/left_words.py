@@ -33,7 +33,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.forget import every_block, is_in_word_index, labels_of_blocks, look_through
 from pattern_acp.memory.forgotten import MARKS, Forgotten, forget_passage
-from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.history import run_on_history
 from pattern_acp.memory.service.forget import with_names
 from pattern_acp.session.redacting import joined_partials
 from pattern_acp.tools.registry import parameter_names

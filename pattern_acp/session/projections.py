@@ -27,7 +27,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.usage import note_usage
 from pattern_acp.mcp_servers.catalogue import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
-from pattern_acp.memory.plan_and_skill_index import index_listed, index_steps, skills_source
+from pattern_acp.memory.indexing import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, store_grant

@@ -13,7 +13,7 @@ from pattern_acp.journal.history import turn_number
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.recall import Found, message_owners, search
-from pattern_acp.tools.session_access import SessionHit
+from pattern_acp.tools.base import SessionHit
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -14,7 +14,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import DAY_MS, archive_session, clean_title, restore_session
-from pattern_acp.tools.session_access import SessionHit
+from pattern_acp.tools.base import SessionHit
 from pattern_acp.turn.sink import Fact
 
 if TYPE_CHECKING:

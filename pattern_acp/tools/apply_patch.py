@@ -31,9 +31,15 @@ from pattern_acp.tools.base import (
     ToolInputError,
     WrongTargetError,
 )
-from pattern_acp.tools.edit_file import BYTE_ORDER_MARK, CANDIDATES_SHOWN, PassageError, closest_lines
+from pattern_acp.tools.edit_file import (
+    BYTE_ORDER_MARK,
+    CANDIDATES_SHOWN,
+    PassageError,
+    closest_lines,
+    indent_map,
+    indented,
+)
 from pattern_acp.tools.file_changes import FileChange, prepared_changes, read_if_there, require_current
-from pattern_acp.tools.line_match import indent_map, indented
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence

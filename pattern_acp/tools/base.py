@@ -5,10 +5,12 @@ A call goes through three steps, so that policy and the person see what would ha
 policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import JsonObject
@@ -24,12 +26,16 @@ from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pattern_acp.codemap.model import IndexProgress, Judgement
+    from pattern_acp.db.transaction import Transaction
+    from pattern_acp.workspace.git import ChangedFile
+
+if TYPE_CHECKING:
+    from pattern_acp.lsp.model import CodeLocation, FileEdits, Span
+
+if TYPE_CHECKING:
     from pattern_acp.memory.service.access import MemoryAccess
     from pattern_acp.memory.service.undo import AgentHistory
-    from pattern_acp.tools.code_access import CodeAccess
-    from pattern_acp.tools.delegation import Delegation
-    from pattern_acp.tools.language_access import LanguageAccess
-    from pattern_acp.tools.session_access import SessionAccess
     from pattern_acp.workspace.jobs import Jobs
 
 
@@ -220,5 +226,208 @@ class Tool(Protocol):
             ToolInputError: an argument is missing, unknown or wrong.
             ToolFailedError: the call cannot work on the current state (no such file, passage not found).
             WorkspaceError: the state could not be read.
+        """
+        ...
+
+
+class SessionHit(Struct, frozen=True):
+    """Something that was said, in a turn of a session, counted from 1. `speaker` is `user` or `assistant`."""
+
+    session_id: SessionId
+    title: str
+    cwd: str
+    turn: int
+    speaker: str
+    text: str
+    at_ms: int
+
+    @property
+    def uri(self) -> str:
+        """Names the session and the turn; a client that knows the scheme can open it."""
+        return f"pattern-acp://session/{self.session_id}?turn={self.turn}"
+
+    @property
+    def name(self) -> str:
+        """The session's title and the turn, on one line."""
+        return f"{' '.join(self.title.split()) or 'Untitled'}, turn {self.turn}"
+
+    @property
+    def day(self) -> str:
+        """The date, UTC."""
+        return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+class SessionAccess(Protocol):
+    """The other sessions of the session's project."""
+
+    async def search(self, query: str, limit: int) -> tuple[SessionHit, ...]:
+        """The best passages of their messages for `query`, best first. Any input is safe.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        ...
+
+
+class LanguageAccess(Protocol):
+    """The language servers of one session. Paths are absolute; texts are those that the person sees."""
+
+    async def note_before(self, path: str, text: str | None) -> None:
+        """Note the text that an edit starts from; None: the file is new. Never fails and waits for no server."""
+        ...
+
+    def note_gone(self, path: str) -> None:
+        """Note that a file was deleted or got another name. Never fails."""
+        ...
+
+    async def definition(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
+        """Where what stands at the beginning of `at` is defined.
+
+        Raises:
+            LanguageServerError: there is no server for the file, or it cannot say.
+        """
+        ...
+
+    async def references(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
+        """Where what stands at the beginning of `at` is used, its definition included.
+
+        Raises:
+            LanguageServerError: there is no server for the file, or it cannot say.
+        """
+        ...
+
+    async def rename(self, path: str, text: str, at: "Span", new_name: str) -> "tuple[FileEdits, ...]":
+        """What has to change for what stands at the beginning of `at` to be called `new_name`.
+
+        Raises:
+            LanguageServerError: there is no server for the file, or it refuses.
+        """
+        ...
+
+    async def show(self, path: str, text: str) -> None:
+        """Tell the file's server the text of a file, which may not be on the disk yet."""
+        ...
+
+
+DELEGATE = "delegate"
+"""Name of the tool that runs a subagent."""
+
+
+class SubagentKind(StrEnum):
+    """What a subagent may do at most; its session's mode and policy hold for it as well."""
+
+    EXPLORER = "explorer"
+    WORKER = "worker"
+    REVIEWER = "reviewer"
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing."""
+        return self is not SubagentKind.WORKER
+
+
+class DelegatedTask(Struct, frozen=True):
+    """What one subagent is asked."""
+
+    kind: SubagentKind
+    task: str
+    name: str
+    """One short line, by which the person knows it."""
+    tools: tuple[str, ...] = ()
+    """The only tools that it may use; none for all of its kind."""
+    paths: tuple[str, ...] = ()
+    """Where alone it may write: absolute, resolved paths of files and folders; none for wherever the session may."""
+
+
+class Delegation(Protocol):
+    """Runs subagents for one turn."""
+
+    def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
+        """The tools that a subagent of this kind has, in the order of the session's."""
+        ...
+
+    async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
+        """Run one to its end; what it found, and what it changed.
+
+        Raises:
+            DatabaseError: something could not be recorded; the turn must stop.
+            PatternError: it could not run.
+        """
+        ...
+
+
+FoundT = TypeVar("FoundT")
+
+
+MOST_DEPTH = 5
+
+
+class CodeOperation(StrEnum):
+    """What can be asked of the code map."""
+
+    FIND = "find"
+    OUTLINE = "outline"
+    BRIEF = "brief"
+    CALLERS = "callers"
+    IMPORTERS = "importers"
+    IMPACT = "impact"
+    DEFINITION = "definition"
+    REFERENCES = "references"
+    RENAME = "rename"
+
+
+class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of code_map."""
+
+    operation: CodeOperation
+    query: Annotated[str, Meta(description="Name, Class.method, path, path:line:name or topic.")] = ""
+    kinds: Annotated[tuple[str, ...], Meta(description="class, function, file...")] = ()
+    under: Annotated[str, Meta(description="Folder.")] = ""
+    depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
+    limit: Annotated[int, Meta(ge=1, le=200)] | None = None
+    new_name: str = ""
+
+
+class CodeState(Struct, frozen=True):
+    """How far an answer of the index can be trusted."""
+
+    judgement: "Judgement"
+    building: bool = False
+    """Whether the index is being built or brought up to date meanwhile."""
+
+
+class CodeAccess(Protocol):
+    """The code maps of this process, one a folder."""
+
+    async def ask(
+        self,
+        root: str,
+        question: "Callable[[Transaction], FoundT]",
+        *,
+        on_progress: "Callable[[IndexProgress], Awaitable[None]]",
+    ) -> tuple[FoundT | None, CodeState]:
+        """What the index of the absolute folder `root` says to a question; None where there is no index to ask.
+
+        A first question waits a few seconds for the index to be built; the building goes on in the background.
+        `on_progress` is called while it waits. Then the answer is what the index can say.
+
+        Raises:
+            WorkspaceError: the index can be neither read nor made anew, and why.
+        """
+        ...
+
+    def note_changed(self, paths: Sequence[str]) -> None:
+        """Files were written by the agent itself; their part of the index is renewed at once. Returns at once."""
+        ...
+
+    def note_command_ended(self) -> None:
+        """A command ended, which may have changed anything. Returns at once."""
+        ...
+
+    async def changed_files(self, root: str) -> "tuple[ChangedFile, ...]":
+        """What differs from the last commit below `root`.
+
+        Raises:
+            WorkspaceError: git cannot say.
         """
         ...

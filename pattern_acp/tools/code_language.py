@@ -21,6 +21,9 @@ from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.lsp.model import CodeLocation, FileEdits, Span, apply_edits, column_of, split_lines, units
 from pattern_acp.tools.base import (
+    CodeMapArguments,
+    CodeOperation,
+    LanguageAccess,
     NotAvailableError,
     NothingChangedError,
     PreparedCall,
@@ -29,10 +32,8 @@ from pattern_acp.tools.base import (
     ToolInputError,
     WrongTargetError,
 )
-from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation
 from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import FileChange, prepared_changes
-from pattern_acp.tools.language_access import LanguageAccess
 from pattern_acp.tools.targets import find_target, missing_sentence
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import TextFile

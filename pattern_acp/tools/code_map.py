@@ -15,8 +15,15 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
-from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation
+from pattern_acp.tools.base import (
+    CodeMapArguments,
+    CodeOperation,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolInputError,
+    ToolOutcome,
+)
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import find_target
 

@@ -33,6 +33,10 @@ from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.memory.service.access import MemoryHit
 from pattern_acp.tools.base import (
+    CodeAccess,
+    CodeMapArguments,
+    CodeOperation,
+    CodeState,
     NotAvailableError,
     Progress,
     ToolContext,
@@ -40,7 +44,6 @@ from pattern_acp.tools.base import (
     ToolOutcome,
     WrongTargetError,
 )
-from pattern_acp.tools.code_access import CodeAccess, CodeMapArguments, CodeOperation, CodeState
 from pattern_acp.tools.code_texts import (
     ELSEWHERE,
     CodeRoot,

@@ -18,8 +18,7 @@ from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location
-from pattern_acp.tools.base import ToolContext
-from pattern_acp.tools.code_access import CodeMapArguments, CodeOperation, CodeState
+from pattern_acp.tools.base import CodeMapArguments, CodeOperation, CodeState, ToolContext
 from pattern_acp.workspace.git import ChangedFile
 
 CHANGED_NAMED = 5

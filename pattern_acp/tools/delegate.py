@@ -17,14 +17,17 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
+    DELEGATE,
+    DelegatedTask,
+    Delegation,
     NotAvailableError,
     PreparedCall,
     Progress,
+    SubagentKind,
     ToolContext,
     ToolInputError,
     ToolOutcome,
 )
-from pattern_acp.tools.delegation import DELEGATE, DelegatedTask, Delegation, SubagentKind
 from pattern_acp.tools.schema import input_schema, parse_arguments
 
 NAME_CHARACTERS = 40

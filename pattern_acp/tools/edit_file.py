@@ -9,7 +9,9 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from functools import partial
+from itertools import accumulate
 from typing import Annotated
 
 import anyio.to_thread
@@ -22,10 +24,11 @@ from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import NothingChangedError, PreparedCall, TargetMissingError, ToolContext, ToolFailedError
-from pattern_acp.tools.file_changes import FileChange, prepared_change, read_if_there, require_current
-from pattern_acp.tools.line_match import MatchedLines, find_lines, replaced_lines
+from pattern_acp.tools.file_changes import FileChange, changed_since, prepared_change, read_if_there, require_current
+from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
+from pattern_acp.workspace.files import TextFile
 
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -55,6 +58,14 @@ REMOVED_LIKENESS = 0.6
 """From which likeness a line may be the one that an edit takes away."""
 
 _COPIED_NUMBER = re.compile(r"^\s*\d+\t")
+
+
+class MatchedLines(Struct, frozen=True):
+    """A run of whole lines: character offsets (the end is after the last line's ending) and the 1-based first line."""
+
+    start: int
+    end: int
+    line: int
 
 
 class Replacement(Struct, frozen=True):
@@ -404,3 +415,170 @@ def _summary(target: CodeTarget, result: EditResult) -> str:
     where = f"{'line' if len(result.lines) == 1 else 'lines'} {lines}{more}"
     sentences = [f"Edited {target.shown}: {plural(result.count, 'replacement')} at {where}.", *result.notes]
     return " ".join(sentences)
+
+
+LOOKED_FOR_FIRST = 4
+"""Lines of a passage, the longest, that are looked for in the text before it is split."""
+
+
+def find_lines(text: str, passage: str) -> list[MatchedLines]:
+    """Where the lines of `passage` stand in `text` when indentation, trailing space and line endings do not count.
+
+    Blank lines at either end of the passage are left out; a passage of blank lines is nowhere.
+    """
+    wanted = [line.strip() for line in passage.split("\n")]
+    while wanted and not wanted[0]:
+        wanted.pop(0)
+    while wanted and not wanted[-1]:
+        wanted.pop()
+    # Splitting a large text takes many times as long as seeing that a line is nowhere in it.
+    if not wanted or any(line not in text for line in sorted(wanted, key=len)[-LOOKED_FOR_FIRST:]):
+        return []
+    lines = split_lines(text)
+    stripped = [line.strip() for line in lines]
+    offsets = _offsets(lines)
+    height = len(wanted)
+    return [
+        MatchedLines(offsets[at], offsets[at + height], at + 1)
+        for at in range(len(lines) - height + 1)
+        if stripped[at] == wanted[0] and stripped[at : at + height] == wanted
+    ]
+
+
+def replaced_lines(found: str, old: str, new: str) -> str:
+    """What stands in place of the lines `found` when `old` was meant and `new` is wanted.
+
+    A line that is the same in `old` and `new` stays as it is in the file; any other is indented as the file indents
+    what `old` has at the same depth. The line ending of the file's lines is kept, a missing last one too.
+    """
+    kept = split_lines(found)
+    old_lines = _trimmed(old)
+    new_lines = _trimmed(new)
+    if not new_lines:
+        return ""
+    ending = _ending(kept[0]) or "\n"
+    indents = indent_map(old_lines, kept)
+    result: list[str] = []
+    matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if tag == "equal":
+            result += [_without_ending(line) for line in kept[old_from:old_to]]
+        else:
+            result += [indented(line, indents) for line in new_lines[new_from:new_to]]
+    return ending.join(result) + _ending(kept[-1])
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a file with their ends; the last one may have none."""
+    # str.splitlines also splits at form feeds and Unicode separators, which are text inside a line of code.
+    pieces = text.split("\n")
+    lines = [f"{piece}\n" for piece in pieces[:-1]]
+    return [*lines, pieces[-1]] if pieces[-1] else lines
+
+
+def _offsets(lines: list[str]) -> list[int]:
+    return list(accumulate(map(len, lines), initial=0))
+
+
+def _trimmed(text: str) -> list[str]:
+    lines = [_without_ending(line) for line in text.split("\n")]
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
+def _ending(line: str) -> str:
+    if line.endswith("\r\n"):
+        return "\r\n"
+    return "\n" if line.endswith("\n") else ""
+
+
+def _without_ending(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def indent_map(old_lines: list[str], kept: list[str]) -> dict[str, str]:
+    """How the file (`kept`) indents what `old_lines` has at each depth; the lists are equally long."""
+    indents: dict[str, str] = {}
+    for old, file in zip(old_lines, kept, strict=True):
+        if old.strip():
+            indents.setdefault(_indent(old), _indent(_without_ending(file)))
+    return indents
+
+
+def indented(line: str, indents: dict[str, str]) -> str:
+    """A new line indented as the file indents that depth; `indents` from `indent_map`, not empty."""
+    if not line.strip():
+        return ""
+    indent = _indent(line)
+    text = line[len(indent) :]
+    if indent in indents:
+        return indents[indent] + text
+    outer = [known for known in indents if indent.startswith(known)]
+    if outer:
+        nearest = max(outer, key=len)
+        return indents[nearest] + indent[len(nearest) :] + text
+    shallowest = min(indents, key=len)
+    file_indent = indents[shallowest]
+    less = len(shallowest) - len(indent)
+    return file_indent[: max(len(file_indent) - less, 0)] + text
+
+
+class WriteFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of write_file."""
+
+    path: Annotated[str, Meta(min_length=1)]
+    content: str
+
+
+class WriteFile:
+    """Writes a whole file. Overwrites only what the model has read as it is now."""
+
+    spec = ToolSpec(
+        "write_file",
+        "Create a file, or replace the whole text of one that you have read. Edit instead to change a part.",
+        input_schema(WriteFileArguments),
+    )
+    kind = ToolKind.EDIT
+    changes_things = True
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, WriteFileArguments)
+        target = await find_target(asked.path, context)
+        change = await _plan_whole(asked, target, context)
+        return prepared_change(f"{'Create' if change.before is None else 'Write'} {target.shown}", change, context)
+
+
+async def _plan_whole(asked: WriteFileArguments, target: CodeTarget, context: ToolContext) -> FileChange:
+    before = await read_if_there(target, context)
+    lines = plural(len(text_lines(asked.content)), "line")
+    if before is None:
+        return FileChange(target, None, asked.content, f"Created {target.shown} ({lines}).", knows_text=True)
+    _require_read(before, target, context)
+    after = _in_form_of(before.text, asked.content)
+    if after == before.text:
+        raise NothingChangedError(f"{target.shown} already has exactly this text; nothing was written.")
+    summary = f"Wrote {target.shown} ({lines}, {len(text_lines(before.text)):,} before)."
+    return FileChange(target, before, after, summary, knows_text=True)
+
+
+def _require_read(before: TextFile, target: CodeTarget, context: ToolContext) -> None:
+    known = context.read_fingerprints.get(target.resolved)
+    if known == before.fingerprint or not before.text:
+        return
+    happened = "exists, and you have not read it yet" if known is None else "was changed since you read it"
+    raise changed_since(f"{target.shown} {happened}.", target, before, context)
+
+
+def _in_form_of(before: str, content: str) -> str:
+    """The content with the file's byte order mark and, where it has only Windows line endings, with those."""
+    mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
+    text = content.removeprefix(BYTE_ORDER_MARK) if mark else content
+    return mark + (with_newline(text, "\r\n") if newline_of(before) == "\r\n" else text)

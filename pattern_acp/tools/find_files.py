@@ -1,6 +1,8 @@
 """The tool find_files."""
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +15,19 @@ from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, TargetMissingError, ToolContext, ToolOutcome
+from pattern_acp.tools.base import (
+    PreparedCall,
+    Progress,
+    TargetMissingError,
+    ToolContext,
+    ToolOutcome,
+    looks_readable,
+)
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
 from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.search import MatchedLine, Matches
+from pattern_acp.workspace.walk import Entry, list_directory
 
 if TYPE_CHECKING:
     from pattern_acp.workspace.search import SearchHits
@@ -56,11 +67,13 @@ class FindFiles:
         return PreparedCall(
             title=f"Find {one_line(asked.pattern)}{where}",
             accesses=(ReadPath(target.resolved, is_folder=True),),
-            run=partial(_run, asked, target, context),
+            run=partial(_find, asked, target, context),
         )
 
 
-async def _run(asked: FindFilesArguments, target: CodeTarget, context: ToolContext, _progress: Progress) -> ToolOutcome:
+async def _find(
+    asked: FindFilesArguments, target: CodeTarget, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
     # Late: a start needs nothing of how files are searched.
     from pattern_acp.workspace.search import find_files
 
@@ -88,3 +101,169 @@ def counted_files(found: "SearchHits") -> str:
     shown = f"; the newest {len(found.files)}, narrow the pattern for others" if found.total > len(found.files) else ""
     cut = f"; {CUT_FOR_TIME}" if found.timed_out else ""
     return f"{more}{plural(found.total, 'file')}{shown}{cut}:"
+
+
+ENTRIES_SHOWN = 500
+"""Entries of one result; a folder with more is data, and find_files is the way into it."""
+
+
+class ListDirectoryArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of list_directory."""
+
+    path: Annotated[str, Meta(min_length=1)] = "."
+    depth: Annotated[int, Meta(ge=1, le=6)] = 1
+
+
+class ListDirectory:
+    """Lists a folder, and the folders in it down to a depth."""
+
+    spec = ToolSpec(
+        "list_directory",
+        "List a folder with sizes; depth 2 and more also lists the folders in it.",
+        input_schema(ListDirectoryArguments),
+    )
+    kind = ToolKind.READ
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, ListDirectoryArguments)
+        target = await find_target(asked.path, context)
+        return PreparedCall(
+            title=f"List {target.shown}",
+            accesses=(ReadPath(target.resolved, is_folder=True),),
+            run=partial(_list, asked, target, context),
+            locations=(Location(target.path),),
+        )
+
+
+async def _list(
+    asked: ListDirectoryArguments, target: CodeTarget, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
+    await confirm_target(target)
+    try:
+        listing = await list_directory(target.path, limit=ENTRIES_SHOWN, depth=asked.depth)
+    except FileMissingError as error:
+        raise TargetMissingError(await missing_sentence(target)) from error
+    counted = plural(listing.total, "entry", "entries")
+    lines = [_line(entry) for entry in listing.entries] or ["(empty)"]
+    if listing.total > len(listing.entries):
+        lines.append(f"[{listing.total - len(listing.entries):,} more; list a folder below, or use find_files]")
+    return ToolOutcome(
+        cut_middle("\n".join(lines), context.result_limit).text,
+        content=(TextContent(f"{counted}."),),
+        locations=(Location(target.path),),
+    )
+
+
+def _line(entry: Entry) -> str:
+    marks = {"directory": "/", "link": " (link)", "other": " (special)", "file": f" {entry.size}"}
+    return f"{entry.name}{marks[entry.kind]}{' (ignored by git)' if entry.ignored else ''}"
+
+
+MATCHES_SHOWN = 200
+"""Matching lines of one result."""
+
+LEFT_OUT_NAMED = 3
+"""Files of credentials that a result names as not searched."""
+
+
+class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of search_text."""
+
+    pattern: Annotated[str, Meta(min_length=1)]
+    path: Annotated[str, Meta(min_length=1)] = "."
+    glob: Annotated[str, Meta(description="Only files whose name matches.", min_length=1)] | None = None
+    case_sensitive: bool = True
+    context_lines: Annotated[int, Meta(ge=0, le=20)] = 0
+
+
+class SearchText:
+    """Searches files for lines that a regular expression matches."""
+
+    spec = ToolSpec(
+        "search_text",
+        "Search the lines of a file or folder for a regular expression, without files that git ignores.",
+        input_schema(SearchTextArguments),
+    )
+    kind = ToolKind.SEARCH
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, SearchTextArguments)
+        target = await find_target(asked.path, context)
+        where = "" if target.path == context.cwd else f" in {target.shown}"
+        only = f" ({one_line(asked.glob)})" if asked.glob else ""
+        return PreparedCall(
+            title=f"Search {one_line(asked.pattern)}{where}{only}",
+            accesses=(ReadPath(target.resolved),),
+            run=partial(_search, asked, target, context),
+        )
+
+
+async def _search(
+    asked: SearchTextArguments, target: CodeTarget, context: ToolContext, _progress: Progress
+) -> ToolOutcome:
+    # Late: a start needs nothing of how files are searched.
+    from pattern_acp.workspace.search import any_file, search_text
+
+    await confirm_target(target)
+    # Whoever was let search a file or folder of credentials itself sees all of it.
+    is_whole = not (looks_readable(target.path) and looks_readable(target.resolved))
+    try:
+        matches = await search_text(
+            target.path,
+            asked.pattern,
+            glob=asked.glob,
+            case_sensitive=asked.case_sensitive,
+            context=asked.context_lines,
+            limit=MATCHES_SHOWN,
+            may_read=any_file if is_whole else looks_readable,
+        )
+    except FileMissingError as error:
+        raise TargetMissingError(await missing_sentence(target)) from error
+    counted = _counted(matches)
+    hits = [line for line in matches.lines if line.is_match]
+    shown = [counted, *_grouped(matches.lines, context.cwd), *_left_out(matches, context.cwd)]
+    return ToolOutcome(
+        cut_middle("\n".join(shown), context.result_limit).text,
+        content=(TextContent(counted),),
+        locations=tuple(Location(hit.path, hit.line) for hit in hits[:LOCATIONS_SHOWN]),
+    )
+
+
+def _counted(matches: Matches) -> str:
+    if matches.match_count == 0:
+        return "No line matches, but the search was cut off for time." if matches.stopped else "No line matches."
+    files = plural(matches.file_count, "file")
+    counted = f"{plural(matches.match_count, 'line')} in {files}"
+    stopped = {
+        "": "",
+        "limit": "; there are more, narrow the search",
+        "time": "; the search was cut off for time, narrow it",
+    }
+    return f"{counted}{stopped[matches.stopped]}:"
+
+
+def _left_out(matches: Matches, cwd: str) -> list[str]:
+    """Which files were not searched. All of them: named only where a line matches, they would tell what they hold."""
+    named = [display_path(str(Path(matches.root, name)), cwd) for name in matches.left_out[:LEFT_OUT_NAMED]]
+    more = len(matches.left_out) - len(named)
+    text = f"{', '.join(named)}{f' and {more:,} more' if more else ''}"
+    return [f"(Not searched, as files of credentials: {text}. Search one by its path.)"] if named else []
+
+
+def _grouped(lines: Sequence[MatchedLine], cwd: str) -> list[str]:
+    """Each file's name once, then its lines: `12:` before a match, `13-` before context, `--` at gaps in context."""
+    shown: list[str] = []
+    has_context = any(not line.is_match for line in lines)
+    for path, of_file in groupby(lines, key=lambda line: line.path):
+        shown.append(display_path(path, cwd))
+        previous = 0
+        for line in of_file:
+            if has_context and previous and line.line > previous + 1:
+                shown.append("--")
+            shown.append(f"{line.line}{':' if line.is_match else '-'} {line.text}")
+            previous = line.line
+    return shown

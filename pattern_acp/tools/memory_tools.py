@@ -21,8 +21,8 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
+from pattern_acp.memory.errors import PermissionDeniedError
 from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
-from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.service.access import (
     ARCHIVE,
     NO_GOOD_MATCH,

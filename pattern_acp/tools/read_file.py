@@ -1,16 +1,18 @@
 """The tool read_file."""
 
+import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import anyio.to_thread
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import ReadPath
+from pattern_acp.domain.access import NoEffect, ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.text_limits import cut_line, one_line, plural
+from pattern_acp.domain.text_limits import cut_line, cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
@@ -19,6 +21,7 @@ from pattern_acp.tools.base import (
     Progress,
     TargetMissingError,
     ToolContext,
+    ToolInputError,
     ToolOutcome,
     WrongTargetError,
 )
@@ -27,6 +30,9 @@ from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missin
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import PathFacts, inspect_path
+
+if TYPE_CHECKING:
+    from pattern_acp.workspace.pdfs import PdfPages
 
 WINDOW_LINES = 2_000
 """Lines of one read when the model asks for no number: whole source files, not whole logs."""
@@ -85,9 +91,7 @@ async def _run(asked: ReadFileArguments, target: CodeTarget, context: ToolContex
     if facts.kind == "image":
         return await _image(target, facts)
     if facts.media_type == "application/pdf":
-        from pattern_acp.tools.read_pdf import pdf_outcome
-
-        return await pdf_outcome(target, asked.pages, context)
+        return await _pdf(target, asked.pages, context)
     if facts.kind == "binary":
         return _binary(target, facts)
     return await _text(asked, target, context)
@@ -156,3 +160,96 @@ def _window(lines: list[str], asked: ReadFileArguments, limit: int) -> list[str]
 def _footer(last: int, total: int) -> list[str]:
     left = total - last
     return [f"[{plural(left, 'line')} left; continue with start_line={last + 1}]"] if left > 0 else []
+
+
+WINDOW_PAGES = 20
+"""Pages of one read when the model asks for no others, and the most of one read."""
+
+_RANGE = re.compile(r"\s*(\d{1,6})\s*(?:(-)\s*(\d{1,6})?)?\s*")
+
+
+def pages_asked(pages: str) -> tuple[int, int]:
+    """First and last page of `3`, `2-5`, `4-` or nothing, at most `WINDOW_PAGES` of them.
+
+    Raises:
+        ToolInputError: it is no range.
+    """
+    if not pages.strip():
+        return 1, WINDOW_PAGES
+    found = _RANGE.fullmatch(pages)
+    first = int(found[1]) if found else 0
+    last = 0 if not found else first if not found[2] else int(found[3] or first + WINDOW_PAGES - 1)
+    if first < 1 or last < first:
+        raise ToolInputError('`pages` must be a page or a range of pages of a PDF, such as "3" or "2-5".')
+    return first, min(last, first + WINDOW_PAGES - 1)
+
+
+async def _pdf(target: CodeTarget, pages: str, context: ToolContext) -> ToolOutcome:
+    # Late: PDFs are seldom read.
+    from pattern_acp.workspace.pdfs import read_pdf
+
+    first, last = pages_asked(pages)
+    found = await read_pdf(target.path, first, last)
+    if not found.texts:
+        raise BeyondEndError(f"{target.shown} has only {plural(found.count, 'page')}; choose others.")
+    shown = _within(found.texts, first, context.result_limit - FOOTER_ROOM)
+    end = first + len(shown) - 1
+    summary = f"Pages {first}-{end} of {found.count:,}."
+    return ToolOutcome(
+        "\n".join([summary, *shown, *_pdf_footer(found, end)]),
+        content=(TextContent(summary),),
+    )
+
+
+def _within(texts: Sequence[str], first: int, room: int) -> list[str]:
+    shown: list[str] = []
+    for number, text in enumerate(texts, first):
+        body = text.strip() or "(no text on this page; it may be a picture or a scan)"
+        page = f"[page {number}]\n{body}"
+        if len(page) > room and shown:
+            break
+        shown.append(cut_middle(page, max(room, 0)).text)
+        room -= len(page) + 1
+    return shown
+
+
+def _pdf_footer(found: "PdfPages", end: int) -> list[str]:
+    left = found.count - end
+    return [f'[{plural(left, "page")} left; continue with pages="{end + 1}-"]'] if left > 0 else []
+
+
+class ReadAttachmentArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of read_attachment."""
+
+    id: Annotated[str, Meta(min_length=1)]
+    start: Annotated[int, Meta(ge=0)] = 0
+
+
+class ReadAttachment:
+    """Reads on in a text of which the conversation shows only the ends: the person's, or a tool's result."""
+
+    spec = ToolSpec(
+        "read_attachment",
+        "Read a shortened text or result from character start.",
+        input_schema(ReadAttachmentArguments),
+    )
+    kind = ToolKind.READ
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`. The text is part of the conversation, so nothing has to be allowed."""
+        asked = parse_arguments(arguments, ReadAttachmentArguments)
+        title = f"Read what was left out, from character {asked.start:,}"
+        return PreparedCall(title, (NoEffect(),), partial(_read_attachment, asked, context))
+
+
+async def _read_attachment(asked: ReadAttachmentArguments, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    text = await context.long_text(asked.id)
+    if text is None:
+        raise TargetMissingError(f"There is no text {asked.id!r} here; take the id from the marker in the message.")
+    if asked.start >= len(text):
+        raise BeyondEndError(f"The text has only {len(text):,} characters; choose a smaller start.")
+    end = asked.start + max(context.result_limit - 100, 1)
+    footer = f"\n[{len(text) - end:,} characters more; start={end} reads on]" if end < len(text) else ""
+    summary = f"Characters {asked.start:,} to {min(end, len(text)):,} of {len(text):,}."
+    return ToolOutcome(text[asked.start : end] + footer, content=(TextContent(summary),))

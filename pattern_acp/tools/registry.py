@@ -12,19 +12,15 @@ from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_map import CodeMap
 from pattern_acp.tools.delegate import Delegate
-from pattern_acp.tools.edit_file import EditFile
+from pattern_acp.tools.edit_file import EditFile, WriteFile
 from pattern_acp.tools.fetch_url import FetchUrl
-from pattern_acp.tools.find_files import FindFiles
+from pattern_acp.tools.find_files import FindFiles, ListDirectory, SearchText
 from pattern_acp.tools.job import JobTool
-from pattern_acp.tools.list_directory import ListDirectory
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite
-from pattern_acp.tools.read_attachment import ReadAttachment
-from pattern_acp.tools.read_file import ReadFileTool
+from pattern_acp.tools.read_file import ReadAttachment, ReadFileTool
 from pattern_acp.tools.run_command import RunCommandTool
-from pattern_acp.tools.search_text import SearchText
 from pattern_acp.tools.session_search import SearchSessions
 from pattern_acp.tools.update_plan import UpdatePlan
-from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.web.pages import Pages
 
 

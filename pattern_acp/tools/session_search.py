@@ -15,9 +15,8 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import LinkContent, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import NotAvailableError, PreparedCall, Progress, ToolContext, ToolOutcome
+from pattern_acp.tools.base import NotAvailableError, PreparedCall, Progress, SessionHit, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.session_access import SessionHit
 
 DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""

@@ -20,7 +20,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.tools.session_access import SessionHit
+from pattern_acp.tools.base import SessionHit
 from tests.support.agent import record_session
 from tests.support.editor import JsonDict
 from tests.support.scripts import calls, says

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.memory.blame import BlameSpan, LineBlame, blame, blame_by_replay, blame_lines, blame_range
 from pattern_acp.memory.edits import Append, Replace
+from pattern_acp.memory.history import BlameSpan, LineBlame, blame, blame_by_replay, blame_lines, blame_range
 from pattern_acp.memory.undo import plan_redo, plan_undo
 from tests.support.history import RecordedBlock
 

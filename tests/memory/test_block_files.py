@@ -7,20 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.memory.block_files import MARKDOWN, TOML, editable_text, text_of_edited
-from pattern_acp.memory.refusals import ContentRefusedError
+from pattern_acp.memory.errors import ContentRefusedError
 from pattern_acp.memory.schemas.forms import check, read, show
-from pattern_acp.memory.schemas.states import (
-    CompositeState,
-    ListState,
-    LogEntry,
-    LogState,
-    MapState,
-    PlainState,
-    Record,
-    State,
-    TextState,
-    TreeState,
-)
 from pattern_acp.memory.schemas.types import (
     TEXT,
     BlockSchema,
@@ -34,7 +22,20 @@ from pattern_acp.memory.schemas.types import (
     SectionSpec,
     TreeSchema,
 )
-from pattern_acp.memory.schemas.values import ContentError, clean
+from pattern_acp.memory.schemas.values import (
+    CompositeState,
+    ContentError,
+    ListState,
+    LogEntry,
+    LogState,
+    MapState,
+    PlainState,
+    Record,
+    State,
+    TextState,
+    TreeState,
+    clean,
+)
 
 MAP = MapSchema(
     (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.memory.brute_force_search import WORTH_NUMPY, cosines
 from pattern_acp.memory.embeddings import to_bytes, unit
 from pattern_acp.memory.hashing import hashed_vector
+from pattern_acp.memory.vectors import WORTH_NUMPY, cosines
 
 
 @settings(max_examples=30)

@@ -20,11 +20,10 @@ from pattern_acp.journal.reader import ChainReport, read_stream, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.archive import NewEntry, insert_entry, list_entries
-from pattern_acp.memory.blame import blame_lines
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.errors import BlockMissingError, UndoConflictError, UnusableEditError, VersionError
-from pattern_acp.memory.history import read_history
+from pattern_acp.memory.history import blame_lines, read_history
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory

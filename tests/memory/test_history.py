@@ -22,15 +22,21 @@ from pattern_acp.memory.errors import (
     BlockCorruptError,
     BlockMissingError,
     LabelTakenError,
+    PermissionDeniedError,
     UndoConflictError,
     UnusableEditError,
     VersionError,
 )
-from pattern_acp.memory.history import StoredHistory, list_writes, read_history, text_of_version
-from pattern_acp.memory.history_worker import WORKER_WRITES, run_on_history
+from pattern_acp.memory.history import (
+    WORKER_WRITES,
+    StoredHistory,
+    list_writes,
+    read_history,
+    run_on_history,
+    text_of_version,
+)
 from pattern_acp.memory.merging import merge_texts
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.refusals import PermissionDeniedError
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block

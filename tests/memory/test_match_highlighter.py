@@ -10,8 +10,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.marking import TOKENIZER, MatchHighlighter
-from pattern_acp.memory.recall import insert_passage
+from pattern_acp.memory.recall import TOKENIZER, MatchHighlighter, insert_passage
 from pattern_acp.memory.words import match_expression
 from tests.support.constellation import temporary_constellation
 

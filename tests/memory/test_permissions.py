@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.access import WriteVerdict
 from pattern_acp.domain.origin import Actor
-from pattern_acp.memory.edits import Append, Operation, Replace, Rewrite
+from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, RemoveItem, Replace, Rewrite, SetField, Within
 from pattern_acp.memory.permissions import (
     Action,
     Permission,
@@ -15,7 +15,6 @@ from pattern_acp.memory.permissions import (
     explain_permission,
     judge,
 )
-from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, RemoveItem, SetField, Within
 from pattern_acp.memory.schemas.types import (
     TEXT,
     BlockSchema,

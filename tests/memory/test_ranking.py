@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.ranking import (
+from pattern_acp.memory.recall import (
     NEIGHBOUR_SHARE,
     RECENCY_HALF_LIFE_MS,
     Candidate,

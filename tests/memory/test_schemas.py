@@ -2,22 +2,23 @@
 
 import pytest
 
-from pattern_acp.memory.edits import Append, Replace, Rewrite
-from pattern_acp.memory.errors import PassageError
-from pattern_acp.memory.schemas.describing import describe
-from pattern_acp.memory.schemas.edits import (
+from pattern_acp.memory.edits import (
     AddItem,
     AnyEdit,
+    Append,
     InsertAfter,
     MoveItem,
     RemoveItem,
+    Replace,
+    Rewrite,
     RewriteFrom,
     SetField,
     Verify,
     Within,
 )
-from pattern_acp.memory.schemas.read_only import changed_read_only
-from pattern_acp.memory.schemas.states import ListState, LogState, MapState, Record
+from pattern_acp.memory.errors import PassageError
+from pattern_acp.memory.schemas.forms import describe
+from pattern_acp.memory.schemas.planning import changed_read_only
 from pattern_acp.memory.schemas.types import (
     TEXT,
     TEXT_JSON,
@@ -35,7 +36,7 @@ from pattern_acp.memory.schemas.types import (
     encode_schema,
     read_schema,
 )
-from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.schemas.values import ContentError, ListState, LogState, MapState, Record
 from tests.support.blocks import SchemaBlock
 
 PROFILE = MapSchema(

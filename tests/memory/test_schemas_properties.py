@@ -5,22 +5,19 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.memory.edits import Append, Rewrite
-from pattern_acp.memory.errors import PassageError, UnusableEditError
-from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, InsertAfter, MoveItem, RemoveItem, SetField, Within
-from pattern_acp.memory.schemas.forms import read, show
-from pattern_acp.memory.schemas.states import (
-    CompositeState,
-    Item,
-    ListState,
-    LogState,
-    MapState,
-    Node,
-    Record,
-    State,
-    TextState,
-    TreeState,
+from pattern_acp.memory.edits import (
+    AddItem,
+    AnyEdit,
+    Append,
+    InsertAfter,
+    MoveItem,
+    RemoveItem,
+    Rewrite,
+    SetField,
+    Within,
 )
+from pattern_acp.memory.errors import PassageError, UnusableEditError
+from pattern_acp.memory.schemas.forms import read, show
 from pattern_acp.memory.schemas.types import (
     TEXT,
     BlockSchema,
@@ -33,7 +30,19 @@ from pattern_acp.memory.schemas.types import (
     SectionSpec,
     TreeSchema,
 )
-from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.schemas.values import (
+    CompositeState,
+    ContentError,
+    Item,
+    ListState,
+    LogState,
+    MapState,
+    Node,
+    Record,
+    State,
+    TextState,
+    TreeState,
+)
 from tests.support.blocks import SchemaBlock
 
 ODD = st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n -:|#ab")

@@ -12,10 +12,18 @@ from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.block_loader import load_history
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
-from pattern_acp.memory.edits import Append, Rewrite
-from pattern_acp.memory.errors import BlockCorruptError, LimitExceededError, UnusableEditError
-from pattern_acp.memory.refusals import ContentRefusedError
-from pattern_acp.memory.schemas.edits import AddItem, AnyEdit, Authoring, MoveItem, RemoveItem, SetField, Within
+from pattern_acp.memory.edits import (
+    AddItem,
+    AnyEdit,
+    Append,
+    Authoring,
+    MoveItem,
+    RemoveItem,
+    Rewrite,
+    SetField,
+    Within,
+)
+from pattern_acp.memory.errors import BlockCorruptError, ContentRefusedError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.schemas.types import (
     TEXT,
     CompositeSchema,

@@ -15,7 +15,6 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.binary_quantization import Portion, code_of, drop_codes, likely_nearest
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, to_bytes, unit
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector
@@ -23,13 +22,17 @@ from pattern_acp.memory.recall import index_message, remove_source
 from pattern_acp.memory.vectors import (
     COMPARED,
     UNUSED_MS,
+    Portion,
     QueryVector,
     VectorTable,
     can_code,
+    code_of,
     count_visible,
     count_waiting,
+    drop_codes,
     drop_stale_codes,
     find_model,
+    likely_nearest,
     meanings,
     mend_codes,
     nearest,

@@ -8,9 +8,8 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
-from pattern_acp.memory.errors import LimitExceededError
+from pattern_acp.memory.errors import DuplicateFoundError, LimitExceededError, SecretFoundError, SystemTextError
 from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.refusals import DuplicateFoundError, SecretFoundError, SystemTextError
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
 from pattern_acp.memory.write_validation import (
     SYSTEM_MARKS,

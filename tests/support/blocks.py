@@ -4,11 +4,11 @@ Owns: planning, performing and checking an edit. Must not know: SQL, permissions
 """
 
 from pattern_acp.memory.document import BlockDocument
-from pattern_acp.memory.schemas.edits import AnyEdit, Authoring
+from pattern_acp.memory.edits import AnyEdit, Authoring
 from pattern_acp.memory.schemas.forms import check
 from pattern_acp.memory.schemas.planning import plan_steps
-from pattern_acp.memory.schemas.states import State
 from pattern_acp.memory.schemas.types import BlockSchema
+from pattern_acp.memory.schemas.values import State
 
 
 class SchemaBlock:

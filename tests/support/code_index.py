@@ -16,7 +16,7 @@ from pattern_acp.codemap.store import open_index
 from pattern_acp.db.connection import Database
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.tools.code_access import CodeState
+from pattern_acp.tools.base import CodeState
 from pattern_acp.workspace.git import ChangedFile
 
 FoundT = TypeVar("FoundT")

@@ -9,10 +9,9 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
-from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, plan_edit
+from pattern_acp.memory.edits import AnyEdit, BlockEdit, Operation, Patch, Rewrite, plan_edit
 from pattern_acp.memory.history import StoredHistory, WriteData
 from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.schemas.edits import AnyEdit
 from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.store import (
     ProposedChange,

@@ -16,12 +16,10 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import default_blocks
-from pattern_acp.memory.edits import Rewrite, plan_edit
-from pattern_acp.memory.errors import BlockMissingError
+from pattern_acp.memory.edits import Rewrite, Within, plan_edit
+from pattern_acp.memory.errors import BlockMissingError, ContentRefusedError
 from pattern_acp.memory.passages import block_passages, excerpt
-from pattern_acp.memory.refusals import ContentRefusedError
-from pattern_acp.memory.schemas.edits import Within
-from pattern_acp.memory.schemas.text_edits import edited_text
+from pattern_acp.memory.schemas.planning import edited_text
 from pattern_acp.memory.service.access import (
     EVERYTHING,
     MemoryBlockView,

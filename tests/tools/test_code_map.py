@@ -10,8 +10,7 @@ from pattern_acp.domain.access import ReadMemory, ReadPath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.memory.service.access import MemoryEdit
-from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.code_access import CodeOperation, CodeState
+from pattern_acp.tools.base import CodeOperation, CodeState, ToolFailedError, ToolInputError
 from pattern_acp.tools.code_map import OPERATIONS, CodeMap
 from pattern_acp.workspace.git import ChangedFile
 from tests.support.code_index import FakeCode, code_index

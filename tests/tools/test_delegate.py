@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.tools.base import Progress, ToolFailedError, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.delegate import Delegate
-from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
 from tests.support.tools import tool_bench
 
 

@@ -3,7 +3,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.tools.diff_regions import CONTEXT_LINES, Region, changed_regions, regions_within
+from pattern_acp.tools.file_changes import CONTEXT_LINES, Region, changed_regions, regions_within
 
 LINES = st.lists(st.sampled_from([f"{letter}\n" for letter in "abcdefgh"] + ["\n"]), max_size=40)
 FAR = [f"far {number}\n" for number in range(2 * CONTEXT_LINES + 1)]

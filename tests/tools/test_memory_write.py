@@ -10,16 +10,18 @@ from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
-from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.refusals import (
+from pattern_acp.memory.errors import (
+    BlockMissingError,
     ContentRefusedError,
     DuplicateFoundError,
     IsolationDeniedError,
+    LimitExceededError,
     PermissionDeniedError,
     SecretFoundError,
     SystemTextError,
+    UnusableEditError,
 )
+from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit, MemoryNarrowing
 from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer
 from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.read_attachment import ReadAttachment
+from pattern_acp.tools.read_file import ReadAttachment
 from tests.support.tools import tool_bench
 
 

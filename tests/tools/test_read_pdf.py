@@ -7,8 +7,7 @@ from pypdf import PdfReader, PdfWriter
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.tool_calls import TextContent
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.tools.read_pdf import pages_asked
+from pattern_acp.tools.read_file import ReadFileTool, pages_asked
 from pattern_acp.workspace.pdfs import read_pdf
 from tests.support.pdfs import pdf
 from tests.support.tools import tool_bench

@@ -8,9 +8,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.find_files import FindFiles, counted_files
-from pattern_acp.tools.list_directory import ListDirectory
-from pattern_acp.tools.search_text import SearchText
+from pattern_acp.tools.find_files import FindFiles, ListDirectory, SearchText, counted_files
 from pattern_acp.workspace.search import FoundFile, SearchHits
 from tests.support.tools import tool_bench
 

@@ -6,8 +6,8 @@ from pattern_acp.domain.access import WritePath
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.tools.base import ToolFailedError
+from pattern_acp.tools.edit_file import WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.tools.write_file import WriteFile
 from pattern_acp.workspace.errors import FileChangedError, NotTextError
 from tests.support.tools import tool_bench
 

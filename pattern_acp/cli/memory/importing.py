@@ -17,10 +17,9 @@ from pattern_acp.commands.memory_actions import Desk
 from pattern_acp.commands.memory_results import Imported
 from pattern_acp.memory.block_files import TOML
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT
-from pattern_acp.memory.errors import LimitExceededError, UnusableEditError
+from pattern_acp.memory.errors import DuplicateFoundError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.projection import told_by_file
-from pattern_acp.memory.refusals import DuplicateFoundError
 from pattern_acp.memory.schemas.types import TextSchema
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.session_memory import ConstellationMemory

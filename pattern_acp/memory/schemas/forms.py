@@ -6,24 +6,30 @@ Owns: the dispatch, and composite blocks. Must not know: the rules of a single s
 from collections.abc import Callable, Mapping
 from typing import TypeVar, assert_never
 
-from pattern_acp.memory.schemas.lists import check_list, list_steps, read_list, show_list
-from pattern_acp.memory.schemas.logs import log_steps, read_log, show_log, shown_part
-from pattern_acp.memory.schemas.maps import check_map, map_steps, new_map, read_map, show_map
-from pattern_acp.memory.schemas.states import (
-    CompositeState,
-    ListState,
-    LogState,
-    MapState,
-    PlainState,
-    State,
-    TextState,
-    TreeState,
+from pattern_acp.memory.schemas.item_forms import (
+    check_list,
+    check_map,
+    check_tree,
+    list_steps,
+    log_steps,
+    map_steps,
+    new_map,
+    read_list,
+    read_log,
+    read_map,
+    read_tree,
+    show_list,
+    show_log,
+    show_map,
+    show_tree,
+    shown_part,
+    tree_steps,
 )
 from pattern_acp.memory.schemas.steps import Roots, SetLines, Step
-from pattern_acp.memory.schemas.trees import check_tree, read_tree, show_tree, tree_steps
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
     CompositeSchema,
+    FieldSpec,
     ListSchema,
     LogSchema,
     MapSchema,
@@ -32,7 +38,18 @@ from pattern_acp.memory.schemas.types import (
     TextSchema,
     TreeSchema,
 )
-from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.schemas.values import (
+    CompositeState,
+    ContentError,
+    ListState,
+    LogState,
+    MapState,
+    PlainState,
+    State,
+    TextState,
+    TreeState,
+    show_number,
+)
 
 _HEADING = "## "
 
@@ -235,3 +252,52 @@ def _check_headings(name: str, text: str, names: set[str]) -> None:
     for line in text.split("\n"):
         if line.startswith(_HEADING) and line[len(_HEADING) :].strip() in names:
             raise ContentError(name, f"must not hold the line “{line.strip()}”, which begins another section")
+
+
+def describe(schema: BlockSchema) -> str:
+    """What a block of this schema holds, in one line; empty for free text."""
+    match schema:
+        case TextSchema():
+            return ""
+        case MapSchema(fields=fields):
+            return f"Fields: {_fields(fields)}."
+        case ListSchema(fields=fields, max_items=most):
+            limit = f" of at most {most} items" if most is not None else ""
+            return f"A list{limit}{_records(fields)}."
+        case LogSchema(fields=fields, shown=shown):
+            return f"A log; entries are only appended, and the last {shown} are shown{_records(fields)}."
+        case TreeSchema():
+            return "An outline."
+        case CompositeSchema(sections=sections):
+            return "Sections: " + "; ".join(_describe_section(section) for section in sections) + "."
+        case _:
+            assert_never(schema)
+
+
+def _describe_section(section: SectionSpec) -> str:
+    inner = describe(section.schema).rstrip(".")
+    parts = [part for part in (section.description.rstrip("."), inner[:1].lower() + inner[1:]) if part]
+    mark = " [read-only]" if section.read_only else ""
+    return f"{section.name}{mark}{': ' if parts else ''}{', '.join(parts)}"
+
+
+def _records(fields: tuple[FieldSpec, ...]) -> str:
+    return f", each with {_fields(fields)}" if fields else ""
+
+
+def _fields(fields: tuple[FieldSpec, ...]) -> str:
+    return ", ".join(_field(field) for field in fields)
+
+
+def _field(field: FieldSpec) -> str:
+    words = [field.kind.value]
+    if field.required:
+        words.append("required")
+    if field.read_only:
+        words.append("read-only")
+    if field.minimum is not None or field.maximum is not None:
+        low = "" if field.minimum is None else show_number(field.minimum)
+        high = "" if field.maximum is None else show_number(field.maximum)
+        words.append(f"{low}…{high}")
+    about = f": {field.description.rstrip('.')}" if field.description else ""
+    return f"{field.name} ({', '.join(words)}{about})"

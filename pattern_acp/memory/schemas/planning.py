@@ -4,21 +4,54 @@ Owns: what each edit means for each schema. Must not know: Loro, limits, permiss
 are done on a document that is thrown away when its content then turns out not to be valid.
 """
 
+import re
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.memory.edits import Append, Operation, Patch, Rewrite, storable_text
-from pattern_acp.memory.merging import Conflict
-from pattern_acp.memory.schemas import edits, steps
-from pattern_acp.memory.schemas.edits import AnyEdit, Authoring, ContentEdit, Within
-from pattern_acp.memory.schemas.fields import plan_field
-from pattern_acp.memory.schemas.finding import find_item, find_node
+from pattern_acp.memory import edits
+from pattern_acp.memory.edits import (
+    AnyEdit,
+    Append,
+    Authoring,
+    ContentEdit,
+    InsertAfter,
+    Operation,
+    Patch,
+    RemoveItem,
+    Replace,
+    Rewrite,
+    RewriteFrom,
+    Verify,
+    Within,
+    plan_edit,
+    storable_text,
+)
+from pattern_acp.memory.errors import PassageError, UnusableEditError
+from pattern_acp.memory.freshness import marked
+from pattern_acp.memory.merging import Conflict, merge_texts
+from pattern_acp.memory.schemas import steps
 from pattern_acp.memory.schemas.forms import in_section, read, show, steps_between
-from pattern_acp.memory.schemas.maps import field_of, map_steps
-from pattern_acp.memory.schemas.moving import move_steps
-from pattern_acp.memory.schemas.states import (
+from pattern_acp.memory.schemas.item_forms import Place, field_of, list_steps, map_steps, read_tree, walk
+from pattern_acp.memory.schemas.steps import MoveItem, Roots, Step
+from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
+from pattern_acp.memory.schemas.three_way import merge_contents
+from pattern_acp.memory.schemas.types import (
+    BlockSchema,
+    CompositeSchema,
+    FieldKind,
+    FieldSpec,
+    ListSchema,
+    LogSchema,
+    MapSchema,
+    PlainSchema,
+    TextSchema,
+    TreeSchema,
+)
+from pattern_acp.memory.schemas.values import (
     CompositeState,
+    ContentError,
     Item,
     ListState,
     LogEntry,
@@ -27,23 +60,10 @@ from pattern_acp.memory.schemas.states import (
     PlainState,
     State,
     TreeState,
+    clean,
+    read_text,
+    read_value,
 )
-from pattern_acp.memory.schemas.steps import Roots, Step
-from pattern_acp.memory.schemas.text_edits import EditedText, edited_text
-from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
-from pattern_acp.memory.schemas.three_way import merge_contents
-from pattern_acp.memory.schemas.trees import read_tree, walk
-from pattern_acp.memory.schemas.types import (
-    BlockSchema,
-    CompositeSchema,
-    ListSchema,
-    LogSchema,
-    MapSchema,
-    PlainSchema,
-    TextSchema,
-    TreeSchema,
-)
-from pattern_acp.memory.schemas.values import ContentError
 
 _Planned: TypeAlias = tuple[Operation, list[Step]]
 
@@ -232,3 +252,233 @@ def _move_node(root: str, state: TreeState, item: str, to: str) -> list[Step]:
 
 def _wrong(what: str, use: str) -> ContentError:
     return ContentError("", f"{what}; use {use}")
+
+
+def changed_read_only(schema: BlockSchema, before: State, after: State) -> str:
+    """The first read-only field or section that differs; empty for none."""
+    match schema, before, after:
+        case CompositeSchema(), CompositeState(), CompositeState():
+            for section in schema.sections:
+                old, new = before.sections[section.name], after.sections[section.name]
+                if section.read_only and old != new:
+                    return section.name
+                inner = changed_read_only(section.schema, old, new)
+                if inner:
+                    return f"{section.name}.{inner}"
+        case MapSchema(), MapState(), MapState():
+            for field in schema.fields:
+                if field.read_only and before.values.get(field.name) != after.values.get(field.name):
+                    return field.name
+        case _:
+            pass
+    return ""
+
+
+_NO_LIMIT = 10**9
+
+
+class EditedText(Struct, frozen=True):
+    """The text afterwards, what the edit is called, and the conflicts it leaves."""
+
+    operation: Operation
+    text: str
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def edited_text(edit: ContentEdit, before: str, *, label: str) -> EditedText:
+    """What `edit` makes of `before`.
+
+    Raises:
+        PassageError: the passage is not there exactly once.
+        UnusableEditError: there is nothing to do, or characters cannot be stored.
+        ContentError: the edit is none for a text.
+    """
+    match edit:
+        case RewriteFrom(text, base):
+            merge = merge_texts(base, before, storable_text(text, label=label))
+            return EditedText(Operation.REWRITE, merge.text, merge.conflicts)
+        case InsertAfter(passage, text):
+            return EditedText(Operation.INSERT, _with_lines_after(before, passage, text, label))
+        case RemoveItem(item):
+            return EditedText(Operation.REMOVE, _without(before, item, label))
+        case Verify(passage, command, now_ms):
+            return EditedText(Operation.VERIFY, _verified(before, passage, label, command, now_ms))
+        case Append() | Replace() | Rewrite() | Patch():
+            planned = plan_edit(edit, before, label=label, limit=_NO_LIMIT)
+            return EditedText(planned.operation, planned.text)
+        case _:
+            raise ContentError("", "it is free text; use append, replace, insert_after, remove or rewrite")
+
+
+def _place(passage: str, before: str, label: str) -> tuple[int, int]:
+    passage = storable_text(passage, label=label).strip("\n")
+    if not passage:
+        raise UnusableEditError(label, "say in `old_text` which passage is meant, exactly as it stands there.")
+    count = before.count(passage)
+    if count != 1:
+        raise PassageError(label, count=count)
+    start = before.index(passage)
+    return start, start + len(passage)
+
+
+def _with_lines_after(before: str, passage: str, text: str, label: str) -> str:
+    added = storable_text(text, label=label).strip("\n")
+    if not added.strip():
+        raise UnusableEditError(label, "there is no text to insert; give the lines to add.")
+    _, end = _place(passage, before, label)
+    line_end = before.find("\n", end)
+    at = len(before) if line_end < 0 else line_end
+    return f"{before[:at]}\n{added}{before[at:]}"
+
+
+def _verified(before: str, passage: str, label: str, command: str, now_ms: int) -> str:
+    _, end = _place(passage, before, label)
+    start = before.rfind("\n", 0, end) + 1
+    line_end = before.find("\n", end)
+    line_end = len(before) if line_end < 0 else line_end
+    return before[:start] + marked(before[start:line_end], command, now_ms=now_ms) + before[line_end:]
+
+
+def _without(before: str, passage: str, label: str) -> str:
+    start, end = _place(passage, before, label)
+    starts_line = start == 0 or before[start - 1] == "\n"
+    if starts_line and before[end : end + 1] == "\n":
+        # Whole lines go with their line end, so that no empty line stays.
+        return before[:start] + before[end + 1 :]
+    if starts_line and end == len(before) and start > 0:
+        return before[: start - 1]
+    return before[:start] + before[end:]
+
+
+def move_steps(root: str, shown: Sequence[str], item: str, to: str) -> list[Step]:
+    """The step that moves an item behind another one, or to the beginning.
+
+    Raises:
+        ContentError: one of them is not there.
+    """
+    at = find_item(shown, item)
+    if not to:
+        target = 0
+    else:
+        behind = find_item(shown, to)
+        target = behind if at <= behind else behind + 1
+    return [] if target == at else [MoveItem(root, at, target)]
+
+
+_NUMBER = re.compile(r"#?(\d+(?:\.\d+)*)\.?")
+
+
+def find_item(shown: Sequence[str], wanted: str) -> int:
+    """The place of the item that `wanted` names.
+
+    Raises:
+        ContentError: none is meant, or more than one.
+    """
+    return _find(shown, [str(number) for number in range(1, len(shown) + 1)], wanted, "item")
+
+
+def find_node(places: Sequence[Place], wanted: str) -> Place:
+    """The node that `wanted` names; its number is that of an outline, such as 2.1.
+
+    Raises:
+        ContentError: none is meant, or more than one.
+    """
+    numbers: list[str] = []
+    trail: list[int] = []
+    for place in places:
+        trail = [*trail[: place.depth - 1], place.at + 1]
+        numbers.append(".".join(map(str, trail)))
+    return places[_find([place.node.text for place in places], numbers, wanted, "entry")]
+
+
+def _find(texts: Sequence[str], numbers: Sequence[str], wanted: str, what: str) -> int:
+    cleaned = clean(wanted).removeprefix("- ")
+    if not cleaned:
+        raise ContentError("", f"say in `old_text` which {what} is meant")
+    exact = [at for at, text in enumerate(texts) if text == cleaned]
+    found = exact or [at for at, text in enumerate(texts) if cleaned in text]
+    if len(found) == 1:
+        return found[0]
+    number = _NUMBER.fullmatch(cleaned)
+    if number is not None and not exact and number[1] in numbers:
+        return numbers.index(number[1])
+    if not found:
+        raise ContentError("", f"it has no {what} that reads like that; read the block and copy the {what}")
+    which = ", ".join(f"#{numbers[at]}" for at in found[:10])
+    raise ContentError("", f"{len(found)} of its {what}s read like that ({which}); give the number with its `#`")
+
+
+def plan_field(field: FieldSpec, state: MapState, edit: ContentEdit, roots: Roots) -> _Planned:
+    """The steps of an edit of one field.
+
+    Raises:
+        ContentError: the field does not take such an edit or value.
+    """
+    if field.kind is FieldKind.LIST:
+        return _plan_field_list(field, state, edit, roots.list_field(field.name))
+    if field.kind is FieldKind.COUNTER:
+        return _plan_counter(field, state, edit, roots)
+    match edit:
+        case edits.SetField(text) | Rewrite(text):
+            value = read_value(field, text) if text.strip() else None
+            return Operation.SET, [steps.SetValue(roots.fields, field.name, value)]
+        case Replace(passage, text):
+            before = state.values.get(field.name)
+            if not isinstance(before, str) or before.count(passage) != 1 or not passage:
+                raise ContentError(field.name, "must hold the passage to replace exactly once")
+            after = before.replace(passage, text)
+            return Operation.REPLACE, [steps.SetValue(roots.fields, field.name, read_text(field.name, after))]
+        case _:
+            raise _wrong_kind(field, "set")
+
+
+def _plan_field_list(field: FieldSpec, state: MapState, edit: ContentEdit, root: str) -> _Planned:
+    value = state.values.get(field.name)
+    items = list(value) if isinstance(value, tuple) else []
+    match edit:
+        case Append(text) | edits.AddItem(text):
+            at = len(items)
+            return Operation.ADD, [
+                steps.InsertItem(root, at + step, item) for step, item in enumerate(_items(field, text))
+            ]
+        case edits.InsertAfter(passage, text):
+            at = find_item(items, passage) + 1
+            return Operation.INSERT, [
+                steps.InsertItem(root, at + step, item) for step, item in enumerate(_items(field, text))
+            ]
+        case edits.RemoveItem(item):
+            return Operation.REMOVE, [steps.RemoveItem(root, find_item(items, item))]
+        case edits.MoveItem(item, to):
+            return Operation.MOVE, move_steps(root, items, item, to)
+        case Replace(passage, text):
+            return Operation.REPLACE, [steps.SetItem(root, find_item(items, passage), read_text(field.name, text))]
+        case edits.SetField(text) | Rewrite(text):
+            return Operation.SET, list_steps(root, items, _items(field, text) if text.strip() else ())
+        case _:
+            raise _wrong_kind(field, "add, remove, move, replace or set")
+
+
+def _plan_counter(field: FieldSpec, state: MapState, edit: ContentEdit, roots: Roots) -> _Planned:
+    root = roots.counter(field.name)
+    before = state.values.get(field.name)
+    now = float(before) if isinstance(before, int | float) else 0.0
+    match edit:
+        case Append(text) | edits.AddItem(text):
+            amount = read_value(FieldSpec(field.name, FieldKind.NUMBER), text.strip().removeprefix("+"))
+            return Operation.ADD, [steps.Count(root, float(amount))]
+        case edits.SetField(text) | Rewrite(text):
+            return Operation.SET, [steps.Count(root, float(read_value(field, text)) - now)]
+        case _:
+            raise _wrong_kind(field, "add with an amount such as 1 or -2, or set")
+
+
+def _items(field: FieldSpec, text: str) -> tuple[str, ...]:
+    """The items of a text: bullets, or one item."""
+    if text.lstrip("\n").startswith("- "):
+        value = read_fields((field,), f"{field.name}:\n" + text.strip("\n")).get(field.name, ())
+        return value if isinstance(value, tuple) else ()
+    return (read_text(field.name, text),)
+
+
+def _wrong_kind(field: FieldSpec, use: str) -> ContentError:
+    return ContentError(field.name, f"is a {field.kind}; use {use}")

@@ -9,9 +9,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from pattern_acp.memory.schemas.states import Item, Record
 from pattern_acp.memory.schemas.types import FieldKind, FieldSpec, FieldValue, Scalar
-from pattern_acp.memory.schemas.values import ContentError, default_value, read_text, read_value, show_value
+from pattern_acp.memory.schemas.values import (
+    ContentError,
+    Item,
+    Record,
+    default_value,
+    read_text,
+    read_value,
+    show_value,
+)
 
 _FIELD = re.compile(r"([a-z][a-z0-9_-]*):(?:\s(.*))?")
 _BULLET = "- "

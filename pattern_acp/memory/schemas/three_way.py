@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from pattern_acp.memory.merging import Conflict, Merge, merge_texts
 from pattern_acp.memory.schemas.forms import read, show
-from pattern_acp.memory.schemas.states import CompositeState, ListState, MapState, PlainState, State
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
     CompositeSchema,
@@ -20,7 +19,7 @@ from pattern_acp.memory.schemas.types import (
     MapSchema,
     TextSchema,
 )
-from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.schemas.values import CompositeState, ContentError, ListState, MapState, PlainState, State
 
 T = TypeVar("T")
 

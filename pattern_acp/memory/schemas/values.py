@@ -4,7 +4,11 @@ Owns: the text form of values and their checks. Must not know: schemas as a whol
 """
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from pattern_acp.memory.schemas.types import FieldKind, FieldSpec, FieldValue, Scalar
 
@@ -146,3 +150,71 @@ def _boolean(field: FieldSpec, text: str) -> bool:
     if word not in _YES | _NO:
         raise ContentError(field.name, "must be yes or no")
     return word in _YES
+
+
+class TextState(Struct, frozen=True):
+    """Free text."""
+
+    text: str
+
+
+class MapState(Struct, frozen=True):
+    """Values by field name; a field that is not set is not there."""
+
+    values: Mapping[str, FieldValue]
+
+
+class Record(Struct, frozen=True):
+    """An item with fields, as pairs of name and value in the order of the schema, so that it can be compared."""
+
+    values: tuple[tuple[str, Scalar], ...]
+
+
+Item: TypeAlias = str | Record
+
+
+class ListState(Struct, frozen=True):
+    """Items in their order."""
+
+    items: tuple[Item, ...]
+
+
+class LogEntry(Struct, frozen=True):
+    """One entry: when in seconds since 1970-01-01 UTC, who wrote it, and what it says."""
+
+    at: int
+    by: str
+    body: Item
+
+
+class LogState(Struct, frozen=True):
+    """The newest entries, oldest first, and how many older ones there are."""
+
+    entries: tuple[LogEntry, ...]
+    older: int = 0
+
+
+class Node(Struct, frozen=True):
+    """One entry of an outline. `id` is empty for one that is not stored yet."""
+
+    id: str
+    text: str
+    children: "tuple[Node, ...]" = ()
+
+
+class TreeState(Struct, frozen=True):
+    """The entries at the top."""
+
+    nodes: tuple[Node, ...]
+
+
+PlainState: TypeAlias = TextState | MapState | ListState | LogState | TreeState
+
+
+class CompositeState(Struct, frozen=True):
+    """The content of each section, in the order of the schema."""
+
+    sections: Mapping[str, PlainState]
+
+
+State: TypeAlias = TextState | MapState | ListState | LogState | TreeState | CompositeState

@@ -27,7 +27,7 @@ from pattern_acp.memory.archive import (
     verify_entry,
 )
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.errors import UnusableEditError
+from pattern_acp.memory.errors import DuplicateFoundError, PermissionDeniedError, UnusableEditError
 from pattern_acp.memory.path_notes import (
     BoundKind,
     Severity,
@@ -41,8 +41,7 @@ from pattern_acp.memory.path_notes import (
     set_status,
 )
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.refusals import DuplicateFoundError, PermissionDeniedError
-from pattern_acp.memory.schemas.finding import find_item
+from pattern_acp.memory.schemas.planning import find_item
 from pattern_acp.memory.schemas.types import ListSchema, TextSchema
 from pattern_acp.memory.schemas.values import ContentError
 from pattern_acp.memory.service.access import ARCHIVE, STATUS_OPERATIONS, MemoryChange, MemoryEdit

@@ -20,25 +20,34 @@ from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import MOST_LIMIT, BlockSpec, Scope
-from pattern_acp.memory.edits import Append, Operation, Replace, Rewrite, plan_edit
-from pattern_acp.memory.errors import BlockMissingError, LimitExceededError, UnusableEditError
-from pattern_acp.memory.freshness import marked
-from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.merging import conflict_note, encode_conflicts
-from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
-from pattern_acp.memory.refusals import IsolationDeniedError, PermissionDeniedError
-from pattern_acp.memory.schemas.edits import (
+from pattern_acp.memory.edits import (
     AddItem,
     AnyEdit,
+    Append,
     ContentEdit,
     InsertAfter,
     MoveItem,
+    Operation,
     RemoveItem,
+    Replace,
+    Rewrite,
     RewriteFrom,
     SetField,
     Verify,
     Within,
+    plan_edit,
 )
+from pattern_acp.memory.errors import (
+    BlockMissingError,
+    IsolationDeniedError,
+    LimitExceededError,
+    PermissionDeniedError,
+    UnusableEditError,
+)
+from pattern_acp.memory.freshness import marked
+from pattern_acp.memory.indexing import index_block
+from pattern_acp.memory.merging import conflict_note, encode_conflicts
+from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
 from pattern_acp.memory.schemas.types import LogSchema
 from pattern_acp.memory.service.access import ARCHIVE, OPERATIONS, MemoryChange, MemoryEdit
 from pattern_acp.memory.service.scope import PROGRAM, Writer, Writing

@@ -71,12 +71,10 @@ from pattern_acp.memory.forget import (
     words_of_passage,
 )
 from pattern_acp.memory.forgotten import MARK, Forgotten
-from pattern_acp.memory.history import StoredHistory
-from pattern_acp.memory.history_worker import run_on_history
-from pattern_acp.memory.indexing import index_block, mask_passages
+from pattern_acp.memory.history import StoredHistory, run_on_history
+from pattern_acp.memory.indexing import index_block, mask_passages, mask_tasks
 from pattern_acp.memory.integrity import damaged_histories
 from pattern_acp.memory.path_notes import mask_bound
-from pattern_acp.memory.plan_and_skill_index import mask_tasks
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.recalls import Name, names_without
 from pattern_acp.memory.service.access import ARCHIVE

@@ -11,23 +11,24 @@ from msgspec import Struct
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
-from pattern_acp.memory.blame import LineBlame, blame_lines, blame_range
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
 from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, HistoryCorruptError
 from pattern_acp.memory.history import (
     READING_PEER,
+    LineBlame,
     StoredHistory,
     Write,
+    blame_lines,
+    blame_range,
     list_writes,
     read_write,
+    run_on_history,
     text_of_version,
 )
-from pattern_acp.memory.history_worker import run_on_history
-from pattern_acp.memory.integrity import problems_of
+from pattern_acp.memory.integrity import lost_histories, problems_of
 from pattern_acp.memory.path_notes import PathNote, bound_of
 from pattern_acp.memory.recalls import times_recalled
-from pattern_acp.memory.repair import lost_histories
 from pattern_acp.memory.sharing import sound_blocks, unattached, visible_rows
 from pattern_acp.memory.store import block_exists, load_block
 from pattern_acp.memory.write_validation import SecretRule

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, Scope, default_blocks
+from pattern_acp.memory.edits import Authoring
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.templates.loading import Templates
 from pattern_acp.memory.write_validation import SecretRule
 

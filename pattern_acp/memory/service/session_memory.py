@@ -16,13 +16,13 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.blocks import Scope, Tier
+from pattern_acp.memory.errors import IsolationDeniedError
 from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.merging import conflict_note, open_conflicts
 from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.refusals import IsolationDeniedError
 from pattern_acp.memory.repeats import Pair, untold_repeats
-from pattern_acp.memory.schemas.describing import describe
+from pattern_acp.memory.schemas.forms import describe
 from pattern_acp.memory.service.access import (
     EVERYTHING,
     MemoryBlockView,

@@ -26,17 +26,14 @@ from pattern_acp.memory.deletion import (
     propose_restoration,
     store_mark,
 )
-from pattern_acp.memory.edits import Operation
-from pattern_acp.memory.errors import NothingDeletedError, StaleProposalError
-from pattern_acp.memory.history import StoredHistory
-from pattern_acp.memory.history_worker import run_on_history
+from pattern_acp.memory.edits import Authoring, Operation
+from pattern_acp.memory.errors import NothingDeletedError, PermissionDeniedError, StaleProposalError
+from pattern_acp.memory.history import StoredHistory, run_on_history
 from pattern_acp.memory.indexing import index_block
+from pattern_acp.memory.integrity import find_damage, heal
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.permissions import action_named, explain_permission, judge
 from pattern_acp.memory.recall import remove_source
-from pattern_acp.memory.refusals import PermissionDeniedError
-from pattern_acp.memory.repair import find_damage, heal
-from pattern_acp.memory.schemas.edits import Authoring
 from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory, find_key, keys_of
 from pattern_acp.memory.store import (

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.session.subagents.kinds import TurnParts
-from pattern_acp.tools.base import Progress, ToolOutcome
-from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
 from pattern_acp.turn.checks import ConfiguredChecks
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from pattern_acp.config.settings import DelegateSettings
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.hooks import SessionToolHooks
-from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.tools.delegation import DELEGATE, SubagentKind
+from pattern_acp.tools.base import DELEGATE, SubagentKind, Tool, ToolContext
 from pattern_acp.turn.budget import Budget, Limits
 
 READING = frozenset(

@@ -50,8 +50,7 @@ from pattern_acp.session.subagents.kinds import TurnParts, limits_of, model_for,
 from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.window import SubagentWindow
 from pattern_acp.session.window import tokens_in
-from pattern_acp.tools.base import Progress, ToolOutcome
-from pattern_acp.tools.delegation import DelegatedTask, SubagentKind
+from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, Waits
 from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.gate import Gate

@@ -1,0 +1,353 @@
+"""Lists: items in an order.
+
+Owns: how a list reads, its checks and its steps. Must not know: who may change it.
+"""
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from msgspec import Struct
+
+from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.memory.schemas.steps import (
+    AddNode,
+    Count,
+    InsertEntry,
+    InsertItem,
+    RemoveEntry,
+    RemoveItem,
+    RemoveNode,
+    Roots,
+    SetItem,
+    SetValue,
+    Step,
+)
+from pattern_acp.memory.schemas.text_forms import (
+    read_bullets,
+    read_fields,
+    read_item,
+    read_items,
+    show_fields,
+    show_item,
+    show_items,
+)
+from pattern_acp.memory.schemas.types import (
+    FieldKind,
+    FieldSpec,
+    FieldValue,
+    ListSchema,
+    LogSchema,
+    MapSchema,
+    TreeSchema,
+)
+from pattern_acp.memory.schemas.values import (
+    LONGEST_VALUE,
+    ContentError,
+    Item,
+    ListState,
+    LogEntry,
+    LogState,
+    MapState,
+    Node,
+    TreeState,
+    check_bounds,
+    default_value,
+    read_time,
+    show_time,
+)
+
+
+def show_list(schema: ListSchema, state: ListState) -> str:
+    """One bullet an item."""
+    return show_items(state.items, schema.fields)
+
+
+def read_list(schema: ListSchema, text: str) -> ListState:
+    """The list of a text.
+
+    Raises:
+        ContentError: see `text_forms.read_items`.
+    """
+    return ListState(read_items(text, schema.fields))
+
+
+def check_list(schema: ListSchema, state: ListState) -> None:
+    """Refuse more items than the schema allows.
+
+    Raises:
+        ContentError: says how many there would be.
+    """
+    if schema.max_items is not None and len(state.items) > schema.max_items:
+        raise ContentError(
+            "", f"it may have {schema.max_items} items and would have {len(state.items)}; remove or join some first"
+        )
+
+
+def list_steps(root: str, before: Sequence[Item], after: Sequence[Item]) -> list[Step]:
+    """The steps from one order of items to another; items that stay are not touched."""
+    steps: list[Step] = []
+    matcher = SequenceMatcher(a=before, b=after, autojunk=False)
+    # From the end, so that places before stay right.
+    for tag, start, end, new_start, new_end in reversed(matcher.get_opcodes()):
+        if tag == "equal":
+            continue
+        shared = min(end - start, new_end - new_start)
+        steps += [RemoveItem(root, at) for at in range(end - 1, start + shared - 1, -1)]
+        steps += [SetItem(root, start + step, after[new_start + step]) for step in range(shared)]
+        steps += [
+            InsertItem(root, start + step, after[new_start + step]) for step in range(shared, new_end - new_start)
+        ]
+    return steps
+
+
+_OLDER = late_pattern(r"\((\d+) older entr(?:y is|ies are) not shown\)")
+_HEAD = late_pattern(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([^\]\n]+)\] ?", re.DOTALL)
+
+
+def show_log(schema: LogSchema, state: LogState) -> str:
+    """The entries shown, oldest first, and how many older ones there are."""
+    lines = [_older(state.older)] if state.older else []
+    for entry in state.entries:
+        first, *rest = f"[{show_time(entry.at)} {entry.by}] {show_item(entry.body, schema.fields)}".split("\n")
+        lines += (f"- {first}", *(f"  {line}" if line else "" for line in rest))
+    return "\n".join(lines)
+
+
+def read_log(schema: LogSchema, text: str) -> LogState:
+    """The log of a text, as far as it is shown.
+
+    Raises:
+        ContentError: a line is no entry, or an entry has no time and author.
+    """
+    lines = text.split("\n")
+    older = _OLDER.fullmatch(lines[0].strip())
+    entries = tuple(_entry(schema, item) for item in read_bullets(lines[1:] if older else lines))
+    return LogState(entries, int(older[1]) if older else 0)
+
+
+def log_steps(root: str, before: LogState, after: LogState) -> list[Step]:
+    """The steps from one content to another, which undo needs; an ordinary write only ever adds at the end."""
+    steps: list[Step] = []
+    matcher = SequenceMatcher(a=before.entries, b=after.entries, autojunk=False)
+    total = len(before.entries)
+    for tag, start, end, new_start, new_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        # Places are counted from the end, so those behind a change stay right: changes go from the front.
+        steps += [RemoveEntry(root, total - 1 - at) for at in range(start, end)]
+        steps += [InsertEntry(root, total - end, after.entries[at]) for at in range(new_start, new_end)]
+    return steps
+
+
+def shown_part(schema: LogSchema, state: LogState) -> LogState:
+    """The log as it is shown once all entries are there: the newest ones."""
+    hidden = max(0, len(state.entries) - schema.shown)
+    return LogState(state.entries[hidden:], state.older + hidden)
+
+
+def without_count(text: str) -> str:
+    """The text of a log without the line that counts the older entries."""
+    first, _, rest = text.partition("\n")
+    return rest if _OLDER.fullmatch(first) else text
+
+
+def _entry(schema: LogSchema, item: str) -> LogEntry:
+    head = _HEAD.match(item)
+    if head is None:
+        raise ContentError("", "an entry of a log begins with `[time author]`, which is written when it is appended")
+    return LogEntry(read_time("", head[1]), head[2], read_item(item[head.end() :], schema.fields))
+
+
+def _older(count: int) -> str:
+    return f"({count} older {'entry is' if count == 1 else 'entries are'} not shown)"
+
+
+def show_map(schema: MapSchema, state: MapState) -> str:
+    """The fields that are set."""
+    return show_fields(schema.fields, state.values)
+
+
+def read_map(schema: MapSchema, text: str) -> MapState:
+    """The map of a text. A counter that the text leaves out counts from zero.
+
+    Raises:
+        ContentError: see `text_forms.read_fields`.
+    """
+    values = read_fields(schema.fields, text)
+    for field in schema.fields:
+        if field.kind is FieldKind.COUNTER:
+            values.setdefault(field.name, 0)
+    return MapState(values)
+
+
+def new_map(schema: MapSchema, text: str) -> MapState:
+    """The first content of a block: what the text sets, and the defaults of the rest.
+
+    Raises:
+        ContentError: the text or a default is wrong.
+    """
+    values = read_fields(schema.fields, text)
+    for field in schema.fields:
+        if field.name not in values:
+            default = default_value(field)
+            if default is not None:
+                values[field.name] = default
+            elif field.kind is FieldKind.COUNTER:
+                values[field.name] = 0
+    return MapState(values)
+
+
+def check_map(schema: MapSchema, state: MapState) -> None:
+    """Refuse a map without a required field, or with a counter out of its bounds.
+
+    Raises:
+        ContentError: names the field.
+    """
+    for field in schema.fields:
+        value = state.values.get(field.name)
+        if field.required and value in (None, (), ""):
+            raise ContentError(field.name, f"is required; give it as `{field.name}: …`")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            check_bounds(field, value)
+
+
+def map_steps(schema: MapSchema, roots: Roots, before: MapState, after: MapState) -> list[Step]:
+    """The steps from one content to another: only fields that differ, counters by their difference."""
+    steps: list[Step] = []
+    for field in schema.fields:
+        old, new = before.values.get(field.name), after.values.get(field.name)
+        if old != new or isinstance(old, bool) != isinstance(new, bool):
+            steps += _field_steps(field, roots, old, new)
+    return steps
+
+
+def field_of(schema: MapSchema, name: str) -> FieldSpec:
+    """The field of this name.
+
+    Raises:
+        ContentError: there is none; names those there are.
+    """
+    for field in schema.fields:
+        if field.name == name:
+            return field
+    names = ", ".join(field.name for field in schema.fields)
+    raise ContentError("", f"there is no field `{name}`; the fields are {names}")
+
+
+def _field_steps(field: FieldSpec, roots: Roots, old: FieldValue | None, new: FieldValue | None) -> list[Step]:
+    if field.kind is FieldKind.LIST:
+        return list_steps(roots.list_field(field.name), _items(old), _items(new))
+    if field.kind is FieldKind.COUNTER:
+        return [Count(roots.counter(field.name), _amount(new) - _amount(old))]
+    return [SetValue(roots.fields, field.name, None if isinstance(new, tuple) else new)]
+
+
+def _items(value: FieldValue | None) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _amount(value: FieldValue | None) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+class Place(Struct, frozen=True):
+    """Where a node is: its parent's id (empty at the top), its place among its siblings, and its depth from 1."""
+
+    node: Node
+    parent: str
+    at: int
+    depth: int
+
+
+def show_tree(state: TreeState) -> str:
+    """One bullet a node, two more spaces a level."""
+    return "\n".join(f"{'  ' * (place.depth - 1)}- {place.node.text}" for place in walk(state))
+
+
+def read_tree(text: str) -> TreeState:
+    """The tree of an outline; its nodes have no ids.
+
+    Raises:
+        ContentError: a line is no bullet, or is indented more than one level below the line before.
+    """
+    rows: list[tuple[int, str]] = []
+    for line in text.split("\n"):
+        if line.strip():
+            rows.append(_row(line, deepest=rows[-1][0] + 1 if rows else 0))
+    nodes, _ = _nodes(rows, 0, 0)
+    return TreeState(nodes)
+
+
+def check_tree(schema: TreeSchema, state: TreeState) -> None:
+    """Refuse a tree that is too deep.
+
+    Raises:
+        ContentError: names the depth.
+    """
+    if any(place.depth > schema.max_depth for place in walk(state)):
+        raise ContentError("", f"its outline may be {schema.max_depth} levels deep")
+
+
+def node_text(text: str) -> str:
+    """The text of one node.
+
+    Raises:
+        ContentError: it is empty, too long, or more than a line.
+    """
+    cleaned = text.strip().removeprefix("- ").strip()
+    if not cleaned or "\n" in cleaned:
+        raise ContentError("", "an entry of an outline is one line of text")
+    if len(cleaned) > LONGEST_VALUE:
+        raise ContentError("", f"an entry must have at most {LONGEST_VALUE} characters")
+    return cleaned
+
+
+def walk(state: TreeState) -> list[Place]:
+    """All nodes, each before those below it."""
+    places: list[Place] = []
+    _walk(state.nodes, "", 1, places)
+    return places
+
+
+def tree_steps(root: str, before: TreeState, after: TreeState) -> list[Step]:
+    """The steps from one outline to another whose nodes have no ids; nodes that stay keep theirs."""
+    return _sibling_steps(root, "", before.nodes, after.nodes)
+
+
+def _walk(nodes: Sequence[Node], parent: str, depth: int, places: list[Place]) -> None:
+    for at, node in enumerate(nodes):
+        places.append(Place(node, parent, at, depth))
+        _walk(node.children, node.id, depth + 1, places)
+
+
+def _row(line: str, *, deepest: int) -> tuple[int, str]:
+    indent = len(line) - len(line.lstrip(" "))
+    level = indent // 2
+    if not line.lstrip(" ").startswith("- ") or indent % 2 or level > deepest:
+        shown = line.strip()[:60]
+        raise ContentError("", f"the line “{shown}” is no entry; write `- text`, two spaces deeper for each level")
+    return level, node_text(line)
+
+
+def _nodes(rows: Sequence[tuple[int, str]], start: int, level: int) -> tuple[tuple[Node, ...], int]:
+    nodes: list[Node] = []
+    at = start
+    while at < len(rows) and rows[at][0] == level:
+        children, end = _nodes(rows, at + 1, level + 1)
+        nodes.append(Node("", rows[at][1], children))
+        at = end
+    return tuple(nodes), at
+
+
+def _sibling_steps(root: str, parent: str, before: Sequence[Node], after: Sequence[Node]) -> list[Step]:
+    steps: list[Step] = []
+    matcher = SequenceMatcher(a=[node.text for node in before], b=[node.text for node in after], autojunk=False)
+    for tag, start, end, new_start, new_end in reversed(matcher.get_opcodes()):
+        if tag == "equal":
+            for old, new in zip(before[start:end], after[new_start:new_end], strict=True):
+                steps += _sibling_steps(root, old.id, old.children, new.children)
+            continue
+        steps += [RemoveNode(root, node.id) for node in before[start:end]]
+        steps += [AddNode(root, parent, start + step, node) for step, node in enumerate(after[new_start:new_end])]
+    return steps
