@@ -6,7 +6,7 @@ Owns: the order of start and end, the two threads, and the exit code. Must not k
 import io
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -53,8 +53,12 @@ class Run(Struct, frozen=True):
     """Closed behind everything else."""
 
 
-def run(arguments: Chat, process: Process, command: Sequence[str] | None = None) -> int:
-    """Run a chat; the exit code. `command` starts another agent than our own.
+Connect = Callable[[Flags], AbstractAsyncContextManager[AgentProcess]]
+"""What starts an agent with these settings and ends it with the context."""
+
+
+def run(arguments: Chat, process: Process, connect: Connect | None = None) -> int:
+    """Run a chat; the exit code. `connect` starts another agent than our own.
 
     Raises:
         ChatError: it cannot start.
@@ -75,7 +79,8 @@ def run(arguments: Chat, process: Process, command: Sequence[str] | None = None)
         if arguments.prompt is not None:
             chat = with_piped(chat)
         with chat.at_end, chat.interrupts.installed(), start_blocking_portal() as portal:
-            agent = open_agent(command or agent_command(flags_of(chat)), process.environ)
+            flags = flags_of(chat)
+            agent = connect(flags) if connect else open_agent(agent_command(flags), process.environ)
             with held(portal, agent) as started:
                 return with_agent(chat, portal, started)
     except KeyboardInterrupt:
