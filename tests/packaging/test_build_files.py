@@ -69,7 +69,7 @@ def test_ci_runs_the_checks_and_the_readmes_own_test_command_and_the_slow_tests_
     assert "scripts/check" in ci
     assert "test-command" in ci
     assert "scripts/test --slow" in ci
-    assert ci.count("TEST_COVERAGE=1") == 2
+    assert 'env TEST_COVERAGE=1 sh -euc "$command"' in ci, "the fast tests alone reach the floor"
     assert "coverage report" in ci
     assert block is not None, "README.md needs its test command between the markers that .ci/run looks for"
     assert "scripts/test" in block[1]
