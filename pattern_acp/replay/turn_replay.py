@@ -340,7 +340,8 @@ class TurnReplay:
         return None
 
     async def after_request(self) -> None:
-        """See `RequestGate.after_request`."""
+        """See `RequestGate.after_request`. What waits for the next commit gets one: there may be none in a replay."""
+        await self._sink.commit_facts()
 
     def _composed(self, request: RecordedRequest, model: ModelInfo) -> ProviderRequest:
         sent, parts = request.sent, request.event.parts

@@ -207,6 +207,8 @@ class BudgetGate:
             return
         reserved, self._reserved = self._reserved, ""
         try:
+            # What it used counts from here on, in every window.
+            await self._session.sink.commit_facts()
             await self._session.constellation.database.write(lambda tx: settle(tx, reserved))
         except DatabaseError:
             # It ends with this process at the latest.

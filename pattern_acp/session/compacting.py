@@ -242,6 +242,7 @@ def _gap(choice: Choice, known: _Known) -> str:
 
 
 async def _known(session: "Session") -> _Known:
+    await session.sink.commit_facts()
     stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
     events = [item.event for item in active_events(stream)]
     prompts = frozenset(e.message.message_id for e in events if isinstance(e, TurnStarted) and not e.command)

@@ -21,9 +21,10 @@ async def reload_history(session: "Session") -> None:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the constellation cannot be read.
+        DatabaseError: the constellation cannot be read, or what waits for a commit cannot be written.
     """
     state = session.state
+    await session.sink.commit_facts()
 
     def read(tx: Transaction) -> tuple[HistoryCache, list[Recorded], int]:
         newest = newest_redaction_of_history(tx, session.session_id, after=state.redacted_seq)

@@ -171,7 +171,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
 async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
     """The turn's end, when all but that is recorded and shown."""
     try:
-        end = await _answer(session, turn)
+        end = await _answer_committing(session, turn)
         if end.was_cut:
             await reload_history(session)
         if end.sentence:
@@ -186,6 +186,19 @@ async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
             await _record_start(session, turn)
         await reload_history(session)
         await show_sentence(session.sink, turn.turn_id, session.constellation.ids, end.sentence)
+    return end
+
+
+async def _answer_committing(session: Session, turn: Turn) -> TurnEnd:
+    """Answer while what waits for a commit gets one every second."""
+    end = TurnEnd(StopReason.CANCELLED)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.sink.commit_every_second)
+            end = await _answer(session, turn)
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group_error:
+        raise unwrap_exception_group(group_error) from group_error
     return end
 
 
@@ -259,7 +272,12 @@ async def _record_start(session: Session, turn: Turn) -> None:
     title = session.state.title or (title_of(turn.message) if turn.command is None else "")
     if title != session.state.title:
         facts.append(Fact(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
-    await session.sink.record(*facts)
+    if turn.command is None and not session.state.settings.memory.files:
+        # The first request to the model takes it along, or whatever is recorded before.
+        await session.sink.record_soon(*facts)
+    else:
+        # Memory that the user changes must be found behind it.
+        await session.sink.record(*facts)
     session.state.title = title
 
 

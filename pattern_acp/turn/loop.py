@@ -311,7 +311,9 @@ class TurnLoop:
             known.parts if self._records_parts else None,
         )
         tools = (known.tools,) if self._records_parts and known.tools is not None else ()
-        await self._sink.record(*(Fact(event, Actor.SYSTEM) for event in (*tools, requested)))
+        facts = [Fact(event, Actor.SYSTEM) for event in (*tools, requested)]
+        # The prompt is in the journal before the first request leaves; the next ones follow within a second.
+        await (self._sink.record(*facts) if number == 1 else self._sink.record_soon(*facts))
         self._digests.recorded()
 
     async def _record_cut(
@@ -342,8 +344,8 @@ class TurnLoop:
             facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
             history.append(message)
         facts += self._usage_facts(turn_id, assembly, was_cut=interrupted)
-        if facts:
-            await self._sink.record(*facts)
+        # Its text was shown as it came; a call, or the turn's end, is shown only once all of it is recorded.
+        await self._sink.record_soon(*facts)
         return _Answer(assembly, message)
 
     async def _after_answer(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> TurnEnd | None:

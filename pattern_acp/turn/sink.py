@@ -70,12 +70,15 @@ class TurnSink(Protocol):
         """
         ...
 
-    async def show(self, event: Transient) -> None:
-        """Show something that is not durable by itself."""
+    async def record_soon(self, *facts: Fact) -> None:
+        """Record the facts with those that `record` is called for next, before them; after a second at the latest.
+
+        For facts that nobody waits to see: each commit costs a flush of the disk. Raises nothing.
+        """
         ...
 
-    async def commit_partial(self) -> None:
-        """Commit streamed text that is not committed yet; whoever reads a stream calls it every second."""
+    async def show(self, event: Transient) -> None:
+        """Show something that is not durable by itself."""
         ...
 
 
@@ -110,25 +113,29 @@ class JournalSink:
         self._projections = tuple(projections)
         self._turn_id = TurnId("")
         self._message_id: MessageId = MessageId("")
-        self._text = ""
-        self._thinking = ""
-        self._committed = (0, 0)
-        """How many characters of both are in the journal for certain."""
+        self._text = _Streamed()
+        self._thinking = _Streamed()
         self._dirty = False
+        self._soon: list[Fact] = []
 
     def begin(self, turn_id: TurnId) -> None:
-        """Name the turn that streamed text belongs to."""
+        """Name the turn that streamed text belongs to. What the last one could not record is dropped with it."""
         self._turn_id = turn_id
+        self._soon.clear()
         self._forget_text(MessageId(""))
 
     @property
     def follows_text(self) -> bool:
         """See `TurnSink.follows_text`."""
-        return bool(self._text) and not self._text.endswith("\n\n")
+        return bool(self._text.end) and not self._text.end.endswith("\n\n")
 
     async def record(self, *facts: Fact, behind: Callable[[Transaction], object] = lambda _: None) -> None:
         """See `TurnSink.record`; `behind` may append, in the same transaction, what is recorded of the facts."""
         await self._record(self._check, facts, behind)
+
+    async def record_soon(self, *facts: Fact) -> None:
+        """See `TurnSink.record_soon`."""
+        self._soon += facts
 
     async def record_late(self, fact: Fact) -> None:
         """Record what ended by itself, also when the process already gave the session up because it ends.
@@ -143,6 +150,8 @@ class JournalSink:
         self, check: Callable[[Transaction], None], facts: Sequence[Fact], behind: Callable[[Transaction], object]
     ) -> None:
         now = self._clock.now_ms()
+        waiting = len(self._soon)
+        facts = (*self._soon, *facts)
 
         def commit(tx: Transaction) -> None:
             check(tx)
@@ -153,6 +162,7 @@ class JournalSink:
             behind(tx)
 
         await self._database.write(commit)
+        del self._soon[:waiting]
         if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in facts):
             # A part behind the whole would come back as a second message after a crash.
             self._dirty = False
@@ -164,18 +174,37 @@ class JournalSink:
             self._remember(event)
         await self._view.show(event)
 
+    async def commit_every_second(self) -> None:
+        """Commit all that waits, once a second, until cancelled.
+
+        Raises:
+            DatabaseError: a commit failed.
+            LeaseLostError: another window has the session now.
+        """
+        while True:
+            await anyio.sleep(PARTIAL_COMMIT_SECONDS)
+            await self.commit_facts()
+            await self.commit_partial()
+
+    async def commit_facts(self) -> None:
+        """Commit the facts that wait for others, for whoever reads the journal. Raises like `TurnSink.record`."""
+        if self._soon:
+            await self.record()
+
     async def commit_partial(self) -> None:
-        """See `TurnSink.commit_partial`."""
+        """Commit streamed text that is not committed yet. Raises like `TurnSink.record`."""
         if not self._dirty:
             return
         self._dirty = False
-        message_id, (text_at, thinking_at) = self._message_id, self._committed
-        reached = (len(self._text), len(self._thinking))
-        text, thinking = self._text[text_at:], self._thinking[thinking_at:]
-        await self.record(Fact(MessagePartial(self._turn_id, message_id, text, thinking, text_at, thinking_at)))
+        text, thinking = self._text, self._thinking
+        count, thought_count = len(text.pieces), len(thinking.pieces)
+        part = MessagePartial(
+            self._turn_id, self._message_id, text.joined, thinking.joined, text.committed, thinking.committed
+        )
+        await self.record(Fact(part))
         # Only now: after a failure the next part begins where this one did, and takes its place if it is there.
-        if message_id == self._message_id:
-            self._committed = reached
+        text.was_committed(count)
+        thinking.was_committed(thought_count)
 
     async def _show_all(self, events: Sequence[Event]) -> None:
         shown = 0
@@ -191,13 +220,36 @@ class JournalSink:
             raise
 
     def _forget_text(self, message_id: MessageId) -> None:
-        self._message_id, self._text, self._thinking, self._committed = message_id, "", "", (0, 0)
+        self._message_id, self._text, self._thinking = message_id, _Streamed(), _Streamed()
 
     def _remember(self, event: TextStreamed | ThinkingStreamed) -> None:
         if event.message_id != self._message_id:
             self._forget_text(event.message_id)
-        if isinstance(event, TextStreamed):
-            self._text += event.text
-        else:
-            self._thinking += event.text
+        streamed = self._text if isinstance(event, TextStreamed) else self._thinking
+        streamed.add(event.text)
         self._dirty = True
+
+
+class _Streamed:
+    """The text of a message as it comes, without what the journal has for certain."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.committed = 0
+        """Characters in the journal, before the first piece."""
+        self.end = ""
+        """Its last characters."""
+
+    @property
+    def joined(self) -> str:
+        """The text that is not committed."""
+        return "".join(self.pieces)
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self.end = (self.end + text)[-2:]
+
+    def was_committed(self, count: int) -> None:
+        """Forget the first `count` pieces."""
+        self.committed += sum(map(len, self.pieces[:count]))
+        del self.pieces[:count]

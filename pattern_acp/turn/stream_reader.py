@@ -1,12 +1,10 @@
 """From a provider's events to one message, shown while it comes."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-import anyio
 from msgspec import Struct, field
 
 from pattern_acp.domain.argument_repair import whole_fields
-from pattern_acp.domain.errors import unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -34,7 +32,7 @@ from pattern_acp.providers.base import (
     Waiting,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
-from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, Fact, TurnSink
+from pattern_acp.turn.sink import Fact, TurnSink
 
 NEW_PARAGRAPH = "\n\n"
 """Clients join the text of messages that follow each other, so each brings its own break."""
@@ -174,39 +172,26 @@ async def read_stream(
     sink: TurnSink,
     turn_id: TurnId,
 ) -> None:
-    """Stream `request` into `assembly`, showing text as it comes and committing it once a second.
+    """Stream `request` into `assembly`, showing text as it comes.
 
     Raises:
         ProviderError: nothing usable came.
-        DatabaseError: a commit failed.
+        DatabaseError: a sentence could not be recorded.
     """
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_commit_every_second, sink)
-            async with provider.stream(request) as events:
-                await _consume(events, assembly, sink, turn_id)
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as group_error:
-        # A task group wraps what its body raises; the turn's boundary wants the error itself.
-        raise unwrap_exception_group(group_error) from group_error
-
-
-async def _consume(
-    events: AsyncIterator[ProviderEvent], assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId
-) -> None:
-    async for event in events:
-        assembly.take(event)
-        match event:
-            case TextDelta(text) if text:
-                await sink.show(TextStreamed(assembly.message_id, text))
-            case ThinkingDelta(text) if text:
-                await sink.show(ThinkingStreamed(assembly.message_id, text))
-            case Retrying(sentence=sentence) | Waiting(sentence=sentence):
-                await think_aloud(sentence, _next_id(assembly), sink, turn_id)
-            case ModelSwitched(sentence=sentence) | Notice(sentence=sentence) if sentence:
-                await _tell(sentence, assembly, sink, turn_id)
-            case _:
-                pass
+    async with provider.stream(request) as events:
+        async for event in events:
+            assembly.take(event)
+            match event:
+                case TextDelta(text) if text:
+                    await sink.show(TextStreamed(assembly.message_id, text))
+                case ThinkingDelta(text) if text:
+                    await sink.show(ThinkingStreamed(assembly.message_id, text))
+                case Retrying(sentence=sentence) | Waiting(sentence=sentence):
+                    await think_aloud(sentence, _next_id(assembly), sink, turn_id)
+                case ModelSwitched(sentence=sentence) | Notice(sentence=sentence) if sentence:
+                    await _tell(sentence, assembly, sink, turn_id)
+                case _:
+                    pass
 
 
 async def think_aloud(sentence: str, message_id: MessageId, sink: TurnSink, turn_id: TurnId) -> None:
@@ -227,12 +212,6 @@ async def _tell(sentence: str, assembly: MessageAssembly, sink: TurnSink, turn_i
 def _next_id(assembly: MessageAssembly) -> MessageId:
     assembly.told += 1
     return MessageId(f"{assembly.message_id}_told{assembly.told}")
-
-
-async def _commit_every_second(sink: TurnSink) -> None:
-    while True:
-        await anyio.sleep(PARTIAL_COMMIT_SECONDS)
-        await sink.commit_partial()
 
 
 def new_assembly(ids: IdFactory, provider: str) -> MessageAssembly:

@@ -5,8 +5,6 @@ Owns: the record. Must not know: a journal or an editor.
 
 from dataclasses import dataclass, field
 
-import anyio
-
 from pattern_acp.journal.events import Event
 from pattern_acp.turn.events import TextStreamed, Transient
 from pattern_acp.turn.sink import Fact
@@ -19,8 +17,6 @@ class RecordingSink:
     transactions: list[tuple[Fact, ...]] = field(default_factory=list[tuple[Fact, ...]])
     order: list[Event | Transient] = field(default_factory=list[Event | Transient])
     """Everything, durable or not, in the order in which it was reported."""
-    asked_for_partial: anyio.Event = field(default_factory=anyio.Event)
-    """Set once streamed text was to be committed."""
 
     @property
     def events(self) -> list[Event]:
@@ -37,10 +33,10 @@ class RecordingSink:
         self.transactions.append(facts)
         self.order += [fact.event for fact in facts]
 
+    async def record_soon(self, *facts: Fact) -> None:
+        """See `TurnSink.record_soon`; there is nothing that a crash could lose."""
+        await self.record(*facts)
+
     async def show(self, event: Transient) -> None:
         """See `TurnSink.show`."""
         self.order.append(event)
-
-    async def commit_partial(self) -> None:
-        """See `TurnSink.commit_partial`; there is nothing that a crash could lose."""
-        self.asked_for_partial.set()

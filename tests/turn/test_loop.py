@@ -436,16 +436,6 @@ async def test_results_follow_their_calls_in_the_history():
     assert given == asked
 
 
-async def test_streamed_text_is_committed_every_second_while_the_model_is_slow():
-    held = gate()
-    made = bench((*says("Half."), held))
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(made.run)
-            await made.sink.asked_for_partial.wait()
-            held.opened.set()
-
-
 async def test_a_sentence_of_ours_begins_a_paragraph_of_its_own_and_is_nothing_that_the_model_said():
     sink = RecordingSink()
     await show_sentence(sink, TURN, RandomIds(), "First.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pattern_acp.domain.errors import DatabaseError
@@ -16,8 +17,9 @@ from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, S
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.turn_ends import put_together
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
-from pattern_acp.turn.sink import Fact, JournalSink, Projection
+from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, Fact, JournalSink, Projection
 from tests.support.constellation import Constellation, temporary_constellation
+from tests.support.passing_time import let_pass
 
 SESSION = SessionId("ses_1")
 TURN = TurnId("turn_1")
@@ -78,6 +80,59 @@ async def test_a_failing_projection_leaves_nothing_in_the_journal_and_shows_noth
             await it.sink.record(Fact(message("Hello.")))
         assert await journal(it.constellation) == []
         assert it.view.shown == []
+
+
+async def test_facts_that_can_wait_are_recorded_and_shown_before_the_next_one_in_its_transaction():
+    title, hello, end = SessionTitled("A title"), message("Hello."), TurnEnded(TURN, StopReason.END_TURN)
+    async with bench() as it:
+        await it.sink.record_soon(Fact(title))
+        await it.sink.record_soon(Fact(hello))
+        assert (await journal(it.constellation), it.view.shown) == ([], [])
+        await it.sink.record(Fact(end))
+        assert it.view.shown == [(event, [title, hello, end]) for event in (title, hello, end)]
+
+
+async def test_facts_that_can_wait_are_recorded_alone_for_whoever_reads_the_journal():
+    async with bench() as it:
+        await it.sink.commit_facts()
+        assert await journal(it.constellation) == []
+        await it.sink.record_soon(Fact(message("Hello.")))
+        await it.sink.commit_facts()
+        await it.sink.commit_facts()
+        assert await journal(it.constellation) == [message("Hello.")]
+
+
+async def test_facts_that_could_not_be_recorded_wait_for_the_next_attempt():
+    broken = [True]
+
+    def fail_once(*_: object) -> None:
+        if broken:
+            broken.clear()
+            raise DatabaseError("The disk is full; free some space.")
+
+    async with bench(fail_once) as it:
+        await it.sink.record_soon(Fact(message("Hello.")))
+        with pytest.raises(DatabaseError):
+            await it.sink.commit_facts()
+        await it.sink.record(Fact(TurnEnded(TURN, StopReason.END_TURN)))
+        assert await journal(it.constellation) == [message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
+
+
+async def test_what_waits_is_committed_every_second():
+    async with bench() as it, anyio.create_task_group() as tasks:
+        await it.sink.record_soon(Fact(SessionTitled("A title")))
+        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        tasks.start_soon(it.sink.commit_every_second)
+        await anyio.wait_all_tasks_blocked()
+        let_pass(PARTIAL_COMMIT_SECONDS)
+        with anyio.fail_after(30):
+            while len(it.view.shown) < 3:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert [event for event, _ in it.view.shown[1:]] == [
+        SessionTitled("A title"),
+        MessagePartial(TURN, MESSAGE, "One", ""),
+    ]
 
 
 async def test_streamed_text_is_committed_when_its_time_has_come():

@@ -157,11 +157,12 @@ class ThreadSink:
             self.events.append(fact.event)
             await self._activity.follow(fact.event)
 
+    async def record_soon(self, *facts: Fact) -> None:
+        """See `TurnSink.record_soon`; at once, since it is shown what a subagent does."""
+        await self.record(*facts)
+
     async def show(self, event: Transient) -> None:
         """See `TurnSink.show`: what is not durable is not shown, since a client knows no calls of a subagent."""
-
-    async def commit_partial(self) -> None:
-        """See `TurnSink.commit_partial`: what nobody was shown need not survive."""
 
 
 class NotedEffects:
