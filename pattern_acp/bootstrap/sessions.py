@@ -71,6 +71,7 @@ What tool calls need is imported then, too: a person takes longer to write, and 
 class OpenSessions(Struct, frozen=True):
     """What the connection needs of the open services."""
 
+    sessions: Sessions
     methods: SessionMethods
     introduce: Callable[[schema.ClientCapabilities, schema.Implementation | None], None]
 
@@ -93,24 +94,15 @@ async def open_sessions(
         ):
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
-            shared.background = tasks
             shared.git_status = _git_status(server_means(means).environment)
-            shared.folder_changes = FolderChanges(server_means(means).environment)
-            shared.servers = ServerHost(tasks, server_means(means), settings.mcp_servers)
-            shared.hooks = hook_runner(means)
-            client = EditorClient(dispatcher, means, shared.clock)
-            shared.code = ServedCode(tasks, process.loaded.paths.cache, means.environment, shared.clock)
-            shared.languages = language_servers(tasks, server_means(means).environment)
-            sessions = Sessions(shared, client)
-            tasks.start_soon(client.timer.run, name="chunk flusher")
+            serving = serve_sessions(shared, dispatcher, means, process.loaded.paths.cache, tasks)
+            sessions, methods = serving.sessions, serving.methods
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
             tasks.start_soon(
                 beside_sessions, "takeovers", partial(watch_leases, sessions, _watch_pause), name="takeovers"
             )
             if shared.indexer is not None:
                 tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
-            methods = SessionMethods(sessions, client)
-            tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
             warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
             snapshots = partial(_keep_snapshots, shared, settings, methods)
@@ -122,7 +114,7 @@ async def open_sessions(
                 segments = partial(_keep_segments, shared, methods)
                 tasks.start_soon(beside_sessions, "segments", segments, name="segments")
             try:
-                yield OpenSessions(methods, client.introduce)
+                yield serving
             finally:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                     await _wind_down(sessions, shared)
@@ -132,6 +124,25 @@ async def open_sessions(
                         with anyio.move_on_after(LAST_SEGMENT_SECONDS):
                             await export_last(shared.database.path)
                 tasks.cancel_scope.cancel()
+
+
+def serve_sessions(
+    shared: Constellation, dispatcher: Dispatcher, means: LocalMeans, cache: Path, tasks: TaskGroup
+) -> OpenSessions:
+    """Let sessions of one connection use this machine, and serve them in `tasks`. Code maps are stored in `cache`."""
+    ports = server_means(means)
+    shared.background = tasks
+    shared.folder_changes = FolderChanges(ports.environment)
+    shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers)
+    shared.hooks = hook_runner(means)
+    shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
+    shared.languages = language_servers(tasks, ports.environment)
+    client = EditorClient(dispatcher, means, shared.clock)
+    sessions = Sessions(shared, client)
+    methods = SessionMethods(sessions, client)
+    tasks.start_soon(client.timer.run, name="chunk flusher")
+    tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
+    return OpenSessions(sessions, methods, client.introduce)
 
 
 def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMeans:

@@ -4,32 +4,26 @@ import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import anyio
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import Agent
-from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.acp.session_methods import SessionMethods
-from pattern_acp.bootstrap.code_maps import ServedCode
-from pattern_acp.bootstrap.sessions import language_servers
+from pattern_acp.bootstrap.sessions import OpenSessions, serve_sessions
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
-from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
-from pattern_acp.mcp_servers.host import ServerHost
-from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -38,7 +32,6 @@ from pattern_acp.session.lease_keeper import release_leases
 from pattern_acp.session.registry import Sessions
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.folder_changes import FolderChanges
-from pattern_acp.workspace.shell import shell_command
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
 from tests.support.models import FakeModels, fake_model
 from tests.support.official_schema import kept_schema
@@ -58,74 +51,36 @@ def temporary_folder() -> Generator[Path, None, None]:
         yield Path(name).resolve()
 
 
-class ReadyServices:
-    """`Services` over sessions that are open already."""
+class LateServices:
+    """`Services` that are opened after the agent exists, since sessions need its dispatcher; nobody is signed in."""
 
-    def __init__(self, sessions: Sessions, client: EditorClient) -> None:
-        self._methods = SessionMethods(sessions, client)
-        self._client = client
-        self.keys_kept = False
-        """Whether somebody is signed in."""
-
-    async def watch_memory(self) -> None:
-        """Serve `_pattern/memory/*` until cancelled."""
-        await self._methods.memory_events.run()
+    def __init__(self) -> None:
+        self.opened: OpenSessions | None = None
 
     def begin(
         self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
     ) -> None:
         """See `Services.begin`."""
         del dispatcher
-        self._client.introduce(client, info)
+        if self.opened is not None:
+            self.opened.introduce(client, info)
 
     async def methods(self) -> SessionMethods:
         """See `Services.methods`."""
-        return self._methods
-
-    async def forget_keys(self) -> None:
-        """See `Services.forget_keys`."""
-        self.keys_kept = False
-
-    async def has_kept_keys(self) -> bool:
-        """See `Services.has_kept_keys`."""
-        return self.keys_kept
-
-    def methods_if_ready(self) -> SessionMethods | None:
-        """See `Services.methods_if_ready`."""
-        return self._methods
-
-
-class LateServices:
-    """`Services` that are named after the agent exists, since sessions need the agent's dispatcher."""
-
-    def __init__(self) -> None:
-        self.ready: ReadyServices | None = None
-
-    def begin(
-        self, dispatcher: Dispatcher, client: schema.ClientCapabilities, info: schema.Implementation | None
-    ) -> None:
-        """See `Services.begin`."""
-        if self.ready is not None:
-            self.ready.begin(dispatcher, client, info)
-
-    async def methods(self) -> SessionMethods:
-        """See `Services.methods`."""
-        if self.ready is None:
+        if self.opened is None:
             raise ConnectionClosedError("The services are not built.")
-        return await self.ready.methods()
+        return self.opened.methods
 
     async def forget_keys(self) -> None:
         """See `Services.forget_keys`."""
-        if self.ready is not None:
-            await self.ready.forget_keys()
 
     async def has_kept_keys(self) -> bool:
         """See `Services.has_kept_keys`."""
-        return self.ready is not None and await self.ready.has_kept_keys()
+        return False
 
     def methods_if_ready(self) -> SessionMethods | None:
         """See `Services.methods_if_ready`."""
-        return self.ready.methods_if_ready() if self.ready is not None else None
+        return self.opened.methods if self.opened is not None else None
 
 
 @dataclass(slots=True)
@@ -169,24 +124,14 @@ async def running_agent(
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
-                server_means = ChildProgramPorts(means.environment)
-                shared.background = tasks
+                services.opened = serving = serve_sessions(shared, agent.dispatcher, means, cache, tasks)
                 shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
-                shared.servers = ServerHost(tasks, server_means, shared.settings.mcp_servers)
-                shared.hooks = HookRunner(means.environment, partial(shell_command, environment=means.environment))
-                shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
-                shared.languages = language_servers(tasks, means.environment)
-                client = EditorClient(agent.dispatcher, means, shared.clock)
-                sessions = Sessions(shared, client)
-                services.ready = ReadyServices(sessions, client)
                 tasks.start_soon(agent.dispatcher.run)
                 tasks.start_soon(editor.dispatcher.run)
-                tasks.start_soon(client.timer.run)
-                tasks.start_soon(services.ready.watch_memory)
                 if introduce:
                     await editor.initialize()
-                yield RunningAgent(editor, model, models, sessions, opened, folder, shared)
-                await sessions.cancel_all()
+                yield RunningAgent(editor, model, models, serving.sessions, opened, folder, shared)
+                await serving.sessions.cancel_all()
                 with suppress(DatabaseError):
                     # As the program does it: leases end with the process anyway.
                     await release_leases(shared)
