@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.content import CHUNK_CHARACTERS, IMAGE_BYTES, pieces, shown_input
-from pattern_acp.acp.editor_ports import EditorWorkbench, LocalMeans
+from pattern_acp.acp.editor_ports import EditorPorts, LocalMeans
 from pattern_acp.acp.updates import (
     Compactions,
     EditorAbilities,
@@ -454,9 +454,9 @@ class EditorClient:
         """See `Client.approver`."""
         return EditorApprover(session_id, self._dispatcher, abilities_of(self._capabilities), self.view(session_id))
 
-    def workbench(self, session_id: SessionId) -> EditorWorkbench:
+    def workbench(self, session_id: SessionId) -> EditorPorts:
         """See `Client.workbench`."""
-        return EditorWorkbench(session_id, self._dispatcher, self._capabilities, self._means)
+        return EditorPorts(session_id, self._dispatcher, self._capabilities, self._means)
 
     def forget(self, session_id: SessionId) -> None:
         """Drop the view of a closed session."""

@@ -288,7 +288,7 @@ class NotingTerminal:
             self._note()
 
 
-class EditorWorkbench:
+class EditorPorts:
     """`Workbench` over the editor's capabilities."""
 
     def __init__(

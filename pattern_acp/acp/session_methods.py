@@ -21,13 +21,13 @@ from pattern_acp.journal.session_lists import ListedSession
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.session.commands import more_commands
-from pattern_acp.session.holding import Held, hold, say
 from pattern_acp.session.jobs import running_jobs
 from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
+from pattern_acp.session.session_conflict import Claimed, claim, say
 from pattern_acp.session.turn_stages import answer_prompt
 from pattern_acp.turn.loop import TurnEnd
 
@@ -133,7 +133,7 @@ class SessionMethods:
             view = self._client.view(session.state.client_id)
             context.after_response(lambda: view.show_mode(options))
         elif request.config_id == MODEL_OPTION and session.state.history:
-            from pattern_acp.session.context_figure import show_context
+            from pattern_acp.session.context_usage import show_context
 
             context.after_response(lambda: show_context(session))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
@@ -249,12 +249,12 @@ class SessionMethods:
         """Every update of the turn goes out before this answer."""
         try:
             parts = await with_checked_images(parts)
-            held = await hold(self._sessions, session, ticket)
+            held = await claim(self._sessions, session, ticket)
         except BaseException:
             # A prompt that never ran must not keep the session busy.
             session.drop_prompt(ticket)
             raise
-        if not isinstance(held, Held):
+        if not isinstance(held, Claimed):
             return schema.PromptResponse(stop_reason=held.stop_reason)
         context.on_cancel(held.ticket.cancel)
         # Within the prompt, so that a cancel also ends the wait for a client that does not read.

@@ -30,8 +30,8 @@ from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
 from pattern_acp.session.registry import Sessions
+from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
 from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command

@@ -70,7 +70,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "tools",
             "The model's tools; native calls or text",
-            "pattern_acp.session.tool_form:run_tools",
+            "pattern_acp.session.context_usage:run_tools",
             hint="[native | text | auto]",
         ),
         Command(
@@ -108,7 +108,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "handoff",
             "Tell the next session where this one stands; show the last",
-            "pattern_acp.session.handoff:run_handoff",
+            "pattern_acp.session.activity_summary:run_handoff",
             hint="[list]",
         ),
         Command(

@@ -48,7 +48,7 @@ from pattern_acp.memory.integrity import (
 from pattern_acp.memory.service.forget import begin_histories_anew
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.recovery.backups import STALE_PART_MS, stamp
-from pattern_acp.session.row_state import wrong_rows
+from pattern_acp.session.session_row_rebuild import wrong_rows
 
 
 class Health(StrEnum):

@@ -37,7 +37,7 @@ from pattern_acp.memory.service.recall_counts import count_again
 from pattern_acp.recovery.backups import stamp
 from pattern_acp.recovery.checks import Finding, Health, check_rows
 from pattern_acp.recovery.segment_export import BLOBS, EVENTS, FORM, TABLES, StateTables
-from pattern_acp.session.row_state import mend_rows
+from pattern_acp.session.session_row_rebuild import mend_rows
 from pattern_acp.session.stored import index_all
 
 QUERIES = load_queries("pattern_acp.recovery")

@@ -48,7 +48,7 @@ from pattern_acp.providers.base import (
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.budget import REPEATS_TOLD, repeat_notice
-from pattern_acp.turn.gate import Gate, PolicyState
+from pattern_acp.turn.gate import PermissionChecker, PolicyState
 from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
 from pattern_acp.turn.sink import TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
@@ -148,8 +148,8 @@ def without_notice(text: str, name: str) -> str:
     return text
 
 
-class RecordedGate(Gate):
-    """`Gate` that repeats recorded decisions, and asks and refuses by itself."""
+class RecordedGate(PermissionChecker):
+    """`PermissionChecker` that repeats recorded decisions, and asks and refuses by itself."""
 
     def __init__(self, position: Position, sink: TurnSink, clock: Clock) -> None:
         super().__init__(PolicyState(Mode.ASK, ()), RecordedApprover(position), sink, clock=clock)

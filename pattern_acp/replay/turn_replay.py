@@ -49,7 +49,7 @@ from pattern_acp.replay.recorded_turns import Position, RecordedRequest, Recorde
 from pattern_acp.session.code import CODE_TOOL
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import offered
-from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import Transient
 from pattern_acp.turn.loop import BROKEN_STREAM, OUT_OF_TIME, CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import JournalSink
@@ -243,7 +243,7 @@ class TurnReplay:
         self._injected = 0
         self._ids = RecordedIds()
         clock: Clock = RecordedClock(0)
-        waits = Waits(clock)
+        waits = UserWaitTimer(clock)
         limit, elsewhere = request_limit(turn)
         self._budget = Budget(Limits(limit, UNLIMITED), clock, waits, cost=cost_before(turn), requests=elsewhere)
         self._sink = JournalSink(database, SessionId(f"{session_id}_{turn.number}"), self, clock=clock)

@@ -41,7 +41,7 @@ from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.state import BudgetScope, BudgetState
 from pattern_acp.session.usage_report import day_began_ms
-from pattern_acp.turn.budget import Waits
+from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
@@ -164,7 +164,9 @@ async def spent_now(session: "Session", turn_id: TurnId) -> SpentSoFar:
 class BudgetGate:
     """What a turn asks before each of its model requests. `may_switch`: whether it can go on with another model."""
 
-    def __init__(self, session: "Session", turn_id: TurnId, waits: Waits | None, *, may_switch: bool = False) -> None:
+    def __init__(
+        self, session: "Session", turn_id: TurnId, waits: UserWaitTimer | None, *, may_switch: bool = False
+    ) -> None:
         self._session = session
         self._state: BudgetState = session.state.budgets
         self._turn_id = turn_id
@@ -371,7 +373,7 @@ class BudgetQuestion(Struct, frozen=True):
 
     session: "Session"
     turn_id: TurnId
-    waits: Waits | None
+    waits: UserWaitTimer | None
     reached: Reached
 
     async def ask(self, info: ModelInfo, *, may_switch: bool) -> TurnEnd | None:

@@ -1,11 +1,11 @@
-"""What a session changed in files, from its journal.
+"""Files that a session changed, from its journal.
 
 Owns: putting the recorded changes of each file together, and telling which were deleted or renamed. Must not know: how
 the journal is read, or what is on the disk.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +14,67 @@ from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.text_limits import DIFFED_LINES, plural
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
-from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.events import CheckpointTaken, Event, RewindStarted, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.history import with_subagent_events
-from pattern_acp.session.net_changes import mode_words
 from pattern_acp.tools.base import DELEGATE
 from pattern_acp.tools.edit_file import split_lines
 from pattern_acp.turn.checks import CHECK_CALL
+
+PATHS_NAMED = 20
+"""Most paths of one kind that a sentence names."""
+
+
+def net_changes(events: Iterable[Event]) -> dict[str, FileChange]:
+    """The paths that were changed, with their first state and their last, in the order of first changes."""
+    known: dict[str, FileChange] = {}
+    for event in events:
+        changes: tuple[FileChange, ...] = ()
+        if isinstance(event, CheckpointTaken):
+            changes = event.changes
+        elif isinstance(event, RewindStarted):
+            changes = event.files
+        for change in changes:
+            first = known.get(change.path, change).before
+            known[change.path] = FileChange(change.path, first, change.after)
+    return known
+
+
+def mode_words(change: FileChange) -> str:
+    """Which permission bits became which others; "" where they did not, or do not count."""
+    old, new = change.before.mode, change.after.mode
+    return f"mode {old:03o} to {new:03o}" if old and new and old != new else ""
+
+
+def sentence_of(changes: Mapping[str, FileChange], shown: Callable[[str], str]) -> str:
+    """What commands made of these paths, each kind once; "" of none. `shown` gives a path for the reader."""
+    changes = {path: change for path, change in changes.items() if change.before != change.after}
+    renamed = _as_renames(changes)
+    taken = {*renamed, *renamed.values()}
+    kinds: dict[str, list[str]] = {"deleted": [], "renamed": [], "made": [], "changed": []}
+    kinds["renamed"] = [f"`{shown(old)}` to `{shown(new)}`" for old, new in renamed.items()]
+    for path, change in changes.items():
+        if path in taken:
+            continue
+        mode = mode_words(change)
+        named = f"`{shown(path)}`" + (f" ({mode})" if mode else "")
+        kinds[
+            "deleted" if change.after.kind == "missing" else "made" if change.before.kind == "missing" else "changed"
+        ].append(named)
+    parts = [f"{kind} {_listed(named)}" for kind, named in kinds.items() if named]
+    return f"Commands of this session {'; '.join(parts)}." if parts else ""
+
+
+def _as_renames(changes: Mapping[str, FileChange]) -> dict[str, str]:
+    """Paths that are gone, with the new ones that hold the very same."""
+    made = {change.after.digest: path for path, change in changes.items() if change.before.kind == "missing"}
+    gone = {change.before.digest: path for path, change in changes.items() if change.after.kind == "missing"}
+    return {path: made[digest] for digest, path in gone.items() if digest and digest in made}
+
+
+def _listed(named: Collection[str]) -> str:
+    more = len(named) - PATHS_NAMED
+    return ", ".join(list(named)[:PATHS_NAMED]) + (f" and {more} more" if more > 0 else "")
+
 
 MEMORY_TOOLS = "memory_"
 """Start of the names of tools whose diffs are of memory, under paths that are no files."""

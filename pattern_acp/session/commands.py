@@ -20,13 +20,13 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.errors import DuplicateFoundError
 from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.session.context_usage import stable_part
 from pattern_acp.session.definitions import written_commands
 from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
-from pattern_acp.session.request_prefix import stable_part
 from pattern_acp.session.titles import title_of
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.sink import Fact
@@ -109,7 +109,7 @@ async def run_model(session: "Session", argument: str) -> str:
         options = await session.set_option(MODEL_OPTION, argument, by="agent")
         await session.view.show_options(options)
         # Late, as all that only some commands need.
-        from pattern_acp.session.context_figure import show_context
+        from pattern_acp.session.context_usage import show_context
 
         await show_context(session)
         return f"The model is now `{session.state.model.qualified}`."

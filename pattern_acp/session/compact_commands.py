@@ -15,9 +15,8 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.session.budgets import BudgetGate
-from pattern_acp.session.compacting import compact, pinned_of, told
-from pattern_acp.session.compaction_choice import Wanted
-from pattern_acp.session.context_figure import context_tokens, show_context
+from pattern_acp.session.compaction import Wanted, compact, pinned_of, told
+from pattern_acp.session.context_usage import context_tokens, show_context
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.sink import Fact

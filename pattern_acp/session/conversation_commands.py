@@ -22,10 +22,9 @@ from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.session.changed_files import ChangedFile, changed_files, with_states
-from pattern_acp.session.context_figure import show_context
-from pattern_acp.session.net_changes import net_changes, sentence_of
-from pattern_acp.session.recorded import reload_history
+from pattern_acp.session.changed_files import ChangedFile, changed_files, net_changes, sentence_of, with_states
+from pattern_acp.session.context_usage import show_context
+from pattern_acp.session.history_cache import reload_history
 from pattern_acp.turn.sink import Fact
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.snapshots import place_of
@@ -72,7 +71,7 @@ async def run_clear(session: "Session", argument: str) -> str:
 async def run_export(session: "Session", argument: str) -> str:
     """Write the conversation as Markdown."""
     # Heavy only here: most sessions are never exported.
-    from pattern_acp.session.transcript_markdown import conversation_markdown
+    from pattern_acp.session.transcript import conversation_markdown
 
     words = argument.split(None, 1)
     overwrite = bool(words) and words[0] == "--overwrite"

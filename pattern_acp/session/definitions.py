@@ -19,7 +19,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.hooks.answers import matches
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.journal.turn_ends import TurnFailure
-from pattern_acp.session.given import with_files
+from pattern_acp.session.attachments import with_files
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust

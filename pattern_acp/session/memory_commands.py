@@ -27,9 +27,9 @@ from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
-from pattern_acp.session.recorded import reload_history
 from pattern_acp.tools.registry import parameter_names
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS

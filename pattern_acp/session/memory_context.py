@@ -1,12 +1,17 @@
 """A session's memory on its way into requests.
 
-Owns: when the model is shown all of memory and when only what changed, and whose writes those were. Must not know: the
-words for it (`context/memory_notices.py`), or how blocks are stored.
+Owns: when the model is shown all of memory and when only what changed, whose writes those were, and what is recalled
+for a prompt. Must not know: the words for it (`context/memory_notices.py`), or how blocks are stored.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import anyio
+from msgspec import Struct
+
+from pattern_acp.context import recall_budget
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.memory_notices import (
     WriteNote,
@@ -17,17 +22,36 @@ from pattern_acp.context.memory_notices import (
     shown_memory,
     state_message,
 )
+from pattern_acp.context.recall_budget import Recallable
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.errors import BlockError, PatternError
+from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.untrusted_blocks import Section
-from pattern_acp.journal.events import MemoryShown
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_block
+from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.history import newest_redaction_of_history
 from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.service.access import MemoryBlockView
+from pattern_acp.memory.repeats import Pair
+from pattern_acp.memory.service.access import MemoryBlockView, MemoryNarrowing
 from pattern_acp.memory.service.scope import MemoryOwner
 from pattern_acp.memory.sharing import DamagedBlock
+from pattern_acp.memory.words import query_terms
+from pattern_acp.session.history_cache import reload_history
+from pattern_acp.turn.loop import show_sentence
 from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -131,3 +155,194 @@ def author_of(write: LaterWrite, session_id: SessionId) -> str:
     if write.actor is Actor.PERSONA and write.stream == session_id:
         return "you"
     return _AUTHORS[write.actor]
+
+
+async def exchange_files(session: "Session") -> None:
+    """See `memory_files.exchange_files`."""
+    if session.state.settings.memory.files:
+        from pattern_acp.session import memory_files
+
+        await memory_files.exchange_files(session)
+
+
+async def write_files(session: "Session") -> None:
+    """See `memory_files.write_files`."""
+    if session.state.settings.memory.files:
+        from pattern_acp.session import memory_files
+
+        await memory_files.write_files(session)
+
+
+logger = logging.getLogger(__name__)
+
+
+class RequestMemory(Struct, frozen=True):
+    """What was read of the constellation at one moment."""
+
+    was_forgotten: bool
+    """Whether words of the conversation were, which is taken afresh then."""
+    views: tuple[MemoryView, ...] = ()
+    """The memory that this request shows."""
+    repeats: tuple[str, ...] = ()
+    """Facts that say nearly the same, a sentence each, where they were asked for."""
+
+
+async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats: bool = False) -> RequestMemory:
+    """Memory as it is now, with all that a request has to know of the constellation, in one read.
+
+    Damaged memory never stops a turn: the person is told once a session.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    known, memory = session.state.redacted_seq, session.memory
+
+    def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...]]:
+        untold = memory.repeats.untold(tx) if asks_repeats else ()
+        return newest_redaction_of_history(tx, session.session_id, after=known), untold
+
+    try:
+        (newest, untold), blocks = await memory.blocks_beside(look)
+    except BlockError as error:
+        was_forgotten = await drop_forgotten(session)
+        untold = await session.constellation.database.read(memory.repeats.untold) if asks_repeats else ()
+        repeats = memory.repeats.telling(untold) if asks_repeats else ()
+        return RequestMemory(was_forgotten, await _without_memory(session, turn_id, error), repeats)
+    repeats = memory.repeats.telling(untold) if asks_repeats else ()
+    was_forgotten = await _drop(session, newest)
+    return RequestMemory(was_forgotten, await _views(session, turn_id, blocks), repeats)
+
+
+async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> tuple[MemoryView, ...]:
+    damaged = session.memory.damaged
+    for one in damaged:
+        await _tell(session, turn_id, f"This session goes on without one block of memory: {one.sentence}")
+    return (*(memory_view(block) for block in blocks), *(damaged_view(one) for one in damaged))
+
+
+async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError) -> tuple[MemoryView, ...]:
+    logger.warning("memory could not be read: %s", type(error).__name__)
+    await _tell(session, turn_id, f"This session goes on without memory: {error.sentence}")
+    return ()
+
+
+async def _tell(session: "Session", turn_id: TurnId, sentence: str) -> None:
+    """Show a sentence to the person, once a session."""
+    if sentence not in session.state.told_of_memory:
+        session.state.told_of_memory.add(sentence)
+        await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {sentence}\n\n")
+
+
+async def drop_forgotten(session: "Session") -> bool:
+    """Take the conversation afresh when another session, or another process, had words of it forgotten.
+
+    Says whether that was so. The list stays the same one, since a turn that runs goes on with it.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    known = session.state.redacted_seq
+    newest = await session.constellation.database.read(
+        lambda tx: newest_redaction_of_history(tx, session.session_id, after=known)
+    )
+    return await _drop(session, newest)
+
+
+async def _drop(session: "Session", newest: int) -> bool:
+    if newest == session.state.redacted_seq:
+        return False
+    conversation = session.state.history
+    await reload_history(session)
+    conversation[:] = session.state.history
+    session.state.history = conversation
+    return True
+
+
+CANDIDATES = 24
+"""Things looked at: those that the context has anyway are among them."""
+
+QUERY_CHARACTERS = 2_000
+"""Characters of a prompt that are searched for; what it is about stands at its beginning."""
+
+SHOWN_QUERY = 200
+"""Characters of the prompt that the tool call repeats as its input."""
+
+
+_RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "task"), hurried=True)
+"""Not skills, which the model has a list of."""
+
+
+async def recall_for(session: "Session", turn_id: TurnId, message: Message, memory: Sequence[MemoryView]) -> Section:
+    """What the model is told of memory for this prompt, beside the blocks that it is shown; empty without anything.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    tokens = session.state.settings.memory.recall_tokens
+    # `offline` searches memory itself and shows it; it reads nothing of this.
+    if tokens == 0 or session.state.model.provider == "offline":
+        return NOTHING
+    recalled, relevant = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
+    if not recalled:
+        return NOTHING
+    session.memory.recalled([one.entry for one in recalled])
+    text = recall_budget.for_model(recalled)
+    query = " ".join(message.words.split())[:SHOWN_QUERY]
+    await show_search(
+        session,
+        turn_id,
+        "memory_recall",
+        recall_budget.title_of(recalled, relevant),
+        query,
+        recall_budget.for_person(recalled),
+    )
+    return text
+
+
+async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> Section:
+    """What the model is told of facts that say nearly the same, in sight of the person.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    title = "Found memories that say nearly the same"
+    await show_search(session, turn_id, "memory_repeats", title, "", "\n".join(sentences))
+    return untrusted_block("memory_repeats", *sentences)
+
+
+async def show_search(session: "Session", turn_id: TurnId, name: str, title: str, query: str, found: str) -> None:
+    """Record and show a search of ours as a call that is done already, so that memory is never invisible.
+
+    Raises:
+        DatabaseError: it could not be recorded, and was not shown.
+    """
+    call_id = ToolCallId(session.constellation.ids.new("call"))
+    call = ToolCallView(call_id, name, title, ToolKind.SEARCH, {"query": query} if query else {})
+    ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, found, content=(TextContent(found),))
+    await session.sink.record(
+        Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY), Fact(ended, Actor.SYSTEM, Origin.MEMORY)
+    )
+
+
+async def _find(
+    session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]
+) -> tuple[tuple[Recallable, ...], int]:
+    """What is told, and how many relevant things there are."""
+    telling = recall_budget.telling_words(query_terms(query))
+    if not telling:
+        return (), 0
+    try:
+        with anyio.move_on_after(session.constellation.recall_seconds):
+            shown = {f"memory block {block.label}" for block in memory if block.is_shown}
+            hits = await session.memory.search(query, CANDIDATES, _RECALLED)
+            found = [
+                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place, hit.entry)
+                for hit in hits
+                if hit.source not in shown
+            ]
+            return recall_budget.choose(found, telling, tokens), recall_budget.relevant_count(found, telling)
+    except PatternError as error:
+        logger.warning("nothing was recalled for a prompt: %s", type(error).__name__)
+        return (), 0
+    logger.info("Recalling for a prompt took too long and was left out.")
+    return (), 0

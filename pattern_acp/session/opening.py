@@ -46,7 +46,7 @@ from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
-from pattern_acp.session.memory_exchange import write_files
+from pattern_acp.session.memory_context import write_files
 from pattern_acp.session.options import first_level
 from pattern_acp.session.ports import Client, SessionPorts
 from pattern_acp.session.projections import SessionProjections

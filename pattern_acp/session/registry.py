@@ -119,7 +119,7 @@ class Sessions:
 
             session, events = await self._reopen(session_id, opening, how, begin, only_read=only_read)
             await session.view.replay(events, shown=shown)
-            from pattern_acp.session.context_figure import is_outdated, show_context
+            from pattern_acp.session.context_usage import is_outdated, show_context
 
             if is_outdated(events):
                 await show_context(session)
@@ -274,7 +274,7 @@ async def _record_close(shared: Constellation, session: Session) -> None:
 
 
 async def _leave_handoffs(ended: Sequence[Session], seconds: float) -> None:
-    from pattern_acp.session.handoff import leave_handoff
+    from pattern_acp.session.activity_summary import leave_handoff
 
     with anyio.move_on_after(seconds):
         for session in ended:

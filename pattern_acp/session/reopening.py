@@ -30,6 +30,7 @@ from pattern_acp.policy.grant_matching import Grant, load_grants
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.context_usage import tool_form_of
 from pattern_acp.session.errors import UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.opening import (
@@ -44,7 +45,6 @@ from pattern_acp.session.opening import (
 from pattern_acp.session.ports import Client
 from pattern_acp.session.session import Session
 from pattern_acp.session.state import SessionState
-from pattern_acp.session.tool_form import tool_form_of
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
 from pattern_acp.turn.gate import PolicyState

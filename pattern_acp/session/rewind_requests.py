@@ -27,9 +27,9 @@ from pattern_acp.rewind.plan import (
     plan_rewind,
     recorded_of,
 )
-from pattern_acp.session.context_figure import show_context
+from pattern_acp.session.context_usage import show_context
 from pattern_acp.session.errors import SessionBusyError
-from pattern_acp.session.recorded import reload_history
+from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.rewind_text import answer_text
 
 if TYPE_CHECKING:

@@ -37,39 +37,49 @@ from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError
-from pattern_acp.session.added_context import add_waiting
+from pattern_acp.session.activity_summary import catch_up_at_start
+from pattern_acp.session.attachments import given_files, with_files
 from pattern_acp.session.budgets import BudgetGate
-from pattern_acp.session.catching_up import catch_up_at_start
-from pattern_acp.session.checks import checks_of, checks_want_more
+from pattern_acp.session.checks import (
+    ChecksAndDiagnostics,
+    checks_of,
+    checks_want_more,
+    diagnostics_want_more,
+    servers_of,
+)
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.commands import more_commands, refuse_unknown
+from pattern_acp.session.context_usage import offered_tools, skill_tools, stable_part
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
-from pattern_acp.session.given import given_files, with_files
+from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
+from pattern_acp.session.injected_context import add_waiting
 from pattern_acp.session.instructions import note_files_in_hand
 from pattern_acp.session.jobs import ended_notices, job_notes
-from pattern_acp.session.language import ChecksAndDiagnostics, diagnostics_want_more, servers_of
-from pattern_acp.session.left_out import whole_text
-from pattern_acp.session.memory_context import memory_changes, show_memory
-from pattern_acp.session.memory_exchange import exchange_files
+from pattern_acp.session.memory_context import (
+    drop_forgotten,
+    exchange_files,
+    memory_changes,
+    memory_of_request,
+    recall_for,
+    show_memory,
+    tell_repeats,
+)
 from pattern_acp.session.options import thought_level_of
-from pattern_acp.session.recalling import recall_for, tell_repeats
-from pattern_acp.session.recorded import reload_history
-from pattern_acp.session.request_memory import drop_forgotten, memory_of_request
-from pattern_acp.session.request_prefix import offered_tools, skill_tools, stable_part
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.subagents.delegation import Subagents
 from pattern_acp.session.subagents.kinds import TurnParts
 from pattern_acp.session.titles import title_of
+from pattern_acp.session.truncated_text import whole_text
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.window import SessionWindow, tokens_in
 from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.gate import PermissionChecker
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, end_facts
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -401,7 +411,7 @@ def turn_budget(session: Session) -> Budget:
     """What one turn may use, its subagents included."""
     limits, clock = session.state.settings.turn, session.constellation.clock
     asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
-    return Budget(asked, clock, Waits(clock), cost=session.state.cost)
+    return Budget(asked, clock, UserWaitTimer(clock), cost=session.state.cost)
 
 
 def runner_of(
@@ -409,7 +419,9 @@ def runner_of(
 ) -> tuple[ToolRunner, ConfiguredChecks]:
     """What runs calls of `tools` in this turn, policy, checks and hooks applied to each; and these checks."""
     shared = session.constellation
-    gate = Gate(session.state.policy, session.approver, session.sink, clock=shared.clock, waits=budget.waits)
+    gate = PermissionChecker(
+        session.state.policy, session.approver, session.sink, clock=shared.clock, waits=budget.waits
+    )
     context, hooks = tool_context(session, turn_id), SessionToolHooks(session)
     parts = TurnParts(turn_id, tuple(tools), partial(offered_tools, session), context, hooks, budget)
     subagents = Subagents(session, parts)

@@ -35,7 +35,7 @@ from pattern_acp.turn.loop import ModelInUse
 
 if TYPE_CHECKING:
     from pattern_acp.session.budgets import BudgetGate
-    from pattern_acp.session.compaction_choice import Wanted
+    from pattern_acp.session.compaction import Wanted
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class SessionWindow:
         return (request, tokens) if tokens <= self._limits.usable else await self._cut_to_fit(request, tokens)
 
     async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> tuple[ProviderRequest, int]:
-        from pattern_acp.session.compaction_choice import LAST_RESORT_CHARACTERS, Wanted
+        from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, Wanted
 
         for characters in LAST_RESORT_CHARACTERS:
             wanted = Wanted(
@@ -201,7 +201,7 @@ class SessionWindow:
         """See `TurnWindow.too_long`."""
         if self._sent is None:
             return False
-        from pattern_acp.session.compaction_choice import Wanted
+        from pattern_acp.session.compaction import Wanted
 
         name = self._model.info.name
         tokens = self._state.calibration.tokens(name, self._estimate)
@@ -214,13 +214,13 @@ class SessionWindow:
         return True
 
     async def _make_room(self, tokens: int) -> bool:
-        from pattern_acp.session.compaction_choice import Wanted
+        from pattern_acp.session.compaction import Wanted
 
         strategy = strategy_of(self._session, self._model)
         return await self._compacted(Wanted("threshold", strategy, tokens, self._limits.target, self._limits))
 
     async def _compacted(self, wanted: "Wanted") -> bool:
-        from pattern_acp.session.compacting import compact
+        from pattern_acp.session.compaction import compact
 
         outcome = await compact(self._session, self._turn_id, self._model, wanted, self._spend, self._gate)
         return outcome is not None

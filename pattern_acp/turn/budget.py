@@ -20,10 +20,10 @@ KEPT_FOR_THE_TURN = 1
 """Model requests that a subagent leaves its turn, which has to answer the person."""
 
 
-class Waits:
-    """Time that the person takes to answer, which no limit counts; questions side by side are counted once."""
+class UserWaitTimer:
+    """Time that the user takes to answer, which no limit counts; questions side by side are counted once."""
 
-    def __init__(self, clock: Clock, outer: "Waits | None" = None) -> None:
+    def __init__(self, clock: Clock, outer: "UserWaitTimer | None" = None) -> None:
         """`outer` waits whenever this one does."""
         self._clock = clock
         self._outer = outer
@@ -73,7 +73,7 @@ class Budget(Struct):
 
     limits: Limits
     clock: Clock
-    waits: Waits
+    waits: UserWaitTimer
     outer: "Budget | None" = None
     cost: Cost | None = None
     """What the session has cost so far, on the outermost budget; see `cost_so_far`."""

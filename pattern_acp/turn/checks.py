@@ -31,7 +31,7 @@ from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.events import ToolCallRunning
-from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.gate import PermissionChecker
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CLEANUP_SECONDS, CallProgress, shown_content
 from pattern_acp.workspace.files import fingerprint
@@ -69,7 +69,7 @@ class ConfiguredChecks:
         self,
         checks: Sequence[CheckSettings],
         context: ToolContext,
-        gate: Gate,
+        gate: PermissionChecker,
         sink: TurnSink,
         *,
         clock: Clock,

@@ -27,7 +27,7 @@ from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import LIFETIME, Grant, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
-from pattern_acp.turn.budget import Waits
+from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.files import TextFile
 
@@ -64,7 +64,7 @@ def resolved(path: str, folder: str) -> str:
     return resolve_path(absolute_path(path, folder))
 
 
-class Gate:
+class PermissionChecker:
     """Admits or refuses the calls of one turn."""
 
     def __init__(
@@ -74,14 +74,14 @@ class Gate:
         sink: TurnSink,
         *,
         clock: Clock,
-        waits: Waits | None = None,
+        waits: UserWaitTimer | None = None,
         narrowing: SubagentLimits = UNLIMITED,
     ) -> None:
         """`waits` counts what the person takes to answer; `narrowing` is what a subagent may do less."""
         self._state = state
         self._approver = approver
         self._sink = sink
-        self._waits = waits or Waits(clock)
+        self._waits = waits or UserWaitTimer(clock)
         self._narrowing = narrowing
 
     @property
@@ -153,7 +153,7 @@ class LookedAt:
     Also the `FileSystem` that the call is prepared with, so that no tool can read past it.
     """
 
-    def __init__(self, context: ToolContext, gate: Gate) -> None:
+    def __init__(self, context: ToolContext, gate: PermissionChecker) -> None:
         """`context` is what the call would be prepared with otherwise."""
         self._gate = gate
         self._files = context.files

@@ -42,7 +42,7 @@ from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.turn.budget import RepeatGuard, repeat_notice
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
-from pattern_acp.turn.gate import Gate, LookedAt
+from pattern_acp.turn.gate import LookedAt, PermissionChecker
 from pattern_acp.turn.sink import Fact, TurnSink
 
 _SENTENCE_ENDS = frozenset(".!?…")
@@ -313,7 +313,7 @@ class ToolRunner:
         self,
         tools: Sequence[Tool],
         context: ToolContext,
-        gate: Gate,
+        gate: PermissionChecker,
         sink: TurnSink,
         *,
         clock: Clock,

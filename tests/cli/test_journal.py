@@ -29,7 +29,7 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.recovery.backups import make_backup
-from pattern_acp.session.redacting import RedactionWanted, take_out
+from pattern_acp.session.redaction import RedactionWanted, take_out
 from tests.support.agent import record_session, running_agent
 from tests.support.process import agent_environment
 from tests.support.scripts import calls, says

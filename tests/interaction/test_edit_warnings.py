@@ -7,7 +7,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import Json
 from pattern_acp.journal.events import PermissionAsked, ToolCallFinished
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.replaying import replay
+from pattern_acp.session.session_row_rebuild import replay
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.scripts import Turn, calls, says

@@ -49,7 +49,7 @@ from pattern_acp.journal.retention import (
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
-from pattern_acp.session.row_state import wrong_rows
+from pattern_acp.session.session_row_rebuild import wrong_rows
 from tests.journal.test_codec import EVENTS
 
 DAY = 24 * 3_600_000

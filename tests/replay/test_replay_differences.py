@@ -20,7 +20,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.replay.comparison import TurnDifference
 from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, replay_turns
 from pattern_acp.replay.turn_replay import CurrentComposition, RequestInputs
-from pattern_acp.session.replaying import ReplayReport
+from pattern_acp.session.session_row_rebuild import ReplayReport
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext
 from tests.support.agent import running_agent
 from tests.support.editor import choose

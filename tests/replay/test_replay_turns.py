@@ -26,8 +26,8 @@ from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelt
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.replay.session_replay import TurnsReport, replay_turns
-from pattern_acp.session.redacting import RedactionWanted, redact_session
-from pattern_acp.session.replaying import replay
+from pattern_acp.session.redaction import RedactionWanted, redact_session
+from pattern_acp.session.session_row_rebuild import replay
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses

@@ -5,8 +5,7 @@ from pattern_acp.domain.file_states import MISSING, FileChange, FileState
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import CheckpointTaken, Event, ToolCallFinished, ToolCallStarted
-from pattern_acp.session.changed_files import ChangedFile, Passage, changed_files, with_states
-from pattern_acp.session.net_changes import net_changes, sentence_of
+from pattern_acp.session.changed_files import ChangedFile, Passage, changed_files, net_changes, sentence_of, with_states
 
 TURN = TurnId("turn_1")
 

@@ -4,7 +4,7 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.events import HandoffLeft
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.replaying import replay
+from pattern_acp.session.session_row_rebuild import replay
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.scripts import calls, gate, says
 from tests.support.turns import events_of, of_type, prompting

@@ -9,7 +9,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal import leases
 from pattern_acp.journal.leases import this_process
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.lease_keeper import keep_leases, release_leases, watch_leases
+from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
 from tests.support.agent import running_agent
 from tests.support.requests import begin_prompt
 from tests.support.scripts import calls

@@ -36,8 +36,14 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.edits import Append, Rewrite
 from pattern_acp.memory.recall import insert_passage
-from pattern_acp.session.left_words import ReadBack, read_back
-from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, redact_session
+from pattern_acp.session.redaction import (
+    NothingLeftError,
+    ReadBack,
+    RedactionPlan,
+    RedactionWanted,
+    read_back,
+    redact_session,
+)
 from tests.journal.test_structural_keys import NAMED, WORD, planted
 from tests.support.history import record_edit
 

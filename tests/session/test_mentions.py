@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.session.given import LOOKED_AT, MENTIONS, Mention, looks_like_path, mentions_in
+from pattern_acp.session.attachments import LOOKED_AT, MENTIONS, Mention, looks_like_path, mentions_in
 
 
 @pytest.mark.parametrize(

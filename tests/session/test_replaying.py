@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.replaying import replay
+from pattern_acp.session.session_row_rebuild import replay
 from tests.support.agent import running_agent
 from tests.support.scripts import calls, says
 

@@ -28,8 +28,8 @@ from pattern_acp.providers.base import Provider
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import Constellation, Models
-from pattern_acp.session.lease_keeper import release_leases
 from pattern_acp.session.registry import Sessions
+from pattern_acp.session.session_conflict import release_leases
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.folder_changes import FolderChanges
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from tests.support.constellation import FakeClock
 
 
 def budget(limits: Limits, clock: FakeClock | None = None, outer: Budget | None = None) -> Budget:
     clock = clock or FakeClock()
-    return Budget(limits, clock, Waits(clock, outer.waits if outer is not None else None), outer)
+    return Budget(limits, clock, UserWaitTimer(clock, outer.waits if outer is not None else None), outer)
 
 
 def test_each_limit_is_named_when_it_is_reached():

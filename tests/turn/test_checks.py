@@ -17,7 +17,7 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.turn.checks import ConfiguredChecks, runs_for
-from pattern_acp.turn.gate import Gate, PolicyState
+from pattern_acp.turn.gate import PermissionChecker, PolicyState
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
@@ -59,7 +59,7 @@ class Bench:
         self.state = PolicyState(Mode.ASK, (str(root),))
         self.sink = RecordingSink()
         clock = FakeClock()
-        gate = Gate(self.state, ScriptedApprover([], clock), self.sink, clock=clock)
+        gate = PermissionChecker(self.state, ScriptedApprover([], clock), self.sink, clock=clock)
         self.tools: ToolBench = tool_bench(root)
         self.tools = replace(self.tools, context=replace(self.tools.context, terminal=terminal))
         self.checks = ConfiguredChecks(checks, self.tools.context, gate, self.sink, clock=clock, ids=RandomIds())

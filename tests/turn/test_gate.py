@@ -11,7 +11,7 @@ from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict
-from pattern_acp.turn.gate import Gate, PolicyState, Refusal
+from pattern_acp.turn.gate import PermissionChecker, PolicyState, Refusal
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
 from tests.support.sink import RecordingSink
@@ -23,7 +23,7 @@ PYTEST: tuple[Access, ...] = (RunCommand("pytest tests/a", "/project"),)
 
 @dataclass(slots=True)
 class Bench:
-    gate: Gate
+    gate: PermissionChecker
     state: PolicyState
     sink: RecordingSink
     approver: ScriptedApprover
@@ -38,7 +38,7 @@ def bench(*answers: PermissionAnswer, mode: Mode = Mode.ASK) -> Bench:
     clock, sink = FakeClock(), RecordingSink()
     state = PolicyState(mode, ("/project",))
     approver = ScriptedApprover(list(answers), clock)
-    return Bench(Gate(state, approver, sink, clock=clock), state, sink, approver)
+    return Bench(PermissionChecker(state, approver, sink, clock=clock), state, sink, approver)
 
 
 async def test_what_is_allowed_runs_without_a_question_and_is_recorded():

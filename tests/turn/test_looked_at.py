@@ -18,7 +18,7 @@ from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedEr
 from pattern_acp.tools.edit_file import EditFile, WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.tools.targets import find_target
-from pattern_acp.turn.gate import REFUSED, Gate, PolicyState
+from pattern_acp.turn.gate import REFUSED, PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
@@ -63,7 +63,7 @@ class Bench:
         self.tools = tool_bench(self.root)
         self.state = PolicyState(self.mode, (str(self.root.resolve()),))
         self.approver = ScriptedApprover([], self.clock)
-        gate = Gate(self.state, self.approver, self.sink, clock=self.clock)
+        gate = PermissionChecker(self.state, self.approver, self.sink, clock=self.clock)
         tools: list[Tool] = [Careless(), EditFile(), WriteFile(), ApplyPatch(), ReadFileTool()]
         self.runner = ToolRunner(tools, self.tools.context, gate, self.sink, clock=self.clock)
 

@@ -38,9 +38,9 @@ from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedErr
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.tools.base import Progress, ToolOutcome
-from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.gate import Gate, PolicyState
+from pattern_acp.turn.gate import PermissionChecker, PolicyState
 from pattern_acp.turn.loop import (
     BEGIN_AGAIN,
     CONTINUE,
@@ -84,9 +84,9 @@ class Bench:
     loop: TurnLoop = field(init=False)
 
     def __post_init__(self) -> None:
-        state, waits = PolicyState(Mode.ASK, (str(ROOT),)), Waits(self.clock)
+        state, waits = PolicyState(Mode.ASK, (str(ROOT),)), UserWaitTimer(self.clock)
         approver = ScriptedApprover(self.answers, self.clock)
-        admission = Gate(state, approver, self.sink, clock=self.clock, waits=waits)
+        admission = PermissionChecker(state, approver, self.sink, clock=self.clock, waits=waits)
         limits = Limits(self.limits.max_model_requests, self.limits.max_wall_seconds)
         self.budget = Budget(limits, self.clock, waits, cost=self.cost)
         runner = ToolRunner(self.tools, tool_bench(ROOT).context, admission, self.sink, clock=self.clock)

@@ -21,7 +21,7 @@ from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.events import ToolCallRunning
-from pattern_acp.turn.gate import Gate, PolicyState
+from pattern_acp.turn.gate import PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, MOST_LEVELS, SIDE_BY_SIDE, ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
@@ -43,7 +43,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         state = PolicyState(Mode.ASK, (str(ROOT),))
-        admission = Gate(state, ScriptedApprover(self.answers, self.clock), self.sink, clock=self.clock)
+        admission = PermissionChecker(state, ScriptedApprover(self.answers, self.clock), self.sink, clock=self.clock)
         self.runner = ToolRunner(self.tools, tool_bench(ROOT).context, admission, self.sink, clock=self.clock)
 
     async def run(self, *calls: ToolCallPart) -> list[ToolResultPart]:

@@ -17,8 +17,16 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.session.left_words import LeftOver, ReadBack, read_back
-from pattern_acp.session.redacting import NothingLeftError, RedactionPlan, RedactionWanted, plan, redact_session
+from pattern_acp.session.redaction import (
+    LeftOver,
+    NothingLeftError,
+    ReadBack,
+    RedactionPlan,
+    RedactionWanted,
+    plan,
+    read_back,
+    redact_session,
+)
 
 
 class Redacted(Struct, frozen=True):

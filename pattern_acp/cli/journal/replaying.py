@@ -21,7 +21,7 @@ from pattern_acp.journal.redact import redacted_among
 from pattern_acp.replay.comparison import TurnDifference
 from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, has_turn, replay_turns
 from pattern_acp.replay.turn_replay import CurrentComposition
-from pattern_acp.session.replaying import ReplayReport, replay
+from pattern_acp.session.session_row_rebuild import ReplayReport, replay
 from pattern_acp.tools.registry import default_tools
 
 AROUND = 3

@@ -31,7 +31,7 @@ class Subagents:
 
     async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
         """See `Delegation.run`."""
-        from pattern_acp.session.subagents.running import Subagent
+        from pattern_acp.session.subagents.subagent import Subagent
 
         subagent = Subagent(self._session, self._parts, task, call_id, progress)
         self._session.subagents[call_id] = subagent.scope.cancel

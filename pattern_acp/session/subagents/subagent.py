@@ -1,10 +1,11 @@
-"""Running a subagent to its end.
+"""A subagent from its start to its end.
 
-Owns: putting its parts together, its limits, and what it gives back. Must not know: the wire, or how a turn runs.
+Owns: putting its parts together, its limits, its memory and window, and what it gives back. Must not know: the wire, or
+how a turn runs.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,50 +14,332 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.config.settings import CompactionStrategy
+from pattern_acp.context import compaction
 from pattern_acp.context.builder import MemoryView, Stable, build_request, long_text
+from pattern_acp.context.compaction import SHORT_RESULT_CHARACTERS, Untouchable
 from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt
+from pattern_acp.context.window import (
+    MessageTokens,
+    does_not_fit,
+    messages_tokens,
+    prompt_tokens,
+    request_tokens,
+    with_answer_in_window,
+)
 from pattern_acp.domain.access import Access
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.text_limits import cut_middle, one_line
-from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent
+from pattern_acp.domain.text_limits import cut_middle, one_line, plural
+from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent, ToolCallStatus
 from pattern_acp.domain.untrusted_blocks import untrusted_block
+from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.codec import item_of
-from pattern_acp.journal.events import ContextAdded, Event, GrantStored, SubagentRecorded, TurnStarted
+from pattern_acp.journal.events import (
+    ContextAdded,
+    ContextCompacted,
+    Event,
+    GrantStored,
+    SubagentRecorded,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+)
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
+from pattern_acp.memory.service.access import (
+    EVERYTHING,
+    MemoryAccess,
+    MemoryBlockView,
+    MemoryChange,
+    MemoryEdit,
+    MemoryHit,
+    MemoryNarrowing,
+    MemoryProposal,
+)
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.rewind.checkpoints import Checkpoints
-from pattern_acp.session.added_context import add_waiting
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files
-from pattern_acp.session.checks import checks_of
+from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
+from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, Wanted, choose_for
 from pattern_acp.session.conversation_commands import run_diff
 from pattern_acp.session.edit_warnings import EditWarnings
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
-from pattern_acp.session.language import ChecksAndDiagnostics
+from pattern_acp.session.injected_context import add_waiting
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
-from pattern_acp.session.subagents.activity import Activity
 from pattern_acp.session.subagents.kinds import TurnParts, limits_of, model_for, tools_for
-from pattern_acp.session.subagents.memory import SubagentMemory
-from pattern_acp.session.subagents.window import SubagentWindow
-from pattern_acp.session.window import tokens_in
+from pattern_acp.session.window import session_limits, tokens_in, without_messages
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
-from pattern_acp.turn.budget import Budget, Limits, Waits
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import ToolCallWaits, Transient
-from pattern_acp.turn.gate import Gate
+from pattern_acp.turn.gate import PermissionChecker
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.sink import Fact, TurnSink, end_facts
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+FOUND_AGAIN = "Look again at what you still need of it."
+"""What is said of what left: a search finds nothing of a subagent's own conversation."""
+
+
+class SubagentWindow:
+    """`TurnWindow` of one subagent. `history` is its conversation, and changes in place."""
+
+    def __init__(
+        self,
+        session: "Session",
+        turn_id: TurnId,
+        model: ModelInUse,
+        history: list[Message],
+        sink: TurnSink,
+        compose: Callable[[], Awaitable[ProviderRequest]],
+    ) -> None:
+        """`compose` builds the request from `history` as it is; `sink` is the one of its thread."""
+        self._session, self._turn_id, self._model, self._history = session, turn_id, model, history
+        self._sink, self._compose = sink, compose
+        # What the counts of a model's answers taught holds for everything that it is sent.
+        self._calibration = session.state.window.calibration
+        self._messages = MessageTokens()
+        self._limits = session_limits(session, model)
+        self._estimate = 0
+        self._task = history[0].message_id
+
+    async def fitted(self) -> ProviderRequest:
+        """The next request, with room made where that was needed.
+
+        Raises:
+            ContextFullError: it does not fit whatever is left out.
+            DatabaseError: it could not be recorded what left.
+        """
+        request = await self._compose()
+        tokens = self._tokens(request)
+        if tokens > self._limits.trigger and await self._made_room(self._wanted("threshold", tokens)):
+            request = await self._compose()
+            tokens = self._tokens(request)
+        for characters in LAST_RESORT_CHARACTERS:
+            if tokens <= self._limits.usable:
+                break
+            if await self._made_room(self._wanted("threshold", tokens, last_resort=characters)):
+                request = await self._compose()
+                tokens = self._tokens(request)
+        if tokens > self._limits.usable:
+            raise does_not_fit(self._model.info, self._limits, tokens, self._tokens(without_messages(request)))
+        return with_answer_in_window(request, self._model.info, tokens)
+
+    def sending(self, request: ProviderRequest) -> int:
+        """See `TurnWindow.sending`."""
+        self._estimate = request_tokens(request, self._messages)
+        return self._estimate
+
+    def sent_tokens(self) -> int:
+        """See `TurnWindow.sent_tokens`."""
+        return self._calibration.tokens(self._model.info.name, self._estimate)
+
+    def counted(self, usage: Usage) -> None:
+        """See `TurnWindow.counted`."""
+        self._calibration.learn(self._model.info.name, self._estimate, prompt_tokens(usage))
+
+    async def too_long(self) -> bool:
+        """See `TurnWindow.too_long`."""
+        tokens = self._calibration.tokens(self._model.info.name, self._estimate)
+        before, self._limits = self._limits, session_limits(self._session, self._model, refused=tokens)
+        if await self._made_room(self._wanted("provider", tokens)):
+            self._session.state.window.refused[self._model.info.name] = tokens
+            return True
+        self._limits = before
+        return False
+
+    def _tokens(self, request: ProviderRequest) -> int:
+        return self._calibration.tokens(request.model, request_tokens(request, self._messages))
+
+    def _tokens_of(self, messages: Sequence[Message]) -> int:
+        name = self._model.info.name
+        return self._calibration.tokens(name, messages_tokens(messages, name))
+
+    def _wanted(self, trigger: str, tokens: int, *, last_resort: int = 0) -> Wanted:
+        configured = self._session.state.settings.compaction.strategy
+        strategy: CompactionStrategy = "truncate" if configured == "summarise" or last_resort else configured
+        return Wanted(
+            trigger,
+            strategy,
+            tokens,
+            self._limits.target,
+            self._limits,
+            is_last_resort=bool(last_resort),
+            keep_characters=last_resort or SHORT_RESULT_CHARACTERS,
+        )
+
+    async def _made_room(self, wanted: Wanted) -> bool:
+        rules = Untouchable(prompts=frozenset({self._task}))
+        choice = choose_for(self._history, rules, wanted, self._tokens_of)
+        if not choice.freed:
+            return False
+        gone = compaction.left_out(message for unit in choice.removed for message in unit.messages)
+        text = compaction.gap_text(gone, "", found_again=FOUND_AGAIN) if choice.removed else ""
+        event = ContextCompacted(
+            self._turn_id,
+            wanted.strategy if choice.removed else "results",
+            wanted.trigger,
+            choice.message_ids,
+            choice.shortened,
+            wanted.keep_characters,
+            compaction.note_id(self._session.constellation.ids.new("msg")),
+            text,
+            wanted.tokens,
+            max(wanted.tokens - choice.freed, 0),
+        )
+        await self._sink.record(Fact(event, Actor.SYSTEM, Origin.AGENT))
+        self._history[:] = compaction.compacted(self._history, event)
+        return True
+
+
+class SubagentMemory:
+    """`MemoryAccess` of a subagent, over that of its session."""
+
+    def __init__(self, memory: MemoryAccess, name: str) -> None:
+        """`name` stands in the reason of every write."""
+        self._memory = memory
+        self._name = name
+        self._seen: dict[str, str] = {}
+        self.changed: dict[str, None] = {}
+        """Labels that it wrote, in order."""
+
+    async def blocks(self) -> tuple[MemoryBlockView, ...]:
+        """See `MemoryAccess.blocks`."""
+        blocks = await self._memory.blocks()
+        self._seen = {block.label: block.text for block in blocks}
+        return blocks
+
+    def unreadable(self) -> Mapping[str, str]:
+        """See `MemoryAccess.unreadable`."""
+        return self._memory.unreadable()
+
+    def touch(self, label: str) -> None:
+        """See `MemoryAccess.touch`."""
+        self._memory.touch(label)
+
+    def recalled(self, entries: Sequence[int]) -> None:
+        """See `MemoryAccess.recalled`."""
+        self._memory.recalled(entries)
+
+    async def preview(self, edit: MemoryEdit) -> MemoryChange:
+        """See `MemoryAccess.preview`."""
+        return await self._memory.preview(self._signed(edit))
+
+    async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
+        """See `MemoryAccess.commit`."""
+        return (await self.commit_all((edit,), call_id))[0]
+
+    async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
+        """See `MemoryAccess.preview_all`."""
+        return await self._memory.preview_all([self._signed(edit) for edit in edits])
+
+    async def commit_all(
+        self, edits: Sequence[MemoryEdit], call_id: ToolCallId | None, *, consented: bool = False
+    ) -> tuple[MemoryChange, ...]:
+        """See `MemoryAccess.commit_all`."""
+        changes = await self._memory.commit_all([self._signed(edit) for edit in edits], call_id, consented=consented)
+        for change in changes:
+            self.changed[change.label] = None
+            self._seen[change.label] = change.after
+        return changes
+
+    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+        """See `MemoryAccess.search`."""
+        return await self._memory.search(query, limit, narrowing)
+
+    def _signed(self, edit: MemoryEdit) -> MemoryEdit:
+        reason = f"Subagent {self._name}: {edit.reason}" if edit.reason else f"Subagent {self._name}"
+        base = edit.base
+        if edit.operation == "rewrite" and not edit.field and base is None:
+            # What this subagent saw, not what others were shown since: or their writes would be lost.
+            base = self._seen.get(edit.label)
+        return replace(edit, reason=reason, base=base)
+
+
+SHOWN_CALLS = 5
+"""Newest calls that are named."""
+
+CALL_CHARACTERS = 100
+"""Of a call's title among them."""
+
+TITLE_CHARACTERS = 60
+"""Of what it does now, in the title."""
+
+
+class _Line(Struct):
+    title: str
+    state: str
+
+
+class Activity:
+    """Follows one subagent. `title` is the call's own."""
+
+    def __init__(self, title: str, progress: Progress, clock: Clock) -> None:
+        self._title = title
+        self._progress = progress
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._is_interrupted = False
+        self._calls: dict[ToolCallId, _Line] = {}
+
+    @property
+    def summary(self) -> str:
+        """How much it has done so far."""
+        seconds = round(self._clock.monotonic() - self._began)
+        return f"{plural(len(self._calls), 'call')}, {seconds} s"
+
+    @property
+    def final_title(self) -> str:
+        """The call's title once it has ended."""
+        return f"{self._title} ({self.summary})"
+
+    async def follow(self, event: Event) -> None:
+        """Show what an event changes."""
+        if isinstance(event, ToolCallStarted):
+            self._calls[event.call.call_id] = _Line(one_line(event.call.title, CALL_CHARACTERS), " …")
+        elif isinstance(event, ToolCallFinished) and event.call_id in self._calls:
+            failed = event.shown_status is ToolCallStatus.FAILED
+            self._calls[event.call_id].state = ": failed" if failed else ""
+        else:
+            return
+        await self.show()
+
+    @asynccontextmanager
+    async def interrupted(self) -> AsyncGenerator[None, None]:
+        """Something else is shown in the call until this context ends, such as a question."""
+        self._is_interrupted = True
+        try:
+            yield
+        finally:
+            self._is_interrupted = False
+        await self.show()
+
+    async def show(self) -> None:
+        """Show what it does now, how much it has done, and for how long."""
+        if self._is_interrupted:
+            return
+        running = [line.title for line in self._calls.values() if line.state == " …"]
+        now = one_line(running[-1], TITLE_CHARACTERS) if running else "thinking"
+        newest = list(self._calls.values())[-SHOWN_CALLS:]
+        lines = [f"{self.summary}", *(f"- {line.title}{line.state}" for line in newest)]
+        content = (TextContent("\n".join(lines)),)
+        await self._progress.show(content, title=f"{self._title} · {now} ({self.summary})")
+
 
 FILES_SHOWN = 50
 """Most changed files whose diffs the call shows; `/diff` shows all."""
@@ -229,7 +512,7 @@ class Subagent:
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
-        waits = Waits(shared.clock, parts.budget.waits)
+        waits = UserWaitTimer(shared.clock, parts.budget.waits)
         self._gate = BudgetGate(session, parts.turn_id, waits)
         self._model = _model_in_use(session, qualified, self._gate)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
@@ -241,7 +524,7 @@ class Subagent:
         self.hooks = SessionToolHooks(session, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
-        gate = Gate(
+        gate = PermissionChecker(
             session.state.policy,
             NamedApprover(session.approver, task.name, call_id, session.sink, self._activity),
             self._sink,

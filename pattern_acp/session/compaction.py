@@ -1,8 +1,7 @@
-"""Making room in the model's context.
+"""Compaction of a session's conversation.
 
-Owns: what of a conversation must stay, the request for a summary, and that a compaction is recorded, counted and shown
-to the user. Must not know: when a compaction is needed (session/window.py), or what leaves
-(session/compaction_choice.py).
+Owns: what of a conversation must stay, which strategy is used, the request for a summary, and that a compaction is
+recorded, counted and shown to the user. Must not know: when a compaction is needed (session/window.py).
 """
 
 import logging
@@ -13,17 +12,31 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context import compaction
 from pattern_acp.context.compaction import (
+    LONG_RESULT_CHARACTERS,
+    RESULTS_KEPT_WHOLE,
+    SHORT_RESULT_CHARACTERS,
     Choice,
     SummaryTask,
     TokensOf,
     Untouchable,
+    choose,
+    long_results,
     read_summary,
     summary_request,
     summary_tokens,
+    units_of,
 )
-from pattern_acp.context.window import USUAL_WEIGHT, messages_tokens, request_tokens, stable_weight, weight_per_token
+from pattern_acp.context.window import (
+    USUAL_WEIGHT,
+    WindowLimits,
+    messages_tokens,
+    request_tokens,
+    stable_weight,
+    weight_per_token,
+)
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
@@ -44,12 +57,51 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.providers.base import ModelInfo, ProviderStop
-from pattern_acp.session.compaction_choice import Wanted, choose_for
 from pattern_acp.session.hooks import run_event
 from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, by_model, reported
 from pattern_acp.turn.request_fingerprints import RequestDigests
 from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
+
+LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
+"""What stays of every result when nothing else makes enough room."""
+
+
+class Wanted(Struct, frozen=True):
+    """What a compaction is for."""
+
+    trigger: str
+    """`threshold`, `person` or `provider`."""
+    strategy: CompactionStrategy
+    tokens: int
+    """Of the whole request as it is."""
+    target: int
+    """Of the request as it should become."""
+    limits: WindowLimits
+    wish: str = ""
+    """What the person wants of the summary."""
+    is_last_resort: bool = False
+    """Whether even the newest results are shortened, and summaries of before may go."""
+    keep_characters: int = SHORT_RESULT_CHARACTERS
+
+
+def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, tokens_of: TokensOf) -> Choice:
+    """What is to leave a conversation; long results are shortened first."""
+    free = max(wanted.tokens - wanted.target, 0)
+    keep = wanted.keep_characters
+    longer_than = keep if wanted.is_last_resort else LONG_RESULT_CHARACTERS
+    keep_last = 0 if wanted.is_last_resort else RESULTS_KEPT_WHOLE
+    results = long_results(history, free, tokens_of, longer_than=longer_than, to=keep, keep_last=keep_last)
+    if results.freed >= free and wanted.trigger != "person":
+        return results
+    event = ContextCompacted(TurnId(""), "", "", shortened=results.shortened, keep_characters=keep)
+    units = units_of(compaction.compacted(history, event), rules, tokens_of)
+    note = summary_tokens(wanted.limits.usable) if wanted.strategy == "summarise" else 0
+    removed = choose(units, free - results.freed + note, wanted.strategy, spare_notes=not wanted.is_last_resort)
+    gone = {call.call_id for unit in removed.removed for call in unit.first.tool_calls}
+    shortened = tuple(call_id for call_id in results.shortened if call_id not in gone)
+    return Choice(removed.removed, shortened, results.freed + removed.freed)
+
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -1,8 +1,8 @@
-"""What a prompt names besides its words: files behind links and `@path`.
+"""Attachments of a prompt: files behind links and `@path`.
 
 Owns: reading them through the editor and within the policy, how much of each the model gets at once, and the sentences
-about what was left out. Must not know: the wire. What is read is
-data beside the person's words and never part of them (invariant 8).
+about what was left out. Must not know: the wire. What is read is data beside the user's words and never part of them
+(invariant 8).
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What the model is told beside the person's words: what hooks say, instructions of a folder in hand.
+"""Context that is added beside the user's words: what hooks say, instructions of a folder in hand.
 
-Owns: that it waits for the next request, is recorded first, and is visible to the person. Must not know: where it comes
+Owns: that it waits for the next request, is recorded first, and is visible to the user. Must not know: where it comes
 from.
 """
 

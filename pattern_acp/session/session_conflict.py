@@ -1,31 +1,96 @@
-"""A session that two windows want: who goes on with it, and where.
+"""A session that two windows want: leases, who goes on with it, and where.
 
-Owns: what a prompt does in a session that another window has, and the question that the person is asked. Must not know:
-how a session is opened (session/reopening.py) or forked (session/forking.py).
+Owns: what a prompt does in a session that another window has, the question that the user is asked, and renewing the
+leases of this process. Must not know: how a session is opened (session/reopening.py) or forked (rewind/forks.py).
 
 `session/load` shows such a session without a question, since not every client asks one while it loads. The first prompt
 asks. The same holds for a window whose session was taken over: its next prompt asks, and nothing of it was lost.
 Nothing of the question is recorded: the stream belongs to the other window.
 """
 
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
-from pattern_acp.journal.leases import Lease
+from pattern_acp.journal.leases import Holder, Lease
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import TurnEnd
+
+logger = logging.getLogger(__name__)
+
+TAKEN_SENTENCE = (
+    "\n\n*Another window took this session over, so what ran here was stopped; what was recorded until then is there.*"
+)
+
+
+async def keep_leases(shared: Constellation, wait: Callable[[], Awaitable[None]]) -> None:
+    """Renew the leases of open sessions, once after each `wait`, until cancelled.
+
+    A window may stay open for days over a constellation that it cannot write, so a reason is logged once.
+    """
+    logged = ""
+    while True:
+        await wait()
+        now = shared.clock.now_ms()
+        try:
+            await shared.database.write(lambda tx, now=now: leases.renew_all(tx, shared.holder, now))
+        except PatternError as error:
+            # The next round tries again; a lease of this machine holds by its process id anyway.
+            if error.failure_code != logged:
+                logger.warning("Leases could not be renewed.", exc_info=True)
+            logged = error.failure_code
+        else:
+            logged = ""
+
+
+async def watch_leases(sessions: Sessions, wait: Callable[[], Awaitable[None]]) -> None:
+    """Look after each `wait`, until cancelled, whether a session that answers was taken over, and stop its turn then.
+
+    A turn meets it by itself at its next write; a command that runs for minutes would go on in two windows until then.
+    """
+    while True:
+        await wait()
+        answering, shared = sessions.answering, sessions.constellation
+        if not answering:
+            continue
+        try:
+            taken = await shared.database.read(partial(_taken, holder=shared.holder, answering=answering))
+        except PatternError:
+            # The turn meets the same fault, and says so.
+            continue
+        for session in taken:
+            session.cancel()
+            await say(session, TAKEN_SENTENCE)
+
+
+def _taken(tx: Transaction, holder: Holder, answering: Sequence[Session]) -> list[Session]:
+    held = [(session, leases.lease_of(tx, session.session_id)) for session in answering]
+    return [session for session, lease in held if lease is not None and lease.holder.holder != holder.holder]
+
+
+async def release_leases(shared: Constellation) -> None:
+    """Give up every lease of this process.
+
+    Raises:
+        DatabaseError: they could not be given up; they end with the process id.
+    """
+    await shared.database.write(lambda tx: leases.release_all(tx, shared.holder))
+
 
 TITLE = "This session is open in another window"
 
@@ -48,14 +113,14 @@ OPTIONS = (
 """A client that allows everything by itself picks the first, which disturbs nobody."""
 
 
-class Held(Struct, frozen=True):
+class Claimed(Struct, frozen=True):
     """The session in which the prompt runs, and its ticket there."""
 
     session: Session
     ticket: PromptTicket
 
 
-async def hold(sessions: Sessions, session: Session, ticket: PromptTicket) -> Held | TurnEnd:
+async def claim(sessions: Sessions, session: Session, ticket: PromptTicket) -> Claimed | TurnEnd:
     """Make sure that the prompt of `ticket` may run here; the end of the prompt when it may not.
 
     Raises:
@@ -65,7 +130,7 @@ async def hold(sessions: Sessions, session: Session, ticket: PromptTicket) -> He
     if current is not None and current is not session:
         # Another prompt has settled it meanwhile.
         session.drop_prompt(ticket)
-        return Held(current, current.register_prompt())
+        return Claimed(current, current.register_prompt())
     shared = sessions.constellation
     now = shared.clock.now_ms()
 
@@ -78,9 +143,9 @@ async def hold(sessions: Sessions, session: Session, ticket: PromptTicket) -> He
         mine, other = await shared.database.read(look)
     except DatabaseError:
         # The turn meets the same fault, and says so where the person looks.
-        return Held(session, ticket)
+        return Claimed(session, ticket)
     if mine:
-        return Held(session, ticket)
+        return Claimed(session, ticket)
     choice = Choice.TAKE_OVER
     with ticket.scope:
         if other is not None:
@@ -94,7 +159,7 @@ async def hold(sessions: Sessions, session: Session, ticket: PromptTicket) -> He
         return TurnEnd(StopReason.END_TURN)
     replacement = await _go_on(sessions, session, choice, other)
     session.drop_prompt(ticket)
-    return Held(replacement, replacement.register_prompt())
+    return Claimed(replacement, replacement.register_prompt())
 
 
 async def say(session: Session, sentence: str) -> None:

@@ -1,0 +1,124 @@
+"""The part of every request that stays byte-identical while mode and model stay, and how full the context is.
+
+Owns: which tools a model is offered, and the editor's figure of the context where no request follows that would count.
+Must not know: when a request is built (`turn_stages`), or how an editor is told.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pattern_acp.context.builder import Stable, build_request
+from pattern_acp.context.window import request_tokens
+from pattern_acp.domain.errors import InvalidRequestError
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, SessionConfigured, UsageReported
+from pattern_acp.policy.decision import Mode
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
+from pattern_acp.session.code import CODE_TOOL, code_of
+from pattern_acp.session.window import with_room
+from pattern_acp.tools.base import Tool
+from pattern_acp.tools.registry import edit_tool_left_out, offered
+from pattern_acp.turn.events import ContextChanged
+from pattern_acp.turn.sink import Fact
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+def stable_part(session: "Session") -> Stable:
+    """System prompt and tools, the cached prefix of every request."""
+    tools = tuple(tool.spec for tool in offered_tools(session))
+    state = session.state
+    return Stable(state.system, tools, state.tool_form, state.settings.cache_ttl, state.window.texts)
+
+
+def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
+    """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
+    plan = session.state.policy.mode is Mode.PLAN
+    left_out = edit_tool_left_out(session.state.settings.edit_tool, model or session.state.model)
+    if code_of(session) is None:
+        left_out = (*left_out, CODE_TOOL)
+    own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
+    return with_room(session, (*own, *skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan)))
+
+
+def skill_tools(session: "Session") -> tuple[Tool, ...]:
+    """The tool that loads skills, when there are any."""
+    return (session.state.skill_tool,) if session.state.skill_tool is not None else ()
+
+
+async def show_context(session: "Session") -> None:
+    """Tell how full the context of the session's model is by our estimate."""
+    state = session.state
+    used = context_tokens(session, state.model)
+    await session.view.show(ContextChanged(used, state.model.context_window, state.cost))
+
+
+def context_tokens(session: "Session", model: ModelInfo) -> int:
+    """About how many tokens a request of the conversation as it is would have; memory that changed is not in it."""
+    request = build_request(
+        session_id=session.session_id,
+        stable=stable_part(session),
+        model=model,
+        thought_level=ThoughtLevel.DEFAULT,
+        history=session.state.history,
+        memory=(),
+        max_output_tokens=session.state.settings.turn.max_output_tokens,
+    )
+    return session.state.window.calibration.tokens(model.name, request_tokens(request))
+
+
+def is_outdated(events: Sequence[Event]) -> bool:
+    """Whether the last figure that these events report is of a conversation that was changed since."""
+    changed = (
+        event for event in reversed(events) if isinstance(event, UsageReported | ContextCompacted | HistoryCleared)
+    )
+    return isinstance(next(changed, None), ContextCompacted | HistoryCleared)
+
+
+TOOLS_OPTION = "tools"
+"""The name of the choice in `SessionConfigured`; no client sets it."""
+
+
+def tool_form_of(events: Iterable[Event]) -> ToolForm:
+    """The form that the events of a session, those of what it was forked from too, leave it with."""
+    form = ToolForm.AUTO
+    for event in events:
+        # Words were taken out of it by a version that took them out of everything: what was chosen is not known.
+        if isinstance(event, SessionConfigured) and event.option == TOOLS_OPTION and event.value in tuple(ToolForm):
+            form = ToolForm(event.value)
+    return form
+
+
+async def run_tools(session: "Session", argument: str) -> str:
+    """Show the tools and how they are called, or choose it."""
+    if not argument:
+        names = ", ".join(f"`{tool.name}`" for tool in stable_part(session).tools)
+        return f"{_about(session)}\n\n{names}\n\nChoose with `/tools native`, `/tools text` or `/tools auto`."
+    try:
+        form = ToolForm(argument.lower())
+    except ValueError as error:
+        raise InvalidRequestError("/tools takes native, text or auto, or nothing to show the tools.") from error
+    await session.sink.record(Fact(SessionConfigured(TOOLS_OPTION, form, "client"), Actor.HUMAN, Origin.PERSON))
+    session.state.tool_form = form
+    return _about(session)
+
+
+def _about(session: "Session") -> str:
+    form = session.state.tool_form
+    info = session.constellation.models.resolve(session.state.model.qualified)[1]
+    as_text = form is ToolForm.TEXT or (form is ToolForm.AUTO and not info.calls_tools)
+    how = "writes its tool calls as text" if as_text else "calls its tools natively"
+    if form is not ToolForm.AUTO:
+        why = "you chose it for this session"
+    elif info.calls_tools:
+        why = "nothing says that it cannot"
+    else:
+        why = "it refused native calls, or config.toml says tools = false"
+    return f"`{info.qualified}` {how}: {why}."
