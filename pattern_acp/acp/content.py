@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.acp import schema
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.messages import (
-    Given,
+    AttachmentKind,
     ImagePart,
     Part,
     ResourcePart,
@@ -151,7 +151,7 @@ def _part_of(block: schema.PromptBlock) -> Part | None:
         case schema.ImageContent(data=data, mime_type=mime_type, uri=uri):
             return ImagePart(mime_type, data, name_of(uri) if uri else "")
         case schema.ResourceLink(uri=uri, name=name, mime_type=mime_type):
-            return ResourcePart(uri, name or name_of(uri), None, mime_type, Given.LINK, lines_of(uri))
+            return ResourcePart(uri, name or name_of(uri), None, mime_type, AttachmentKind.LINK, lines_of(uri))
         case schema.EmbeddedResource(resource=resource):
             return _embedded(resource)
         case schema.AudioContent():
@@ -162,7 +162,7 @@ def _part_of(block: schema.PromptBlock) -> Part | None:
 
 def _embedded(resource: schema.ResourceContents) -> Part:
     name, lines = name_of(resource.uri), lines_of(resource.uri)
-    part = ResourcePart(resource.uri, name, resource.text, resource.mime_type, Given.EMBEDDED, lines)
+    part = ResourcePart(resource.uri, name, resource.text, resource.mime_type, AttachmentKind.EMBEDDED, lines)
     if resource.text is not None or resource.blob is None:
         return part
     try:
@@ -195,10 +195,10 @@ def blocks_of(part: Part, limit: int) -> list[schema.ContentBlock]:
             return [schema.TextContent(text=f"[{part.about}, {media_type}, {len(data) * 3 // 4:,} bytes]")]
         case ImagePart(media_type, data):
             return [schema.ImageContent(data=data, mime_type=media_type)]
-        case ResourcePart(given=Given.MENTION):
+        case ResourcePart(given=AttachmentKind.MENTION):
             # The client knows only the `@path` in the text.
             return []
-        case ResourcePart(uri=uri, name=name) if part.text is None or part.given is Given.LINK:
+        case ResourcePart(uri=uri, name=name) if part.text is None or part.given is AttachmentKind.LINK:
             return [schema.ResourceLink(uri=uri, name=name)]
         case ResourcePart(uri=uri, text=text, media_type=media_type):
             contents = schema.ResourceContents(uri=uri, text=(text or "")[:limit], mime_type=media_type)

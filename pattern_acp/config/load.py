@@ -31,7 +31,7 @@ from pattern_acp.config.values import Value, but_is
 from pattern_acp.config.variables import unknown_variables
 
 
-def contradictions(settings: Settings, models: Iterable[str], user: TomlFile) -> Iterator[Problem]:
+def _contradictions(settings: Settings, models: Iterable[str], user: TomlFile) -> Iterator[Problem]:
     """Surprising settings; everything is used as it is written."""
     known = {*settings.providers, *PRESETS}
     for name in settings.fallback:
@@ -181,7 +181,7 @@ class SettingsReader:
             *lsp_values,
         )
         built = _build(found, providers, servers)
-        problems = (*problems, *contradictions(built, models, user))
+        problems = (*problems, *_contradictions(built, models, user))
         built = replace(
             built,
             models=models,

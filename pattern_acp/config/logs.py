@@ -20,10 +20,10 @@ from pattern_acp.config.settings import LogLevel
 from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern
 
 MAX_FILE_BYTES = 5_000_000
-KEPT_FILES = 3
-MAX_MESSAGE_CHARS = 4000
+_MOST_FILES = 3
+_MAX_MESSAGE_CHARS = 4000
 """A longer message is somebody's data rather than a message; what is past this is cut."""
-MAX_STDERR_CHARS = 400
+_MAX_STDERR_CHARS = 400
 """Zed shows each line of stderr as a warning; reference/acp.md, Part 1, section 1."""
 
 _SHORTEST_SECRET = 8
@@ -87,7 +87,7 @@ class _FileFormatter(logging.Formatter):
         self.redactor = redactor
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
-        record.message = _cut(record.message, MAX_MESSAGE_CHARS)
+        record.message = _cut(record.message, _MAX_MESSAGE_CHARS)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -103,7 +103,7 @@ class _LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = " ".join(self.redactor.mask(record.getMessage()).split())
-        shown = "".join(each if each.isprintable() else "?" for each in _cut(line, MAX_STDERR_CHARS))
+        shown = "".join(each if each.isprintable() else "?" for each in _cut(line, _MAX_STDERR_CHARS))
         return f"pattern-acp: {record.levelname.lower()}: {shown}"
 
 
@@ -114,7 +114,7 @@ class RotatingFile(logging.Handler):
     the file. When it cannot be written, the log falls silent and `failure` says why: a full disk must not end a turn.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES, kept_files: int = KEPT_FILES) -> None:
+    def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES, kept_files: int = _MOST_FILES) -> None:
         super().__init__()
         self._path = path
         self._max_bytes = max_bytes

@@ -13,9 +13,9 @@ from msgspec import Struct
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.late_pattern import late_pattern
 
-CONSTELLATION_FILE = "constellation.db"
-CONFIG_FILE = "config.toml"
-PROJECT_CONFIG = (".pattern", "config.toml")
+_CONSTELLATION_FILE = "constellation.db"
+_CONFIG_FILE = "config.toml"
+_PROJECT_CONFIG = (".pattern", "config.toml")
 LOG_FILE = "pattern-acp.log"
 
 NAME_RULE = "1 to 64 letters, digits, dots, hyphens or underscores, not starting or ending with a dot"
@@ -41,7 +41,7 @@ class Paths(Struct, frozen=True):
     @property
     def config_file(self) -> Path:
         """The user's configuration."""
-        return self.config / CONFIG_FILE
+        return self.config / _CONFIG_FILE
 
     @property
     def log_file(self) -> Path:
@@ -56,12 +56,12 @@ class Paths(Struct, frozen=True):
         """
         if not is_valid_name(name):
             raise ConfigError(f"A constellation cannot be called {name[:80]!r}; use {NAME_RULE}.")
-        return self.data / "constellations" / name / CONSTELLATION_FILE
+        return self.data / "constellations" / name / _CONSTELLATION_FILE
 
 
 def project_config_file(project_dir: str) -> Path:
     """The configuration that a project may carry."""
-    return Path(project_dir, *PROJECT_CONFIG)
+    return Path(project_dir, *_PROJECT_CONFIG)
 
 
 def is_valid_name(name: str) -> bool:

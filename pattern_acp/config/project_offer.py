@@ -24,9 +24,9 @@ from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
-CLAUDE_SETTINGS = (".claude", "settings.json")
+_CLAUDE_SETTINGS = (".claude", "settings.json")
 
-SCRIPT_BYTES = 1_000_000
+_SCRIPT_BYTES = 1_000_000
 """Largest script of which the content is part of what is trusted."""
 
 
@@ -62,7 +62,7 @@ def read_offer(
 def _hooks(project: TomlFile, folder: str) -> tuple[tuple[HookSettings, ...], tuple[Problem, ...]]:
     own = read_hooks(project.table.get("hooks", []), project.path)
     problems = [project.problem(key, sentence) for key, sentence in own.problems]
-    path = Path(folder, *CLAUDE_SETTINGS)
+    path = Path(folder, *_CLAUDE_SETTINGS)
     table = _read_json(path, problems)
     others = read_hooks(table.get("hooks", []), str(path))
     problems += [Problem(str(path), None, key, sentence) for key, sentence in others.problems]
@@ -156,7 +156,7 @@ def _content(path: Path) -> str | None:
         size = path.stat().st_size if path.is_file() else None
         if size is None:
             return None
-        return sha256_hex(path.read_bytes() if size <= SCRIPT_BYTES else str(size).encode())
+        return sha256_hex(path.read_bytes() if size <= _SCRIPT_BYTES else str(size).encode())
     except OSError:
         return None
 
@@ -179,7 +179,7 @@ def _scripts(command: str, folder: str) -> list[list[str]]:
         path = root / word
         try:
             inside = bool(word) and path.resolve().is_relative_to(root.resolve())
-            if inside and path.is_file() and path.stat().st_size <= SCRIPT_BYTES:
+            if inside and path.is_file() and path.stat().st_size <= _SCRIPT_BYTES:
                 found.append([word, sha256_hex(path.read_bytes())])
         except (OSError, ValueError, RuntimeError):
             continue

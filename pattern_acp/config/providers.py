@@ -51,27 +51,27 @@ def _amazon_address(region: str) -> str:
     return f"https://bedrock-runtime.{region}.amazonaws.com"
 
 
-HOSTS: Mapping[Host, Cloud] = {
+_HOSTS: Mapping[Host, Cloud] = {
     "vertex": Cloud(_google_address, ("CLOUD_ML_REGION",), "global"),
     "bedrock": Cloud(_amazon_address, ("AWS_REGION", "AWS_DEFAULT_REGION"), ""),
 }
 """Addresses and variables are those of the clouds' documentation and of Anthropic's own clients (November 2026)."""
 
-PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
+_PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 
 
-def with_place(provider: ProviderSettings, environ: Mapping[str, str]) -> tuple[ProviderSettings, str]:
+def _with_place(provider: ProviderSettings, environ: Mapping[str, str]) -> tuple[ProviderSettings, str]:
     """`provider`, which has a host, with region, project and address; and what is wrong, empty when nothing is."""
-    cloud = HOSTS[provider.host]
+    cloud = _HOSTS[provider.host]
     region = provider.region or _first(environ, cloud.region_variables) or cloud.usual_region
-    project = provider.project or (_first(environ, PROJECT_VARIABLES) if provider.host == "vertex" else "")
+    project = provider.project or (_first(environ, _PROJECT_VARIABLES) if provider.host == "vertex" else "")
     if not region:
         return provider, f"it needs a region: set region in it, or ${cloud.region_variables[0]}"
     # Both become part of an address, and what comes from the environment was not looked at yet.
     if not _REGION.fullmatch(region):
         return provider, f"${' or $'.join(cloud.region_variables)} holds no region, which is such as europe-west1"
     if project and not _PROJECT.fullmatch(project):
-        return provider, f"${' or $'.join(PROJECT_VARIABLES)} holds no project, which has small letters, digits and -"
+        return provider, f"${' or $'.join(_PROJECT_VARIABLES)} holds no project, which has small letters, digits and -"
     address = provider.base_url or cloud.address(region)
     return replace(provider, region=region, project=project, base_url=address), ""
 
@@ -80,27 +80,27 @@ def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((value for name in names if (value := environ.get(name, "").strip())), "")
 
 
-def set_host(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+def _set_host(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
     """`provider` at the cloud that config.toml names; None when it is none."""
-    for host in HOSTS:
+    for host in _HOSTS:
         if raw == host:
             return replace(provider, host=host)
     return None
 
 
-def set_region(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+def _set_region(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
     """`provider` in the region that config.toml names; None when it cannot be one."""
     return replace(provider, region=raw) if isinstance(raw, str) and _REGION.fullmatch(raw) else None
 
 
-def set_project(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+def _set_project(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
     """`provider` with the project that config.toml names; None when it cannot be one."""
     return replace(provider, project=raw) if isinstance(raw, str) and _PROJECT.fullmatch(raw) else None
 
 
-MASK = str(Secret(""))
+_MASK = str(Secret(""))
 SCRIPT_VARIABLE = "PATTERN_ACP_SCRIPT"
-OLLAMA_PORT = 11434
+_OLLAMA_PORT = 11434
 """The address at which Ollama listens by default."""
 
 BUILT_IN: tuple[ProviderSettings, ...] = (
@@ -110,7 +110,7 @@ BUILT_IN: tuple[ProviderSettings, ...] = (
         "gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", api_key_env="GEMINI_API_KEY"
     ),
     *SIGN_IN,
-    ProviderSettings("ollama", "openai", f"http://127.0.0.1:{OLLAMA_PORT}/v1"),
+    ProviderSettings("ollama", "openai", f"http://127.0.0.1:{_OLLAMA_PORT}/v1"),
     ProviderSettings("offline", "offline"),
     ProviderSettings("scripted", "scripted"),
 )
@@ -204,7 +204,7 @@ def _placed(
 ) -> tuple[ProviderSettings, str]:
     if table.get("wire", "anthropic") != "anthropic":
         return provider, f"at the host {provider.host} the wire can only be anthropic"
-    return with_place(replace(provider, wire="anthropic"), environ)
+    return _with_place(replace(provider, wire="anthropic"), environ)
 
 
 def _read_field(
@@ -261,7 +261,7 @@ def _with_key(collected: _Collected, provider: ProviderSettings, environ: Mappin
     if not secret:
         return provider
     source = f"${provider.api_key_env}"
-    collected.set(f"providers.{provider.name}.api_key", MASK, source)
+    collected.set(f"providers.{provider.name}.api_key", _MASK, source)
     return replace(provider, api_key=Secret(secret, source), configured=True)
 
 
@@ -295,7 +295,7 @@ def ollama_base_url(raw: str) -> str | None:
         return None
     parts = urlsplit(url)
     host = _reachable(parts.hostname or "")
-    port = parts.port or (OLLAMA_PORT if bare else None)
+    port = parts.port or (_OLLAMA_PORT if bare else None)
     authority = f"[{host}]" if ":" in host else host
     if port is not None:
         authority = f"{authority}:{port}"
@@ -318,7 +318,7 @@ def show_url(url: str) -> str:
     parts = urlsplit(url)
     if "@" not in parts.netloc:
         return url
-    return url.replace(parts.netloc, f"{MASK}@{parts.netloc.rpartition('@')[2]}", 1)
+    return url.replace(parts.netloc, f"{_MASK}@{parts.netloc.rpartition('@')[2]}", 1)
 
 
 class _Field(Struct, frozen=True):
@@ -410,7 +410,7 @@ def _set_usage_on_request(provider: ProviderSettings, raw: object) -> ProviderSe
 
 
 def _show_headers(raw: object) -> str:
-    return ", ".join(f"{name}: {MASK}" for name in raw) if is_table(raw) else ""
+    return ", ".join(f"{name}: {_MASK}" for name in raw) if is_table(raw) else ""
 
 
 def _show_models(raw: object) -> str:
@@ -430,8 +430,8 @@ PROVIDER_KEYS: Mapping[str, _Field] = {
     "models": _Field("a list of text", _set_models, _show_models),
     "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
     "usage_on_request": _Field("true or false", _set_usage_on_request),
-    "host": _Field(f"one of {', '.join(HOSTS)}", set_host),
-    "region": _Field("a region, such as europe-west1", set_region, instead="the usual one is taken"),
-    "project": _Field("the id of a project", set_project, instead="the one of the credentials is taken"),
+    "host": _Field(f"one of {', '.join(_HOSTS)}", _set_host),
+    "region": _Field("a region, such as europe-west1", _set_region, instead="the usual one is taken"),
+    "project": _Field("the id of a project", _set_project, instead="the one of the credentials is taken"),
     "oauth": _Field(OAUTH_ALLOWED, _set_oauth, _show_oauth, wrong_oauth),
 }

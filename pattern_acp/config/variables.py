@@ -10,7 +10,7 @@ from pattern_acp.config.keys import KEYS
 from pattern_acp.config.problem import Problem
 from pattern_acp.config.providers import SCRIPT_VARIABLE
 
-PREFIX = "PATTERN_ACP_"
+_PREFIX = "PATTERN_ACP_"
 
 INSIDE_VARIABLE = "PATTERN_ACP_INSIDE"
 """The mark in the environment of everything that an agent of ours starts: what is run there is not run by the user."""
@@ -22,7 +22,7 @@ NAMES = (HOME_VARIABLE, SCRIPT_VARIABLE, INSIDE_VARIABLE, *(key.variable for key
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
     """A problem for each variable that is set, begins as ours do, and is none of them."""
     for name in sorted(environ):
-        if name.startswith(PREFIX) and name not in NAMES and environ[name]:
+        if name.startswith(_PREFIX) and name not in NAMES and environ[name]:
             yield Problem(f"${name}", None, "", f"{_sentence(name)} It is not used.")
 
 
@@ -30,7 +30,7 @@ def _sentence(name: str) -> str:
     # Late: only a slip of the keys needs it, and the import costs a start 2 ms.
     from difflib import get_close_matches
 
-    wanted = name.removeprefix(PREFIX).lower()
+    wanted = name.removeprefix(_PREFIX).lower()
     for key in KEYS:
         if wanted == key.name.replace(".", "_"):
             # The nearest variable would be that of another setting.

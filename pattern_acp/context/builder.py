@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, begins_with
-from pattern_acp.domain.untrusted_blocks import STATE, Section, framed_line, untrusted_block
+from pattern_acp.domain.untrusted_blocks import STATE, Section, untrusted_block, untrusted_line
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 
 WHOLE_CHARACTERS = 60_000
@@ -160,7 +160,7 @@ def block_section(view: MemoryView) -> Section:
     """One block as the model reads it."""
     permission = {} if view.permission == "read_write" else {"permission": view.permission}
     shown = {} if view.is_shown else {"shown": "no, read it with memory_read"}
-    about = framed_line("about", view.about)
+    about = untrusted_line("about", view.about)
     text = [view.text or "(empty)"] if view.is_shown else []
     size = {"used": len(view.text), "limit": view.limit}
     notes = map(note_section, view.notes)
@@ -169,4 +169,4 @@ def block_section(view: MemoryView) -> Section:
 
 def note_section(note: str) -> Section:
     """Something that is true now, in one line."""
-    return framed_line("note", note)
+    return untrusted_line("note", note)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pattern_acp.context.builder import MemoryView, block_section, note_section
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.untrusted_blocks import Section, framed_line, untrusted_block
+from pattern_acp.domain.untrusted_blocks import Section, untrusted_block, untrusted_line
 from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, ShownBlock
 
 RESTATE_CHARACTERS = 1_200
@@ -88,7 +88,7 @@ def change_notices(
         known = before.pop(view.block_id, None)
         notices += _notices_of(view, known, writes.get(view.block_id, ()))
     notices += [
-        framed_line("memory_change", "This block is no longer there.", label=gone.label) for gone in before.values()
+        untrusted_line("memory_change", "This block is no longer there.", label=gone.label) for gone in before.values()
     ]
     return tuple(notices)
 

@@ -75,7 +75,7 @@ class FairWriteLock:
         self._since = 0
         self._place: int | None = None
 
-    def in_turn(self, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]) -> bool:
+    def acquire(self, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]) -> bool:
         """Call `attempt` when it is this one's turn, until it succeeds. False: `seconds` are over, or it was stopped.
 
         At once when nobody waits. Whatever `attempt` raises goes on to the caller.
@@ -238,7 +238,7 @@ class ApswConnection:
         self._busy_seconds = busy_seconds
         self._raw: RawConnection | None = None
         self._opened: OpenedFile | None = None
-        self._queue = FairWriteLock(path)
+        self._write_lock = FairWriteLock(path)
         self._is_stopped = False
 
     @property
@@ -304,7 +304,9 @@ class ApswConnection:
         """
         self.opened.require_files()
         began = time.monotonic()
-        if not self._queue.in_turn(self._begin_write, seconds=self._busy_seconds, is_stopped=lambda: self._is_stopped):
+        if not self._write_lock.acquire(
+            self._begin_write, seconds=self._busy_seconds, is_stopped=lambda: self._is_stopped
+        ):
             raise translate(apsw.BusyError(f"for longer than {time.monotonic() - began:.0f} s"), self.path)
         if (waited := time.monotonic() - began) >= _LONG_WAIT_SECONDS:
             logger.info("waited %.1f s for other processes to write", waited)
@@ -401,7 +403,7 @@ class ApswConnection:
         had grown, and the statements are written for the indexes that there are.
         """
         raw, self._raw = self._raw, None
-        self._queue.close()
+        self._write_lock.close()
         if raw is not None:
             if self._opened is not None and not self._opened.may_move_log():
                 raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

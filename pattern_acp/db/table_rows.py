@@ -12,7 +12,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.raw import Row
 from pattern_acp.db.transaction import Transaction
 
-LAST_SEQ = "last_seq"
+_LAST_SEQ = "last_seq"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -43,11 +43,11 @@ def tables_of_state(tx: Transaction) -> tuple[str, ...]:
         DatabaseError: the file cannot be read.
     """
     tables = [text(row[0]) for row in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
-    return tuple(table for table in tables if LAST_SEQ in columns_of(tx, table))
+    return tuple(table for table in tables if _LAST_SEQ in columns_of(tx, table))
 
 
 def rows_between(
-    tx: Transaction, table: str, columns: Sequence[str], after: int, upto: int, *, by: str = LAST_SEQ
+    tx: Transaction, table: str, columns: Sequence[str], after: int, upto: int, *, by: str = _LAST_SEQ
 ) -> list[Row]:
     """The rows of a table that an event after `after`, up to `upto`, changed last, in the order of those events.
 
@@ -130,12 +130,12 @@ def mend_references(tx: Transaction, table: str) -> tuple[int, int]:
         DatabaseError: the file cannot be written.
     """
     name, moved, gone = _names([table]), 0, 0
-    if not _in_key(tx, table, LAST_SEQ):
+    if not _in_key(tx, table, _LAST_SEQ):
         moved = tx.execute(
             _sql(
-                f"UPDATE {name} SET {LAST_SEQ} = (SELECT max(seq) FROM events WHERE seq < {name}.{LAST_SEQ}) "
-                f"WHERE NOT EXISTS (SELECT 1 FROM events WHERE seq = {name}.{LAST_SEQ}) "
-                f"AND EXISTS (SELECT 1 FROM events WHERE seq < {name}.{LAST_SEQ})"
+                f"UPDATE {name} SET {_LAST_SEQ} = (SELECT max(seq) FROM events WHERE seq < {name}.{_LAST_SEQ}) "
+                f"WHERE NOT EXISTS (SELECT 1 FROM events WHERE seq = {name}.{_LAST_SEQ}) "
+                f"AND EXISTS (SELECT 1 FROM events WHERE seq < {name}.{_LAST_SEQ})"
             )
         )
     for parent, column, target in _references(tx, table):

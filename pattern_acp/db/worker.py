@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 0.2
+_PATIENCE_SECONDS = 0.2
 """Longest that a cancelled caller goes on waiting. Writes take 5 ms, but wait up to 15 s for a lock, and a cancel is
 answered within 2 s (architecture.md, invariant 3)."""
 
@@ -187,7 +187,7 @@ class WorkerConnection:
 
 
 def worker_connections(
-    *drivers: ApswConnection, patience_seconds: float = PATIENCE_SECONDS
+    *drivers: ApswConnection, patience_seconds: float = _PATIENCE_SECONDS
 ) -> tuple[WorkerConnection, ...]:
     """A connection for each driver. `patience_seconds` is the longest that a cancelled caller goes on waiting."""
     made: list[WorkerConnection] = []

@@ -115,7 +115,7 @@ def _compiled(slots: str) -> tuple[re.Pattern[str], Mapping[str, str]]:
 
 def _plain(text: str, kind: str) -> str:
     if kind.startswith("word"):
-        return unquote_path(text)
+        return _unquote_path(text)
     return text if kind in {"line", "flag"} else unquote_text(text)
 
 
@@ -128,7 +128,7 @@ def unquote_text(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _TEXT_ESCAPES.get(match[1], match[0]), text[1:-1])
 
 
-def unquote_path(text: str) -> str:
+def _unquote_path(text: str) -> str:
     r"""A path without its quotes. Only a quote, and outside quotes a space, is escaped: `C:\new\file` stays."""
     if text[:1] == "'":
         return text[1:-1]

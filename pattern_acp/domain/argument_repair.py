@@ -16,13 +16,13 @@ from msgspec import Struct
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.late_pattern import late_pattern
 
-MOST_UNWRAPPED = 2
+_MOST_UNWRAPPED = 2
 """Times that an object may be written as text inside a string; more has not been seen, and each doubles the marks."""
 
 MOST_LEVELS = 8
 """Levels to which values are compared with a schema; deeper ones are left as they are."""
 
-MOST_OF_FIELD = 400
+_MOST_OF_FIELD = 400
 """Longest field, as JSON, that stays of a call that was cut: a path or a command, not the text of a file."""
 
 _FENCE = late_pattern(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
@@ -47,7 +47,7 @@ def read_object(text: str) -> Repaired:
     """
     repairs: list[str] = []
     value = _parse(text if text.strip() else "{}", repairs)
-    for _ in range(MOST_UNWRAPPED):
+    for _ in range(_MOST_UNWRAPPED):
         if isinstance(value, str):
             repairs.append("took the object out of a string")
             value = _parse(value, repairs)
@@ -68,7 +68,7 @@ def whole_fields(text: str) -> str:
             value, end = _next_value(decoder, text, colon + 1)
             rest = text[end:].lstrip()[:1]
             # A number that nothing follows may have had more digits.
-            if isinstance(key, str) and rest and end - colon <= MOST_OF_FIELD:
+            if isinstance(key, str) and rest and end - colon <= _MOST_OF_FIELD:
                 fields[key] = value
             place = text.index(",", end) + 1 if rest == "," else 0
     except (ValueError, RecursionError):

@@ -57,7 +57,7 @@ class FileChange(Struct, frozen=True):
     after: FileState
 
 
-class LeftOut(Struct, frozen=True):
+class UnsavedFile(Struct, frozen=True):
     """Something that a checkpoint does not hold, and why, in a clause."""
 
     path: str

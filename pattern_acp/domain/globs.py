@@ -15,9 +15,9 @@ from msgspec import Struct
 from pattern_acp.domain.errors import PatternUnusableError
 from pattern_acp.domain.paths import PLATFORM, Flavour, display_path
 
-MAX_ALTERNATIVES = 200
+_MAX_ALTERNATIVES = 200
 """Patterns that braces may stand for."""
-MAX_DOUBLE_STARS = 6
+_MAX_DOUBLE_STARS = 6
 """Each `**` multiplies the work; nobody needs more."""
 
 
@@ -41,8 +41,8 @@ def compile_glob(pattern: str, root: str, *, flavour: Flavour = PLATFORM) -> Glo
     """
     negated = pattern.startswith("!")
     text = _anchored(pattern.removeprefix("!"), root, flavour)
-    if text.count("**") > MAX_DOUBLE_STARS:
-        raise PatternUnusableError(f"The pattern has more than {MAX_DOUBLE_STARS} '**'; use fewer.")
+    if text.count("**") > _MAX_DOUBLE_STARS:
+        raise PatternUnusableError(f"The pattern has more than {_MAX_DOUBLE_STARS} '**'; use fewer.")
     expressions = [glob_expression(one.removeprefix("/")) for one in _alternatives(text)]
     return Glob(text, negated, re.compile("|".join(expressions), re.DOTALL))
 
@@ -80,8 +80,8 @@ def _alternatives(text: str) -> list[str]:
         else:
             start, end = span
             pending.extend(one[:start] + choice + one[end + 1 :] for choice in split_patterns(one[start + 1 : end]))
-        if len(done) + len(pending) > MAX_ALTERNATIVES:
-            raise PatternUnusableError(f"The braces stand for more than {MAX_ALTERNATIVES} patterns; use fewer.")
+        if len(done) + len(pending) > _MAX_ALTERNATIVES:
+            raise PatternUnusableError(f"The braces stand for more than {_MAX_ALTERNATIVES} patterns; use fewer.")
     return done
 
 

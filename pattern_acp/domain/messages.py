@@ -65,7 +65,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
         return f"{named}, {self.width}x{self.height}" if self.width else named
 
 
-class Given(StrEnum):
+class AttachmentKind(StrEnum):
     """The way a resource came with a prompt."""
 
     EMBEDDED = "embedded"
@@ -83,7 +83,7 @@ class ResourcePart(Struct, frozen=True, tag="resource"):
     name: str
     text: str | None = None
     media_type: str | None = None
-    given: Given = Given.EMBEDDED
+    given: AttachmentKind = AttachmentKind.EMBEDDED
     lines: str = ""
     """The 1-based lines that `text` is of the whole, as `10-20`; empty for the whole."""
     note: str = ""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pattern_acp.domain.canonical import Json, JsonObject
 
-GIVEN = "raw_input"
+_ARGUMENTS = "raw_input"
 """The key of a tool's arguments. Their keys are not ours."""
 
 
@@ -28,7 +28,7 @@ class Role(Enum):
     """An id, or one of a fixed set of values."""
     NAME = "name"
     """A name by which other records point to something, such as a folder, a label or a hash. A bundle can omit it."""
-    GIVEN = "given"
+    ARGUMENTS = "arguments"
     """All that a model gave a tool: any JSON value, not only a text."""
 
 
@@ -136,8 +136,8 @@ def walk(kind: str, payload: JsonObject, leaf: Leaf) -> JsonObject:
 
 
 def _value(form: str, key: str, value: Json, beside: JsonObject, leaf: Leaf) -> Json:
-    if key == GIVEN:
-        return leaf(Role.GIVEN, key, value)
+    if key == _ARGUMENTS:
+        return leaf(Role.ARGUMENTS, key, value)
     if isinstance(value, str):
         return leaf(_role(form, key, beside), key, value)
     if isinstance(value, Mapping):

@@ -11,16 +11,16 @@ from msgspec import Struct
 
 from pattern_acp.domain.late_pattern import late_pattern
 
-MARKER_ROOM = 60
+_MARKER_SPACE = 60
 """Characters for the marker that replaces what was cut."""
 
 SHOWN_NAME = 80
 """Most characters of a made-up tool name in titles and sentences."""
 
-TITLE_LIMIT = 500
+_TITLE_LIMIT = 500
 """Characters of a title. Long, since some clients show nothing but the title when they ask (zed#54819)."""
 
-DIFF_LIMIT = 4_000
+_DIFF_LIMIT = 4_000
 """Characters of a diff that the model reads; it wrote most of what the diff shows."""
 
 DIFFED_LINES = 20_000
@@ -48,7 +48,7 @@ def cut_middle(text: str, limit: int) -> Cut:
     """
     if len(text) <= limit:
         return Cut(text, 0)
-    space = max(limit - MARKER_ROOM, 0)
+    space = max(limit - _MARKER_SPACE, 0)
     head = _whole_lines_at_start(text[: space - space // 2])
     tail = _whole_lines_at_end(text[len(text) - space // 2 :])
     cut = text[len(head) : len(text) - len(tail)]
@@ -64,7 +64,7 @@ def cut_line(line: str, limit: int) -> str:
     return f"{line[:limit]} [... {len(line) - limit:,} characters cut]"
 
 
-def one_line(text: str, limit: int = TITLE_LIMIT) -> str:
+def one_line(text: str, limit: int = _TITLE_LIMIT) -> str:
     """Text for a title: one line, invisible and control characters spelled out so that nothing hides in it."""
     flat = " ↵ ".join(part for part in (line.strip() for line in text.splitlines()) if part)
     visible = "".join(_visible(character) for character in flat)
@@ -91,7 +91,7 @@ def numbered(lines: list[str], first: int) -> str:
     return "\n".join(f"{first + offset}\t{line}" for offset, line in enumerate(lines))
 
 
-def short_diff(before: str, after: str, limit: int = DIFF_LIMIT) -> str:
+def short_diff(before: str, after: str, limit: int = _DIFF_LIMIT) -> str:
     """A unified diff of two texts, cut in the middle at `limit` characters."""
     old, new = before.splitlines(), after.splitlines()
     if len(old) + len(new) > DIFFED_LINES:

@@ -63,7 +63,7 @@ _UNQUOTED = {ord("\n"): " ", ord("\r"): " ", ord('"'): "'"}
 class Section(str):
     """Text that is framed already, so that a frame around it leaves it as it is.
 
-    Only `framed` and `framed_line` make one. What encodes values takes plain text: `str(section)`.
+    Only `framed` and `untrusted_line` make one. What encodes values takes plain text: `str(section)`.
     """
 
     __slots__ = ()
@@ -83,7 +83,7 @@ def untrusted_block(mark: str, /, *content: str, **attributes: str | int) -> Sec
     return Section("\n".join((_opening(mark, attributes), *inside, f"</{mark}>")))
 
 
-def framed_line(mark: str, data: str, /, **attributes: str | int) -> Section:
+def untrusted_line(mark: str, data: str, /, **attributes: str | int) -> Section:
     """`data` between marks of this name, on the same line as these."""
     return Section(f"{_opening(mark, attributes)}{harmless(data, within=mark)}</{mark}>")
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.domain.file_states import FileChange, LeftOut, SavedFile
+from pattern_acp.domain.file_states import FileChange, SavedFile, UnsavedFile
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message
 from pattern_acp.domain.plan import Plan
@@ -62,7 +62,7 @@ class CheckpointTaken(Struct, frozen=True):
     state_hash: str
     global_seq: int
     changes: tuple[FileChange, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnsavedFile, ...] = ()
     memory: tuple[MemoryPoint, ...] = ()
 
 

@@ -34,7 +34,7 @@ from pattern_acp.journal.sessions import cwd_key
 _QUERIES = load_queries("pattern_acp.journal")
 
 MOST_FILES = 20
-MOST_STEPS = 20
+_MOST_STEPS = 20
 
 _REQUEST = 300
 """Characters of the last prompt."""
@@ -103,7 +103,7 @@ def _handoff(active: Sequence[Recorded], cwd: str) -> HandoffLeft:
         last.turn_id,
         _state([entry for entry in active if entry.session_seq >= begun.session_seq]),
         request if len(request) <= _REQUEST else request[: _REQUEST - 1] + "…",
-        tuple(steps[:MOST_STEPS]),
+        tuple(steps[:_MOST_STEPS]),
         files[:MOST_FILES],
         len(files),
         _ended_commands(active),

@@ -55,7 +55,7 @@ class CountedPassage(Struct, frozen=True):
     times: int
 
 
-class ToldRepeat(Struct, frozen=True):
+class ShownRepeat(Struct, frozen=True):
     """Two passages that say nearly the same; `likeness` is their cosine in thousandths."""
 
     one: NamedPassage
@@ -71,7 +71,7 @@ class MemoryRecalled(Struct, frozen=True):
 
     turn_id: TurnId | None
     recalled: tuple[CountedPassage, ...]
-    told: tuple[ToldRepeat, ...] = ()
+    told: tuple[ShownRepeat, ...] = ()
 
 
 class BlockDeleted(Struct, frozen=True):

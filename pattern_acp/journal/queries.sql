@@ -151,12 +151,6 @@ WHERE stream IN (SELECT id FROM shares) AND seq > :seq AND (
 )
 ORDER BY seq;
 
--- name: redacted_events
--- The events of a stream that lost words.
-SELECT DISTINCT events.seq
-FROM redactions JOIN events ON events.seq = redactions.event_seq
-WHERE events.stream = :stream;
-
 -- name: read_titles
 -- The titles of all sessions, deleted ones too.
 SELECT id, title FROM sessions WHERE title <> '';

@@ -143,24 +143,19 @@ def with_requests(tx: Transaction, planned: Sequence[PlannedRedaction], mask: Ma
     rows = [row for each in found for row in each]
     requests = {columns.integer(row[0]) for row in rows if not row[1] or _is_request(tx, columns.integer(row[0]))}
     others = tuple(one for one in planned if one.seq not in requests)
-    return (*others, *plan_redaction(tx, tuple(requests), lambda kind, payload: without_digests(mask(kind, payload))))
+    return (*others, *plan_redaction(tx, tuple(requests), lambda kind, payload: _without_digests(mask(kind, payload))))
 
 
-def without_digests(payload: JsonObject) -> JsonObject:
+def _without_digests(payload: JsonObject) -> JsonObject:
     """The payload of a `ModelRequested`, also of a subagent's, that nothing of its request can be tried out with."""
     if isinstance(inner := payload.get("event"), dict):
-        return {**payload, "event": without_digests(inner)}
+        return {**payload, "event": _without_digests(inner)}
     return {**payload, "digest": "", "parts": None}
 
 
 def _is_request(tx: Transaction, seq: int) -> bool:
     row = tx.one(QUERIES["read_event"], {"seq": seq})
     return row is not None and cast("JsonObject", json.loads(_text(row))).get("kind") == "model_requested"
-
-
-def redacted_events(tx: Transaction, stream: str) -> frozenset[int]:
-    """The numbers of the events of a stream that lost words."""
-    return frozenset(_numbers(tx.all(QUERIES["redacted_events"], {"stream": stream})))
 
 
 def redacted_among(tx: Transaction, seqs: Sequence[int]) -> frozenset[int]:

@@ -192,17 +192,17 @@ def sweep_contents(tx: Transaction, *, before_ms: int, most_bytes: int, at_ms: i
     return len(digests)
 
 
-def digests_in(value: Json) -> Iterator[str]:
+def _digests_in(value: Json) -> Iterator[str]:
     """Every digest of a file's content that a payload names."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if key == "digest" and isinstance(item, str) and len(item) == _DIGEST_LENGTH:
                 yield item
             else:
-                yield from digests_in(item)
+                yield from _digests_in(item)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for item in value:
-            yield from digests_in(item)
+            yield from _digests_in(item)
 
 
 def blank(kind: str, payload: JsonObject) -> JsonObject:
@@ -248,7 +248,7 @@ def _newest_naming(tx: Transaction, without: Set[int]) -> tuple[dict[str, int], 
             except (DamagedEventError, TypeError, ValueError):
                 is_complete = False
                 continue
-            for digest in digests_in(cast("JsonObject", stored)):
+            for digest in _digests_in(cast("JsonObject", stored)):
                 named[digest] = max(integer(at_ms), named.get(digest, 0))
         after = integer(rows[-1][3])
     return named, is_complete

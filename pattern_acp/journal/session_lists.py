@@ -22,7 +22,7 @@ from pattern_acp.journal.sessions import SessionRow, cwd_key
 
 QUERIES = load_queries("pattern_acp.journal")
 
-PREVIEW_LENGTH = 160
+_PREVIEW_LENGTH = 160
 """Characters of a preview: two lines of a picker."""
 
 _MESSAGES_LOOKED_AT = 4
@@ -86,7 +86,7 @@ def preview(tx: Transaction, session_id: str) -> str:
         for entry in newest:
             said = " ".join(_said(entry.event).split())
             if said:
-                return said if len(said) <= PREVIEW_LENGTH else said[: PREVIEW_LENGTH - 1] + "…"
+                return said if len(said) <= _PREVIEW_LENGTH else said[: _PREVIEW_LENGTH - 1] + "…"
     return ""
 
 

@@ -63,10 +63,10 @@ def end_events(
 
 QUERIES = load_queries("pattern_acp.journal")
 
-INTERRUPTED_RESULT = "interrupted"
+_INTERRUPTED_RESULT = "interrupted"
 """The result of a call whose end nobody saw, as the model reads it."""
 
-INTERRUPTED_SENTENCE = "The process ended during this turn."
+_INTERRUPTED_SENTENCE = "The process ended during this turn."
 
 
 class InterruptedEnd(Struct, frozen=True):
@@ -77,7 +77,7 @@ class InterruptedEnd(Struct, frozen=True):
     failure: TurnFailure | None = None
 
 
-PROCESS_ENDED = InterruptedEnd(StopReason.CANCELLED, INTERRUPTED_SENTENCE, TurnFailure("turn.interrupted"))
+PROCESS_ENDED = InterruptedEnd(StopReason.CANCELLED, _INTERRUPTED_SENTENCE, TurnFailure("turn.interrupted"))
 """The end of a turn that another process finds."""
 
 
@@ -209,12 +209,12 @@ def _announcement(turn_id: TurnId, asked: ToolCallPart) -> ToolCallStarted:
 
 def _failed(turn_id: TurnId, call: ToolCallView) -> ToolCallFinished:
     """The end of a call that nobody saw. Content replaces what was shown, so what was announced stays in it."""
-    content = (*call.content, TextContent(INTERRUPTED_RESULT))
+    content = (*call.content, TextContent(_INTERRUPTED_RESULT))
     return ToolCallFinished(
         turn_id,
         call.call_id,
         ToolCallStatus.FAILED,
-        INTERRUPTED_RESULT,
+        _INTERRUPTED_RESULT,
         content=content,
         interrupted=True,
         failure="tool.interrupted",

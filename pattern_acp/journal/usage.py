@@ -14,7 +14,7 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import UsageReported
 
-USUAL_REQUESTS = 20
+_USUAL_REQUESTS = 20
 """Number of newest requests that say how long an answer usually is."""
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -142,7 +142,7 @@ def usual_output(tx: Transaction, session_id: SessionId, model: str) -> int | No
     Raises:
         DatabaseError: the file cannot be read.
     """
-    row = tx.one(QUERIES["usual_output"], {"session_id": session_id, "model": model, "count": USUAL_REQUESTS})
+    row = tx.one(QUERIES["usual_output"], {"session_id": session_id, "model": model, "count": _USUAL_REQUESTS})
     return None if row is None or row[0] is None else integer(row[0])
 
 

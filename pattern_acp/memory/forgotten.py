@@ -107,7 +107,7 @@ class Forgotten(Struct, frozen=True):
         return walk(kind, payload, self._mask_leaf)
 
     def _mask_leaf(self, role: Role, key: str, value: Json) -> Json:
-        if role is Role.GIVEN:
+        if role is Role.ARGUMENTS:
             return self._mask_all(value)
         if role is not Role.WORDS or not isinstance(value, str):
             return value

@@ -21,7 +21,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.file_states import FileChange, FileState, LeftOut, SavedFile
+from pattern_acp.domain.file_states import FileChange, FileState, SavedFile, UnsavedFile
 from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within
@@ -97,7 +97,7 @@ class CheckpointFacts(Struct, frozen=True):
     cause: str
     name: str = ""
     changes: tuple[FileChange, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnsavedFile, ...] = ()
 
 
 def append_checkpoint(tx: Transaction, scope: RewindScope, facts: CheckpointFacts, *, at_ms: int) -> int:
@@ -316,7 +316,7 @@ class Checkpoints:
             if each.after is not None and each.after != each.before
         )
         told = list(self._left_out.items())
-        left_out = tuple(LeftOut(path, why) for path, why in told[:MOST_LEFT_OUT])
+        left_out = tuple(UnsavedFile(path, why) for path, why in told[:MOST_LEFT_OUT])
         contents = self._held.of(change.after for change in changes)
         now = scope.clock.now_ms()
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, TextPart
+from pattern_acp.domain.messages import AttachmentKind, ImagePart, Message, Part, ResourcePart, TextPart
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import cut_line
 from pattern_acp.domain.tool_calls import Location
@@ -175,7 +175,7 @@ async def with_files(session: "Session", message: Message) -> Message:
     known: set[tuple[str, str]] = set()
     missing: list[str] = []
     for part in message.parts:
-        if isinstance(part, ResourcePart) and part.given is Given.LINK and _FILE.match(part.uri):
+        if isinstance(part, ResourcePart) and part.given is AttachmentKind.LINK and _FILE.match(part.uri):
             read = await _linked(session, part)
             known.add((part.uri.partition("#")[0], part.lines))
             parts += read
@@ -190,7 +190,7 @@ async def with_files(session: "Session", message: Message) -> Message:
         uri = Path(place.path).as_uri()
         if (uri, mention.lines) not in known:
             known.add((uri, mention.lines))
-            part = ResourcePart(uri, place.shown, given=Given.MENTION, lines=mention.lines)
+            part = ResourcePart(uri, place.shown, given=AttachmentKind.MENTION, lines=mention.lines)
             parts += await _read(session, place, part)
     _tell_of_unseen(session, parts)
     if missing:
@@ -267,7 +267,7 @@ async def _read(session: "Session", place: _Place, part: ResourcePart) -> list[P
         return [replace(link, text=None, note="unchanged since it was attached earlier in this conversation")]
     if found.image is None:
         return [link]
-    return [found.image] if part.given is Given.MENTION else [link, found.image]
+    return [found.image] if part.given is AttachmentKind.MENTION else [link, found.image]
 
 
 def _given_before(session: "Session", uri: str) -> list[ResourcePart]:

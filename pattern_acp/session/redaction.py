@@ -403,7 +403,7 @@ class ReadBack:
 
     def _texts(self, role: Role, key: str, value: Json) -> Iterator[str]:
         """The texts of a value that is one, is JSON as text, or is what a model gave a tool."""
-        if role is Role.GIVEN:
+        if role is Role.ARGUMENTS:
             yield from self._deep(value)
         elif isinstance(value, str) and key in _JSON_TEXTS:
             try:

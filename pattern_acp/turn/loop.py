@@ -14,7 +14,7 @@ from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.untrusted_blocks import framed_line
+from pattern_acp.domain.untrusted_blocks import untrusted_line
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure
@@ -135,7 +135,7 @@ CONTINUE = (
 )
 """What the model is told when some of its answer came."""
 
-CONTINUE_NOTE = str(framed_line("note", CONTINUE))
+CONTINUE_NOTE = str(untrusted_line("note", CONTINUE))
 """The same as it stands in the conversation."""
 
 BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
@@ -370,7 +370,7 @@ class TurnLoop:
         await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._sink, turn_id)
         await self.resumption.pause(self._breaks)
         if answer.message.parts:
-            note = CONTINUE_NOTE if self._has_words else str(framed_line("note", BEGIN_AGAIN))
+            note = CONTINUE_NOTE if self._has_words else str(untrusted_line("note", BEGIN_AGAIN))
             told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(note),))
             await self._sink.record(Fact(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT))
             add_context(history, told)

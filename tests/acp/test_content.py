@@ -4,7 +4,7 @@ import pytest
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.content import IMAGE_BYTES, blocks_of, name_of, parts_of
-from pattern_acp.domain.messages import Given, ImagePart, ResourcePart, TextPart
+from pattern_acp.domain.messages import AttachmentKind, ImagePart, ResourcePart, TextPart
 from pattern_acp.jsonrpc.errors import RpcError
 
 
@@ -19,7 +19,7 @@ def test_every_block_that_is_advertised_becomes_a_part():
     assert parts_of(blocks) == (
         TextPart("Look."),
         ImagePart("image/png", "aGk="),
-        ResourcePart("file:///a/c%20d.py", "c d.py", None, None, Given.LINK),
+        ResourcePart("file:///a/c%20d.py", "c d.py", None, None, AttachmentKind.LINK),
         ResourcePart("file:///a/b.py", "b.py", "print(1)", "text/x-python"),
     )
 

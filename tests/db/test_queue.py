@@ -41,7 +41,7 @@ def running() -> bool:
 
 def test_whoever_finds_the_lock_free_and_nobody_waiting_notes_nothing(tmp_path: Path):
     with queues(tmp_path / "c.db", 1) as (queue,):
-        assert queue.in_turn(lambda: True, seconds=1, is_stopped=running)
+        assert queue.acquire(lambda: True, seconds=1, is_stopped=running)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,7 +74,7 @@ def test_a_newcomer_does_not_ask_while_others_wait(tmp_path: Path):
 
         newcomer = FairWriteLock(tmp_path / "c.db", now=clock, sleep=first_is_done)
         clock.now += MS
-        assert newcomer.in_turn(attempt, seconds=5, is_stopped=running)
+        assert newcomer.acquire(attempt, seconds=5, is_stopped=running)
         assert asked == ["asked"]
         assert first.ahead() == 0
         newcomer.close()
@@ -133,7 +133,7 @@ def test_a_damaged_file_keeps_nobody_from_writing(tmp_path: Path, damage: bytes)
     (tmp_path / "c.db-queue").write_bytes(damage)
     answers = iter([False, True])
     queue = FairWriteLock(tmp_path / "c.db", now=Clock(), sleep=lambda _seconds: None)
-    assert queue.in_turn(lambda: next(answers), seconds=5, is_stopped=running)
+    assert queue.acquire(lambda: next(answers), seconds=5, is_stopped=running)
     queue.close()
 
 
@@ -141,7 +141,7 @@ def test_without_a_file_it_is_still_tried_again(tmp_path: Path):
     (tmp_path / "c.db-queue").mkdir()
     answers = iter([False, False, True])
     queue = FairWriteLock(tmp_path / "c.db", now=Clock(), sleep=lambda _seconds: None)
-    assert queue.in_turn(lambda: next(answers), seconds=5, is_stopped=running)
+    assert queue.acquire(lambda: next(answers), seconds=5, is_stopped=running)
     queue.close()
 
 
@@ -161,10 +161,10 @@ def test_it_gives_up_in_time_and_when_stopped_and_leaves_no_note(
     tmp_path: Path, attempt: Callable[[], bool], seconds: float, is_stopped: Callable[[], bool]
 ):
     with queues(tmp_path / "c.db", 1) as (queue,):
-        assert not queue.in_turn(attempt, seconds=seconds, is_stopped=is_stopped)
+        assert not queue.acquire(attempt, seconds=seconds, is_stopped=is_stopped)
         assert not any((tmp_path / "c.db-queue").read_bytes())
 
 
 def test_an_error_of_the_attempt_reaches_the_caller(tmp_path: Path):
     with queues(tmp_path / "c.db", 1) as (queue,), pytest.raises(ValueError, match="a fault"):
-        queue.in_turn(raising, seconds=1, is_stopped=running)
+        queue.acquire(raising, seconds=1, is_stopped=running)

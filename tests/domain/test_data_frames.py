@@ -5,15 +5,15 @@ import pytest
 from pattern_acp.domain.untrusted_blocks import (
     as_stored,
     attribute,
-    framed_line,
     harmless,
     harmless_result,
     untrusted_block,
+    untrusted_line,
 )
 
 
 def test_data_stands_between_marks_on_lines_of_its_own():
-    note = framed_line("note", "It rains.")
+    note = untrusted_line("note", "It rains.")
     assert note == "<note>It rains.</note>"
     assert untrusted_block("memory_block", "Tea.", note, label="human", limit=9) == (
         '<memory_block label="human" limit="9">\nTea.\n<note>It rains.</note>\n</memory_block>'
@@ -56,7 +56,7 @@ def test_a_result_cannot_claim_to_be_what_is_true_now():
 
 
 def test_a_value_beside_a_name_ends_neither_its_quotes_nor_the_mark():
-    assert framed_line("note", "x", label='a"\n></note>') == '<note label="a\' ><\\/note>">x</note>'
+    assert untrusted_line("note", "x", label='a"\n></note>') == '<note label="a\' ><\\/note>">x</note>'
     assert attribute("plain/path.md") == "plain/path.md"
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from pattern_acp.commands.slash import command_of
 from pattern_acp.domain.ids import MessageId
-from pattern_acp.domain.messages import Given, ImagePart, Message, Part, ResourcePart, Role, TextPart
+from pattern_acp.domain.messages import AttachmentKind, ImagePart, Message, Part, ResourcePart, Role, TextPart
 from pattern_acp.session.titles import title_of
 
-FILE = ResourcePart("file:///work/a.py", "a.py", given=Given.LINK)
+FILE = ResourcePart("file:///work/a.py", "a.py", given=AttachmentKind.LINK)
 IMAGE = ImagePart("image/png", "AAAA")
 NOTE = "System note: When creating or editing Jupyter notebooks, write cells with care."
 RECOVERED = (

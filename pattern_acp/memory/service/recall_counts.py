@@ -14,7 +14,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import decode, encode
-from pattern_acp.journal.memory_events import CountedPassage, MemoryRecalled, NamedPassage, ToldRepeat
+from pattern_acp.journal.memory_events import CountedPassage, MemoryRecalled, NamedPassage, ShownRepeat
 from pattern_acp.journal.reader import read_everywhere
 from pattern_acp.journal.redact import PlannedRedaction, plan_redaction
 from pattern_acp.journal.writer import append
@@ -106,6 +106,6 @@ def _name(passage: NamedPassage) -> Name:
     return passage.source_id, passage.digest
 
 
-def _told(pair: Pair, names: Mapping[int, Name]) -> ToldRepeat:
+def _told(pair: Pair, names: Mapping[int, Name]) -> ShownRepeat:
     one, other = (NamedPassage(*names[entry]) for entry in (pair.entry, pair.other))
-    return ToldRepeat(one, other, round(pair.likeness * _THOUSANDTHS))
+    return ShownRepeat(one, other, round(pair.likeness * _THOUSANDTHS))
