@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress, Judgement
     from pattern_acp.codemap.service import CodeMaps, WorkspaceCodeMap
     from pattern_acp.db.transaction import Transaction
-    from pattern_acp.workspace.git import ChangedFile
+    from pattern_acp.workspace.git import FileDiff
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class ServedCode:
             for index in self._opened.asked.values():
                 index.start_refresh()
 
-    async def changed_files(self, root: str) -> "tuple[ChangedFile, ...]":
+    async def changed_files(self, root: str) -> "tuple[FileDiff, ...]":
         """See `CodeAccess.changed_files`."""
         from pattern_acp.workspace.git import changed_files
 

@@ -45,7 +45,7 @@ class KeysOfPerson:
         self._google_tokens: GoogleTokens | None = None
         self._aws_keys: AwsKeys | None = None
 
-    def held(self, settings: ProviderSettings) -> ProviderSettings:
+    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
         """See `KeySource.held`."""
         return with_stored_key(settings, self.store.entries())
 

@@ -14,7 +14,7 @@ from pattern_acp.memory.embeddings import Embedder, EmbedderError
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
-from pattern_acp.providers.keys import KeySource, SettingsKeys
+from pattern_acp.providers.keys import ProviderKeys, SettingsKeys
 
 if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
@@ -35,7 +35,7 @@ MOST_ANSWER_BYTES = 16 * 1024 * 1024
 class ProviderPost:
     """`Post` to a configured provider. The client is this one's own and is closed with it."""
 
-    def __init__(self, settings: ProviderSettings, clock: Clock, keys: KeySource) -> None:
+    def __init__(self, settings: ProviderSettings, clock: Clock, keys: ProviderKeys) -> None:
         self._settings = settings
         self._keys = keys
         self._clock = clock
@@ -94,7 +94,7 @@ class ChosenEmbedder(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_embedder(
-    settings: Settings, clock: Clock, keys: KeySource | None = None
+    settings: Settings, clock: Clock, keys: ProviderKeys | None = None
 ) -> AsyncGenerator[ChosenEmbedder, None]:
     """The embedder of the settings; its connections are closed, within a bounded time, when the context ends.
 
@@ -109,7 +109,7 @@ async def open_embedder(
                 await chosen.post.aclose()
 
 
-def choose_embedder(settings: Settings, clock: Clock, keys: KeySource | None = None) -> ChosenEmbedder:
+def choose_embedder(settings: Settings, clock: Clock, keys: ProviderKeys | None = None) -> ChosenEmbedder:
     """The embedder of `[memory] embedder`; hashed n-grams where that one cannot be had."""
     wanted = settings.memory.embedder
     if wanted == "hash" or (wanted == "auto" and not is_installed()):

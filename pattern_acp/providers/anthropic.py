@@ -56,7 +56,7 @@ from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedH
 from pattern_acp.providers.wire_json import arguments_object, decode_event, sorted_schema, to_bytes, token_count
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-"""In the order of `Usage`."""
+"""Counters in the order of `Usage`."""
 
 
 class _Message(msgspec.Struct):
@@ -242,10 +242,10 @@ LEAST_BUDGET = 1_024
 """The smallest budget for thinking that the Messages API takes."""
 
 COUNTED = frozenset({"model", "thinking", "tools", "system", "messages"})
-"""What count_tokens of the Messages API takes."""
+"""Fields that count_tokens of the Messages API accepts."""
 
 _MARK: JsonObject = {"type": "ephemeral"}
-"""Without `ttl` the cache holds for five minutes."""
+"""Cache mark; without `ttl` the cache lasts five minutes."""
 
 _HOUR_MARK: JsonObject = {"type": "ephemeral", "ttl": "1h"}
 
@@ -253,12 +253,12 @@ Block: TypeAlias = dict[str, Json]
 
 
 class Envelope(Struct, frozen=True):
-    """In what a body differs where another than Anthropic serves the models."""
+    """Differences of a body where another than Anthropic serves the models."""
 
     version: str = ""
-    """`anthropic_version`, where it stands in the body."""
+    """Value of `anthropic_version`, if it goes into the body."""
     leaves_out: frozenset[str] = frozenset()
-    """Fields that are said elsewhere."""
+    """Fields that go elsewhere."""
 
 
 OWN = Envelope()
@@ -321,7 +321,7 @@ def _thinking(level: ThoughtLevel, kind: Thinking, tokens: int) -> tuple[JsonObj
         return {}, ""
     if level is ThoughtLevel.OFF:
         if kind is Thinking.ADAPTIVE:
-            # Models from 5 on think unless told not to.
+            # Models from 5 on think unless asked not to.
             return {"type": "disabled"}, ""
         return ({"type": "adaptive", "display": "summarized"}, "") if kind is Thinking.ALWAYS else ({}, "")
     if kind is Thinking.BUDGET:
@@ -372,7 +372,7 @@ def _content(message: Block) -> list[Block]:
 
 
 def _mark(encoded: Sequence[Block], mark: JsonObject) -> None:
-    """Mark the end of the history, and of the person's side before it; reasoning blocks take no mark."""
+    """Mark the end of the history, and of the user's side before it; reasoning blocks take no mark."""
     ends = [len(encoded) - 1] if encoded else []
     ends += [at for at in range(len(encoded) - 2, -1, -1) if encoded[at]["role"] == "user"][:1]
     for at in ends:
@@ -551,7 +551,7 @@ class BedrockWire:
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
         """See `Wire.encode`."""
-        # The id of an access key is no key to send: it only says whose signature is put under the request.
+        # The id of an access key is no key to send: it only names the signer of the request.
         who = self._settings.headers if self._settings.signs else openai_headers(self._settings)
         return HttpRequest(
             self._settings.name,

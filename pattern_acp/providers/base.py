@@ -23,7 +23,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ThoughtLevel(StrEnum):
-    """How much a model that can think is asked to, from the least to the most."""
+    """Amount of thinking to ask of a model that can think, from the least to the most."""
 
     DEFAULT = "default"
     """Nothing is asked of it: it thinks as much as its vendor lets it by itself."""
@@ -46,13 +46,13 @@ def nearest_level(wanted: ThoughtLevel, known: Sequence[ThoughtLevel]) -> Though
 
 
 class ToolForm(StrEnum):
-    """How a model is given tools and calls them."""
+    """Form in which a model gets and calls tools."""
 
     AUTO = "auto"
     """Natively where the model can, as text otherwise."""
     NATIVE = "native"
     TEXT = "text"
-    """As actions that it writes (providers/text_tools.py)."""
+    """Actions that it writes as text (providers/text_tools.py)."""
 
 
 class ProviderRequest(Struct, frozen=True):
@@ -76,7 +76,7 @@ class ProviderRequest(Struct, frozen=True):
     """Longest wait for a rate limit that is waited for; a longer one is an error at once."""
     tool_form: ToolForm = ToolForm.AUTO
     cache_ttl: str = "5m"
-    """How long a provider that is told keeps the prefix: `5m` or `1h`."""
+    """Time for which a provider caches the prefix, if it lets us choose: `5m` or `1h`."""
 
 
 class TextDelta(Struct, frozen=True):
@@ -100,7 +100,7 @@ class ThinkingEnded(Struct, frozen=True):
 
 
 class ToolCallBegun(Struct, frozen=True):
-    """A call starts; its arguments follow as fragments. `index` tells parallel calls apart."""
+    """A call starts; its arguments follow as fragments. `index` distinguishes parallel calls."""
 
     index: int
     call_id: str
@@ -115,13 +115,13 @@ class ToolCallFragment(Struct, frozen=True):
 
 
 class ToolCallEnded(Struct, frozen=True):
-    """The wire says that all of a call has come. Not every wire does; a call that another one follows is whole too."""
+    """The wire says that a call is complete. Not every wire does; a call followed by another one is complete too."""
 
     index: int
 
 
 class MalformedToolCall(Struct, frozen=True):
-    """A call is in no form that can be read, and `problem` says why: it does not run, and this is its result."""
+    """An unreadable call, with the reason in `problem`: it does not run, and the reason is its result."""
 
     index: int
     problem: str
@@ -135,15 +135,15 @@ class UsageKnown(Struct, frozen=True):
 
 
 class UsageMissing(Struct, frozen=True):
-    """A whole answer came, and its server said nothing of tokens that can be believed: they have to be estimated."""
+    """A complete answer without credible token counts: they have to be estimated."""
 
 
 WINDOW_FULL = "The conversation filled the model's context window."
-"""What is said of an answer for which the window, and not the limit of answers, was too small."""
+"""Detail of an answer for which the window, and not the limit of answers, was too small."""
 
 
 class ProviderStop(StrEnum):
-    """Why the model stopped."""
+    """Reason why the model stopped."""
 
     END = "end"
     TOOL_CALLS = "tool_calls"
@@ -151,16 +151,16 @@ class ProviderStop(StrEnum):
     REFUSAL = "refusal"
     CONTENT_FILTER = "content_filter"
     INTERRUPTED = "interrupted"
-    """The stream was cut after content had come; what came is kept and marked."""
+    """The stream was cut after content had come; that content stays and is marked."""
 
 
 class Stopped(Struct, frozen=True):
-    """The last event of every stream. `detail` is a sentence when there is more to say."""
+    """The last event of every stream. `detail` is an optional sentence."""
 
     reason: ProviderStop
     detail: str = ""
     is_final: bool = False
-    """Whether an answer that was interrupted would be again: its provider refused to go on."""
+    """True if an answer that was interrupted would be again: its provider refused to go on."""
 
 
 class Retrying(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Retrying(Struct, frozen=True):
     sentence: str
 
 
-class Waiting(Struct, frozen=True):
+class RateLimitWait(Struct, frozen=True):
     """The request waits for a rate limit before it is sent."""
 
     delay_ms: int
@@ -179,17 +179,17 @@ class Waiting(Struct, frozen=True):
 
 
 class ModelSwitched(Struct, frozen=True):
-    """Another model answers this request. `sentence` says why; empty where the person was told before."""
+    """Another model answers this request. `sentence` says why; empty if the user already knows."""
 
     qualified: str
     """`PROVIDER/MODEL` that answers from here on."""
     sentence: str = ""
     info: "ModelInfo | None" = None
-    """What is known of it, its prices above all; None where a recorded answer is read again."""
+    """Facts about it, its prices above all; None where a recorded answer is read again."""
 
 
-class Notice(Struct, frozen=True):
-    """A sentence that the person should read: what was found out about the model or the provider on the way."""
+class ProviderNotice(Struct, frozen=True):
+    """A sentence for the user: something learned about the model or the provider on the way."""
 
     sentence: str
 
@@ -205,15 +205,15 @@ ProviderEvent: TypeAlias = (
     | UsageKnown
     | UsageMissing
     | Retrying
-    | Waiting
+    | RateLimitWait
     | ModelSwitched
-    | Notice
+    | ProviderNotice
     | Stopped
 )
 
 
 class ModelProperty(StrEnum):
-    """What is known of a model, or assumed (providers/catalogue.py)."""
+    """Property of a model that is known or assumed (providers/catalogue.py)."""
 
     WINDOW = "context window"
     OUTPUT = "longest answer"
@@ -224,10 +224,10 @@ class ModelProperty(StrEnum):
 
 
 class ModelInfo(Struct, frozen=True):
-    """What is known of one model.
+    """Facts about one model.
 
     `context_window` in tokens; prices in micro-units a million tokens, 0 when unknown. Some models cost more when the
-    prompt is longer than `long_prompt_tokens` (0: they do not); the percentages say how much of the plain price.
+    prompt is longer than `long_prompt_tokens` (0: they do not); the percentages are relative to the plain price.
     """
 
     provider: str
@@ -236,23 +236,23 @@ class ModelInfo(Struct, frozen=True):
     max_output_tokens: int = 8192
     sees_images: bool = False
     thought_levels: tuple[ThoughtLevel, ...] = ()
-    """What it can be asked for, beside its vendor's default; none: it does not think."""
+    """Levels that can be asked for, beside its vendor's default; empty if it does not think."""
     input_price: int = 0
     output_price: int = 0
     cache_read_price: int = 0
     cache_write_price: int = 0
     calls_tools: bool = True
     writes_patches: bool = False
-    """Whether it was trained on the patch format of apply_patch (tools/apply_patch.py)."""
+    """True if it was trained on the patch format of apply_patch (tools/apply_patch.py)."""
     long_prompt_tokens: int = 0
     long_input_percent: int = 100
     long_output_percent: int = 100
     prices: str = ""
     """The price table that the prices are from; empty when none are known."""
     is_free: bool = False
-    """Whether it is known to cost nothing: it runs on this machine."""
+    """True if it is known to cost nothing: it runs on this machine."""
     sources: Mapping[ModelProperty, str] = field(default_factory=dict[ModelProperty, str])
-    """Who says each figure; those that are not here are assumed."""
+    """Source of each property; missing ones are assumed."""
 
     @property
     def qualified(self) -> str:

@@ -1,9 +1,9 @@
-"""Facts about models: windows, prices, capabilities, and who says each of them.
+"""Facts about models: windows, prices, capabilities, and their sources.
 
 Owns: the table of well-known models, the file of a thousand others (`model_data.json`, written by scripts/model_data
-from genai-prices), the cost of a request and the limit of an answer. Nothing else in the program asks a model's name
-what it can do. A provider's own list is laid over this (`refine`), and the user's settings over everything. Must not
-know: HTTP.
+from genai-prices), the cost of a request and the limit of an answer. Nothing else in the program derives a model's
+abilities from its name. A provider's own list is laid over this (`refine`), and the user's settings over everything.
+Must not know: HTTP.
 
 Facts were read from the vendors' model and price pages on 2026-11-27. A model that is not here works all the same, with
 the defaults of `ModelInfo` and without a price.
@@ -26,11 +26,11 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.providers.base import ModelInfo, ModelProperty, ProviderRequest, ThoughtLevel
 
 CONFIGURED_PRICES = "config.toml"
-"""The name of the price table that the person is; costs are recorded with it."""
+"""The name of the user's own price table; costs are recorded with it."""
 
 
 class Source(StrEnum):
-    """Who says a figure, the strongest first."""
+    """Source of a property, the strongest first."""
 
     CONFIG = "config.toml"
     ANSWER = "its own answer"
@@ -41,12 +41,12 @@ class Source(StrEnum):
 
 
 def with_sources(info: ModelInfo, source: Source, *figures: ModelProperty) -> ModelInfo:
-    """The model with `source` as who says these figures."""
+    """Record `source` as the source of these properties."""
     return replace(info, sources={**info.sources, **dict.fromkeys(figures, source.value)})
 
 
 def source_of(info: ModelInfo, figure: ModelProperty) -> str:
-    """Who says a figure of a model; a price is not assumed but not known."""
+    """Return the source of a property; a price without one is unknown, not assumed."""
     found = info.sources.get(figure)
     if found is not None:
         return found
@@ -56,12 +56,12 @@ def source_of(info: ModelInfo, figure: ModelProperty) -> str:
 
 
 def is_assumed_free(info: ModelInfo) -> bool:
-    """Whether a model counts as free only because its server is on this machine, which may be a gateway to others."""
+    """Return whether a model counts as free only because its server is on this machine, which may be a gateway."""
     return info.is_free and source_of(info, ModelProperty.PRICES) == Source.ASSUMED
 
 
 def assumed(info: ModelInfo) -> str:
-    """What of a model nobody says, in words; empty when all that matters is known."""
+    """Describe the assumed properties of a model in words; empty when all that matters is known."""
     words: Mapping[ModelProperty, str] = {
         ModelProperty.WINDOW: f"a window of {info.context_window:,} tokens",
         ModelProperty.OUTPUT: f"answers of up to {info.max_output_tokens:,} tokens",
@@ -77,7 +77,7 @@ def assumed(info: ModelInfo) -> str:
 
 
 def with_configured(info: ModelInfo, own: ModelSettings) -> ModelInfo:
-    """The model as the person says that it is."""
+    """Apply the user's settings of a model."""
     said: list[ModelProperty] = []
     if own.context_window:
         info = replace(info, context_window=own.context_window)
@@ -111,7 +111,7 @@ def _with_own_prices(info: ModelInfo, own: ModelSettings) -> ModelInfo:
         output_price=written,
         cache_read_price=cached,
         cache_write_price=cache_write,
-        # One price for all lengths, since the person named one.
+        # One price for all lengths, since the user named one.
         long_prompt_tokens=0,
         long_input_percent=100,
         long_output_percent=100,
@@ -124,7 +124,7 @@ FILE = Path(__file__).parent / "model_data.json"
 
 
 class ModelData(Struct, frozen=True):
-    """What the file says of one model. Prices in micro-units a million tokens; `window` 0 where it is not known."""
+    """The file's record of one model. Prices in micro-units a million tokens; `window` 0 if unknown."""
 
     window: int
     input_price: int
@@ -154,7 +154,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def find_model(provider: str, model: str) -> ModelData | None:
-    """What is known of a provider's model; a provider that we do not know is not guessed by its models' names."""
+    """Return the record of a provider's model; an unknown provider's models are not guessed from their names."""
     return _find(provider, model.lower())
 
 
@@ -170,7 +170,7 @@ def _by_name(provider: str) -> dict[str, _DataRow]:
 
 @cache
 def _find(provider: str, model: str) -> ModelData | None:
-    # By its very name first, then by what may match: to compile all patterns of a vendor takes as long as its import.
+    # By exact name first, then by candidate patterns: compiling all patterns of a vendor takes as long as its import.
     row = _by_name(provider).get(model)
     if row is None:
         rows = _file().providers.get(provider, [])
@@ -179,9 +179,9 @@ def _find(provider: str, model: str) -> ModelData | None:
 
 
 def _may_match(pattern: str, name: str) -> bool:
-    """Whether a pattern may match a name, as far as it can be told without compiling it: whether its words are there.
+    """Return whether a pattern may match a name, judging without compiling it by its words.
 
-    Most patterns are words with anything before or behind them; one that is more may match any name.
+    Most patterns are words with anything before or behind them; any other may match any name.
     """
     plain = pattern.replace("\\-", "-").replace("\\.", _DOT)
     # A name with the day of its release, and nothing around it.
@@ -202,7 +202,7 @@ _USD = 1_000_000
 
 
 class Thinking(StrEnum):
-    """How the Anthropic and Gemini wires ask a model to think."""
+    """Ways in which the Anthropic and Gemini wires ask a model to think."""
 
     NONE = "none"
     BUDGET = "budget"
@@ -214,7 +214,7 @@ class Thinking(StrEnum):
 
 
 class ModelFeatures(Struct, frozen=True):
-    """What an encoder must know of a model."""
+    """Features of a model that an encoder needs."""
 
     thinking: Thinking = Thinking.NONE
     takes_effort: bool = False
@@ -226,9 +226,9 @@ class ModelFeatures(Struct, frozen=True):
     speaks_responses: bool = False
     """Is asked through the Responses API: OpenAI's own models that reason, some of which call tools only there."""
     writes_free_form: bool = False
-    """Takes custom tools, whose one argument it writes as plain text (OpenAI's own from GPT-5 on)."""
+    """True if it accepts custom tools, with one argument in plain text (OpenAI's own from GPT-5 on)."""
     thinks_by_level: bool = False
-    """How the Gemini wire asks a model to think: by a level (from 3 on) rather than by a number of tokens."""
+    """True if the Gemini wire asks for thinking by a level (from 3 on) rather than by a number of tokens."""
     echoes_reasoning: bool = False
     """Wants its `reasoning_content` back between tool calls (DeepSeek, Kimi)."""
 
@@ -241,7 +241,7 @@ class ModelFacts(Struct, frozen=True):
 
 
 class ListedModel(Struct, frozen=True):
-    """What a provider's own list says of a model; None and 0 where it says nothing."""
+    """The entry of a provider's own list for a model; None and 0 for missing values."""
 
     name: str
     context_window: int = 0
@@ -349,8 +349,8 @@ ROWS = (
 """First match wins. The name is matched from its start, after any `VENDOR/` in front of it (OpenRouter)."""
 
 _WRITES_PATCHES = r"gpt-(4\.1|[5-9]|oss)|o[34](-|$)|codex"
-"""OpenAI's families since GPT-4.1, whose guide says that they were trained on the apply_patch format. Vendors of other
-models name no format of theirs."""
+"""OpenAI's families since GPT-4.1, whose guide says that they were trained on the apply_patch format. Other vendors
+name no format."""
 
 _WRITES_FREE_FORM = r"gpt-[5-9]|codex"
 
@@ -366,7 +366,7 @@ DEFAULT_MODELS = {
     "responses": "gpt-6.1-terra",
     "gemini": "gemini-flash-latest",
 }
-"""The model of a vendor, by the wire it is spoken to in, when the person names none: the current middle size."""
+"""The default model of a vendor, by wire, if the user names none: the current middle size."""
 
 
 WELL_KNOWN = {
@@ -375,11 +375,11 @@ WELL_KNOWN = {
     "responses": ("gpt-6.1-terra", "gpt-6.1-sol", "gpt-6-luna", "gpt-5.2", "gpt-5-mini"),
     "gemini": ("gemini-flash-latest", "gemini-pro-latest", "gemini-2.5-pro", "gemini-2.5-flash"),
 }
-"""What a vendor offers until its list has been fetched."""
+"""Models that a vendor offers, until its list has been fetched."""
 
 
 def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
-    """Whether a listed model can hold a conversation with tools over our wires, as far as its name tells."""
+    """Return whether a listed model supports conversations with tools over our wires, as far as its name shows."""
     # Compiled at first use: this module is imported on the way to the first answer.
     is_other = re.search(_NOT_FOR_CHAT, name.lower()) or (is_openai and re.search(_NOT_FOR_CHAT_AT_OPENAI, name))
     return not is_other
@@ -387,7 +387,7 @@ def is_chat_model(name: str, *, is_openai: bool = False) -> bool:
 
 @lru_cache(maxsize=1024)
 def describe(provider: str, model: str, listed: ListedModel | None = None, *, is_openai: bool = False) -> ModelFacts:
-    """What is known of a model. `is_openai`: OpenAI itself serves it, which counts for how it is asked."""
+    """Return the facts about a model. `is_openai`: OpenAI itself serves it, which changes its requests."""
     short = vendor_name(model.rsplit("/", 1)[-1].lower())
     row = row_of(short)
     facts = ModelFacts(ModelInfo(provider, model), _PLAIN) if row is None else _facts(provider, model, row)
@@ -406,13 +406,13 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
 
 
 def vendor_name(name: str) -> str:
-    """`us.anthropic.claude-opus-4-1-20250805-v1:0`, as Bedrock calls a model, without whose it is and where it runs."""
+    """Strip vendor and region from Bedrock's name of a model, as in `us.anthropic.claude-opus-4-1-20250805-v1:0`."""
     before, vendor, own = name.partition("anthropic.")
     return own if vendor and (not before or re.fullmatch(r"[a-z-]{2,10}\.", before)) else name
 
 
 def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:
-    """The facts with what the provider's own list says laid over them."""
+    """Lay the provider's own list over the facts."""
     info, traits = facts.info, facts.traits
     said = (
         *((ModelProperty.WINDOW,) if listed.context_window else ()),
@@ -436,9 +436,9 @@ def refine(facts: ModelFacts, listed: ListedModel) -> ModelFacts:
 
 
 def configure(facts: ModelFacts, own: ModelSettings) -> ModelFacts:
-    """The facts with what the person says of the model laid over them.
+    """Lay the user's settings of the model over the facts.
 
-    A model that is said to think, and of which nobody knows how it is asked to, is asked in the newest way of its wire.
+    A model that thinks by the settings alone is asked in the newest way of its wire.
     """
     info, traits = with_configured(facts.info, own), facts.traits
     if own.thinking is None:
@@ -451,7 +451,7 @@ def configure(facts: ModelFacts, own: ModelSettings) -> ModelFacts:
 
 
 def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
-    """What a request cost, rounded up to a micro-unit, or None when the prices are not known."""
+    """Return the cost of a request, rounded up to a micro-unit, or None when the prices are unknown."""
     if info.is_free:
         return Cost(0)
     if not info.input_price and not info.output_price:
@@ -470,17 +470,17 @@ def cost_of(info: ModelInfo, usage: Usage) -> Cost | None:
 @lru_cache(maxsize=1024)
 def row_of(name: str) -> _Row | None:
     """The row of a model's name, without any vendor in front of it, in small letters; None when there is none."""
-    # Only what may match is compiled: all forty take as long as fifteen modules to import.
+    # Only candidate patterns are compiled: all forty take as long as importing fifteen modules.
     rows = (row for row in ROWS if name.startswith(_beginning(row.pattern)) and re.match(row.pattern, name))
     return next(rows, None)
 
 
 def _beginning(pattern: str) -> str:
-    """What every name begins with that the pattern matches, as far as its first letters tell."""
+    """The common beginning of all names that the pattern matches, as far as its first letters show."""
     if "|" in re.sub(r"\([^()]*\)", "", pattern):
         return ""
     plain = "".join(takewhile(lambda each: each.isalnum() or each == "-", pattern))
-    # What may be repeated may also be left out.
+    # A repeatable letter may also be missing.
     return plain[:-1] if pattern[len(plain) :].startswith(("?", "*", "{")) else plain
 
 
@@ -498,7 +498,7 @@ def _facts(provider: str, model: str, row: _Row) -> ModelFacts:
 
 
 def _with_data(info: ModelInfo, *, is_known: bool) -> ModelInfo:
-    """What the table of many models says, for a model that has no price here; `is_known`: its window is."""
+    """Fill in the table of many models for a model without a price here; `is_known`: its window is known."""
     data = find_model(info.provider, info.name)
     if data is None:
         return info
@@ -563,7 +563,7 @@ def _levels(traits: ModelFeatures) -> tuple[ThoughtLevel, ...]:
 
 
 REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
-    # What models think by themselves is about what they think when they are asked for a medium amount.
+    # The models' default thinking is about that of the medium level.
     ThoughtLevel.DEFAULT: 10_240,
     ThoughtLevel.OFF: 0,
     ThoughtLevel.LOW: 4_096,
@@ -574,23 +574,23 @@ REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
 
 
 USUAL_ANSWER_TOKENS = 8_192
-"""What the window always leaves for an answer that may be so long. One that may be longer takes what the conversation
-leaves besides, so that a conversation is not compacted sooner for answers that hardly ever come."""
+"""Part of the window that is always reserved for an answer. A longer one takes what the conversation leaves besides, so
+that a conversation is not compacted sooner for answers that hardly ever come."""
 
 ESTIMATE_PERCENT = 115
-"""What an estimate of a request's tokens may turn out to be, before an answer takes the rest of the window."""
+"""Margin of a token estimate, before an answer takes the rest of the window."""
 
 REASONING_SHARE = 4
-"""One part in so many of a window is kept for reasoning at most."""
+"""Inverse of the largest share of a window that is reserved for reasoning."""
 
 
 def reasoning_room(info: ModelInfo, level: ThoughtLevel) -> int:
-    """Tokens that a model may reason at a level, within what its window has room for."""
+    """Return the tokens that a model may reason at a level, within its window."""
     return min(REASONING_TOKENS[level], info.context_window // REASONING_SHARE)
 
 
 def reserve_of(info: ModelInfo, answer_tokens: int, level: ThoughtLevel) -> int:
-    """Tokens of the window that are kept for an answer of so many tokens and for the reasoning before it."""
+    """Return the tokens of the window to reserve for an answer of this length and the reasoning before it."""
     room = reasoning_room(info, level) if info.thought_levels else 0
     return min(answer_tokens + room, max(info.max_output_tokens, answer_tokens))
 
@@ -603,9 +603,9 @@ def answer_beside(info: ModelInfo, answer_tokens: int, level: ThoughtLevel, requ
 
 
 def answer_limit(request: ProviderRequest, facts: ModelFacts, *, reasons: bool, unasked: bool = False) -> int:
-    """The limit in tokens: what is asked for, with room for reasoning, within what the model can write.
+    """The limit in tokens: the requested length and the reasoning, within the model's own limit.
 
-    `reasons`: the model can be asked to reason; `unasked`: it does so even when it is asked not to.
+    `reasons`: the model can be asked to reason; `unasked`: it does so even when asked not to.
     """
     level = request.thought_level
     if level is ThoughtLevel.OFF and unasked:

@@ -1,7 +1,7 @@
 """The choice of the model that a session starts with.
 
-Owns: the order (issue 2, section 6): what the user named, else the first provider that is set up, else a local server,
-else `offline`; and the addresses of local servers. Pure: what is known is handed in. A named model that cannot be had
+Owns: the order (issue 2, section 6): the user's choice, else the first provider that is set up, else a local server,
+else `offline`; and the addresses of local servers. Pure: the caller passes the facts. A named model that is unavailable
 never stops the agent (kimi-cli#1629): the next in the order is taken, and the reason says which setting is wrong.
 """
 
@@ -19,7 +19,7 @@ LOCAL_SERVERS: tuple[ProviderSettings, ...] = (
     ProviderSettings("lmstudio", "openai", "http://127.0.0.1:1234/v1"),
     ProviderSettings("llama-server", "openai", "http://127.0.0.1:8080/v1"),
 )
-"""In the order in which they are preferred. The person's own settings of the same name come before these."""
+"""Local servers in the order of preference. The user's own settings of the same name come before these."""
 
 
 LOCAL_SECONDS = 0.3
@@ -37,14 +37,14 @@ WHERE_TO_SET = "--model, PATTERN_ACP_MODEL or model in config.toml"
 
 
 class ModelChoice(Struct, frozen=True):
-    """The choice. `reason` is a sentence for the person."""
+    """The choice. `reason` is a sentence for the user."""
 
     provider: str
     model: str
     reason: str
     wrong: str = ""
-    """What is wrong with the settings and how it is corrected, one or more sentences, when this stands in for what they
-    name; else empty."""
+    """Errors in the settings and their correction, one or more sentences, when this replaces the model that they name;
+    else empty."""
 
     @property
     def qualified(self) -> str:
@@ -60,7 +60,7 @@ class ModelChoice(Struct, frozen=True):
 def choose_model(
     settings: Settings, known: Mapping[str, Sequence[str]], local: Sequence[LocalServer] = ()
 ) -> ModelChoice:
-    """Choose. `known` holds the fetched model lists by provider, as far as there are any."""
+    """Choose. `known` has the fetched model lists by provider, as far as available."""
     if not settings.model:
         return _choose_default(settings, known, local)
     named = _find_named(settings, known, local)
@@ -72,7 +72,7 @@ def choose_model(
 def _find_named(
     settings: Settings, known: Mapping[str, Sequence[str]], local: Sequence[LocalServer]
 ) -> ModelChoice | str:
-    """The model that the person named, or the sentence that says why it cannot be had."""
+    """The model that the user named, or a sentence that says why it is unavailable."""
     name, _, model = settings.model.partition("/")
     reason = "the setting `model` names it."
     found = {server.settings.name: server for server in local}
@@ -94,7 +94,7 @@ def _find_named(
 
 
 def _no_model(provider: ProviderSettings) -> str:
-    """Why the provider that is named alone has no model: without its key nobody can ask it for its list."""
+    """The reason why a provider named without a model has none: without its key, its list cannot be fetched."""
     if provider.api_key is None and provider.needs_key:
         from pattern_acp.providers.http_errors import auth_error
 
@@ -136,7 +136,7 @@ def _instead_of(silent: str, choice: ModelChoice) -> ModelChoice:
 
 
 def usable_providers(settings: Settings) -> Iterator[ProviderSettings]:
-    """The providers that the person set up, in the order of preference: anthropic, openai, the others as written."""
+    """The providers that the user set up, in the order of preference: anthropic, openai, the others as written."""
     first = [settings.providers[name] for name in ("anthropic", "openai") if name in settings.providers]
     others = [provider for name, provider in settings.providers.items() if name not in {"anthropic", "openai"}]
     for provider in (*first, *others):
@@ -156,7 +156,7 @@ def _listed(
 
 
 def _is_listed(model: str, listed: Sequence[str]) -> bool:
-    """Whether a list has the model: under its name, dated (`claude-opus-4-5` for `…-20251101`), or tagged (Ollama)."""
+    """Return whether a list has the model: by name, dated (`claude-opus-4-5` for `…-20251101`), or tagged (Ollama)."""
     return any(name == model or name.startswith((f"{model}-20", f"{model}:latest")) for name in listed)
 
 

@@ -1,6 +1,6 @@
-"""Which models a provider has, and which model servers run on this machine.
+"""The models of a provider, and the model servers on this machine.
 
-Owns: the list requests and what their answers mean. Must not know: the cache and the choice.
+Owns: the list requests and the meaning of their answers. Must not know: the cache and the choice.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.http_errors import error_of_status
 
 OWNER = "llamacpp"
-"""Who owns a model, by llama-server's list."""
+"""Owner of a model in llama-server's list."""
 
 PROPS_SECONDS = 2.0
 
 PROPS_BYTES = 1024 * 1024
-"""It holds the chat template, which is some kilobytes."""
+"""The answer includes the chat template, which is some kilobytes."""
 
 
 class _TemplateCapabilities(msgspec.Struct):
@@ -39,7 +39,7 @@ class _Props(msgspec.Struct):
 
 
 async def template_takes_tools(http: HttpClient, settings: ProviderSettings) -> bool | None:
-    """Whether tools reach the model; None where the server does not say (older ones, and those of several models)."""
+    """Return whether tools reach the model; None if the server does not say (older ones, or several models)."""
     with anyio.move_on_after(PROPS_SECONDS):
         try:
             status, body = await http.get(settings.name, props_url(settings), headers_of(settings), PROPS_BYTES)
@@ -51,7 +51,7 @@ async def template_takes_tools(http: HttpClient, settings: ProviderSettings) -> 
 
 
 def props_url(settings: ProviderSettings) -> str:
-    """Where it says so: beside `/v1`, not under it."""
+    """Address of the server's properties: beside `/v1`, not under it."""
     parts = urlsplit(base_url(settings))
     return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + "/props", "", ""))
 
@@ -62,7 +62,7 @@ LIST_SECONDS = 10.0
 LIST_BYTES = 4 * 1024 * 1024
 
 _QUERIES = {"anthropic": "?limit=1000", "gemini": "?pageSize=1000"}
-"""The whole list in one page, where a vendor would give pages."""
+"""Queries for the whole list in one page, where a vendor would split it."""
 
 
 class _Supported(msgspec.Struct):
@@ -106,7 +106,8 @@ class _Model(msgspec.Struct):
     context_length: int | None = None
     meta: _Meta | None = None
     supported_parameters: list[object] | None = None
-    """OpenRouter's, which hold `tools`; `architecture` has its kinds of input, `pricing` dollars a token as text."""
+    """OpenRouter's field, which includes `tools`; `architecture` has its kinds of input, `pricing` dollars a token as
+    text."""
     architecture: dict[str, object] | None = None
     pricing: dict[str, object] | None = None
 
@@ -135,11 +136,11 @@ class _OllamaModels(msgspec.Struct):
 
 
 class FetchedModels(Struct, frozen=True):
-    """What a provider's list tells."""
+    """Contents of a provider's list."""
 
     models: tuple[ListedModel, ...]
     is_llama_server: bool = False
-    """Whether it is llama-server with one model, which says more of it in `/props`."""
+    """True for llama-server with one model, which has more about it in `/props`."""
 
 
 class _Found(Struct):
@@ -147,7 +148,7 @@ class _Found(Struct):
 
 
 async def fetch_models(http: HttpClient, settings: ProviderSettings) -> tuple[ListedModel, ...]:
-    """The provider's own list, with what llama-server says of its model's tools elsewhere.
+    """Fetch the provider's own list, with llama-server's separate answer about its model's tools.
 
     Raises:
         ProviderError: it cannot be had; the sentence says why.
@@ -234,7 +235,7 @@ def _listed(model: _Model) -> ListedModel:
 
 
 def _price(raw: object) -> int:
-    """Micro-units a million tokens from dollars a token as text; other lists give other units under other names."""
+    """Convert dollars a token as text to micro-units a million tokens; other lists use other units and names."""
     try:
         dollars = Decimal(raw) if isinstance(raw, str) else Decimal(0)
     except InvalidOperation:
@@ -273,12 +274,12 @@ async def _probe(http: HttpClient, settings: ProviderSettings, found: _Found) ->
         return
     if fetched.models:
         found.servers[settings.name] = LocalServer(settings, fetched.models)
-        # Behind that: a server that is slow to say more is still one.
+        # Afterwards: a server that is slow to answer this is still one.
         found.servers[settings.name] = LocalServer(settings, await _with_template(http, settings, fetched))
 
 
 async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> FetchedModels:
-    """Ollama's own list; unlike its OpenAI-compatible one it tells that it is Ollama."""
+    """Fetch Ollama's own list; unlike its OpenAI-compatible one it identifies Ollama."""
     status, body = await http.get(settings.name, ollama_tags_url(settings), {}, LIST_BYTES)
     if status != 200:
         raise error_of_status(settings, "", status, body)
@@ -290,6 +291,6 @@ async def _ollama_models(http: HttpClient, settings: ProviderSettings) -> Fetche
 
 
 def ollama_tags_url(settings: ProviderSettings) -> str:
-    """Where Ollama lists its models: beside `/v1`, not under it."""
+    """Address of Ollama's list: beside `/v1`, not under it."""
     parts = urlsplit(base_url(settings))
     return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + "/api/tags", "", ""))

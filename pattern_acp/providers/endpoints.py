@@ -1,6 +1,6 @@
 """Addresses and headers of the wires.
 
-Owns: what a `base_url` means, and a request as plain data. Must not know: HTTP's carrying out and bodies.
+Owns: the meaning of a `base_url`, and a request as plain data. Must not know: the execution of HTTP, and bodies.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _NAMES = {
     "openai": late_pattern(r"gpt-\d|chatgpt-|o[1-9](-|$)"),
     "gemini": late_pattern(r"gemini-"),
 }
-"""How the names of each vendor's models begin."""
+"""Beginnings of each vendor's model names."""
 
 ANTHROPIC_VERSION = "2023-06-01"
 
@@ -36,10 +36,10 @@ class HttpRequest(Struct, frozen=True):
 
 
 def base_url(settings: ProviderSettings) -> str:
-    """The address before the wire's own path, ending in `/v1` or whatever path the person gave.
+    """The address before the wire's own path, ending in `/v1` or whatever path the user wrote.
 
     People write it with and without `/v1` and a final slash; an address without any path gets the vendor's own, and so
-    does every one of the Anthropic wire, as its SDKs do it.
+    does every one of the Anthropic wire, as in its SDKs.
     """
     vendor = _vendor_url(settings)
     url = (settings.base_url or vendor).rstrip("/")
@@ -64,24 +64,25 @@ def endpoint(settings: ProviderSettings, path: str) -> str:
 
 
 def is_official(settings: ProviderSettings) -> bool:
-    """Whether requests go to the vendor itself rather than to a compatible server."""
+    """Return whether requests go to the vendor itself rather than to a compatible server."""
     return urlsplit(base_url(settings)).hostname == urlsplit(_vendor_url(settings)).hostname
 
 
 def has_vendor_names(settings: ProviderSettings) -> bool:
-    """Whether the models bear the names that their vendor gives them; at Google those from 4.6 on do."""
+    """Return whether the models have their vendor's names; at Google those from 4.6 on do."""
     return is_official(settings) or settings.host == "vertex"
 
 
 def is_openai(settings: ProviderSettings) -> bool:
-    """Whether requests go to OpenAI itself."""
+    """Return whether requests go to OpenAI itself."""
     return settings.wire in {"openai", "responses"} and is_official(settings)
 
 
 def model_mismatch(settings: ProviderSettings, model: str) -> str:
-    """A sentence when a vendor itself is to be asked for a model that only another vendor has; else empty.
+    """Return a sentence if a vendor itself is to be asked for a model that only another vendor has; else empty.
 
-    By the beginnings of names that vendors have kept for years. A server that is not the vendor's may serve anything.
+    Judged by the beginnings of names that vendors have used for years. A server that is not the vendor's may serve
+    anything.
     """
     if settings.wire not in HTTP_WIRES or not is_official(settings):
         return ""
@@ -117,25 +118,25 @@ def _is_private(host: str) -> bool:
 
 
 def anthropic_headers(settings: ProviderSettings) -> Mapping[str, str]:
-    """Who asks, in which version. The person's own headers come last and win."""
+    """Headers with the key and the version. The user's own headers come last and win."""
     key = {"x-api-key": settings.api_key.value} if settings.api_key else {}
     return {"anthropic-version": ANTHROPIC_VERSION, **key, **settings.headers}
 
 
 def openai_headers(settings: ProviderSettings) -> Mapping[str, str]:
-    """Who asks. The person's own headers come last and win."""
+    """Headers with the key. The user's own headers come last and win."""
     key = {"authorization": f"Bearer {settings.api_key.value}"} if settings.api_key else {}
     return {**key, **settings.headers}
 
 
 def gemini_headers(settings: ProviderSettings) -> Mapping[str, str]:
-    """Who asks. The key goes into a header, since addresses end up in logs. The person's own headers win."""
+    """Headers with the key, not the address, since addresses end up in logs. The user's own headers win."""
     key = {"x-goog-api-key": settings.api_key.value} if settings.api_key else {}
     return {**key, **settings.headers}
 
 
 def headers_of(settings: ProviderSettings) -> Mapping[str, str]:
-    """Who asks, as the provider's wire wants it."""
+    """Headers for the provider's wire."""
     match settings.wire:
         case "anthropic":
             return anthropic_headers(settings)

@@ -1,4 +1,4 @@
-"""Why a model request failed. Messages are sentences for the person and never hold a key."""
+"""Errors of model requests. Messages are sentences for the user and never contain a key."""
 
 from pattern_acp.domain.errors import ProviderError
 
@@ -24,7 +24,7 @@ class ProviderTooSlowError(ProviderError):
 class ProviderOverloadedError(ProviderError):
     """Rate limited, overloaded or broken on the provider's side (408, 409, 429, 5xx), also after retries.
 
-    `retry_after_ms` is how long the provider asks to wait; None when it does not say.
+    `retry_after_ms` is the wait that the provider asks for; None when it does not say.
     """
 
     failure_code = "provider.overloaded"
@@ -47,7 +47,7 @@ class ProviderAuthError(ProviderError):
 
 
 class ProviderRequestError(ProviderError):
-    """The provider says that the request is wrong (unknown model, bad parameter)."""
+    """The provider rejects the request as wrong (unknown model, bad parameter)."""
 
     failure_code = "provider.request-refused"
 

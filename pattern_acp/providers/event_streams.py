@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct, field
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-"""Most bytes of one event, and of one line. Some servers send a whole tool call in one event, and a call may hold a
-whole file; more than this is a server that never ends its line, and would fill the memory."""
+"""Limit on bytes of one event, and of one line. Some servers send a whole tool call in one event, and a call may
+contain a whole file; a longer line never ends, and would fill the memory."""
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -28,7 +28,7 @@ class SseTooLargeError(ValueError):
 
 
 class SseEvent(Struct, frozen=True):
-    """One event: its type (empty when not given) and its data with lines joined by a line feed."""
+    """One event: its type (empty if missing) and its data with lines joined by a line feed."""
 
     event: str
     data: str
@@ -46,7 +46,7 @@ class SseParser(Struct):
     _size: int = 0
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take more bytes; give the events that they complete.
+        """Add bytes; return the events that they complete.
 
         Raises:
             SseTooLargeError: one event or line is longer than the limit; the stream cannot be read further.
@@ -64,17 +64,17 @@ class SseParser(Struct):
         return events
 
     def end(self) -> list[SseEvent]:
-        """Take the end of the stream.
+        """End the stream and return its last events.
 
         The specification drops an event without its closing empty line; servers that close right after the last data
-        line exist, and their event is whole, so it is given.
+        line exist, and their event is complete, so it is returned.
         """
         line, self._rest = bytes(self._rest), bytearray()
         last = [self._take_line(line.removesuffix(b"\r")), self._take_line(b"")]
         return [event for event in last if event is not None]
 
     def _skip_bom(self) -> bool:
-        """Pass over a byte order mark; False while it cannot be told yet whether there is one."""
+        """Skip a byte order mark; return False while it is uncertain whether there is one."""
         if len(self._rest) < len(_BOM) and _BOM.startswith(bytes(self._rest)):
             return False
         if self._rest.startswith(_BOM):
@@ -125,7 +125,7 @@ _CHECKSUM = struct.Struct(">I")
 _LEAST_BYTES = _PRELUDE.size + _CHECKSUM.size
 _SHORT = struct.Struct(">H")
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value by its type, where they are fixed; 6 and 7, bytes and text, say their length."""
+"""Bytes of a header's value by its type, if they are fixed; 6 and 7, bytes and text, carry their length."""
 _TEXT = 7
 
 
@@ -145,15 +145,15 @@ class _Exception(msgspec.Struct):
 class EventStreamParser(msgspec.Struct):
     """Parses one stream; the chunks may be cut anywhere.
 
-    What a chunk carries is given as an event of server-sent events, and an exception as the error event of the
-    Anthropic wire, so that one decoder reads both framings.
+    The contents of a chunk become an event of server-sent events, and an exception the error event of the Anthropic
+    wire, so that one decoder reads both framings.
     """
 
     limit: int = MAX_EVENT_BYTES
     _rest: bytearray = field(default_factory=bytearray)
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take more bytes; give the events that they complete.
+        """Add bytes; return the events that they complete.
 
         Raises:
             EventStreamError: a checksum or a length is wrong, or a message is longer than the limit.
@@ -175,7 +175,7 @@ class EventStreamParser(msgspec.Struct):
         if len(self._rest) < _PRELUDE.size:
             return None
         length, headers, checksum = _PRELUDE.unpack_from(self._rest)
-        # Before the lengths are believed.
+        # Before the lengths are trusted.
         if zlib.crc32(self._rest[: _PRELUDE.size - _CHECKSUM.size]) != checksum:
             raise EventStreamError("The lengths of a message do not match their checksum.")
         if length > self.limit or length < _LEAST_BYTES + headers:
@@ -191,7 +191,7 @@ class EventStreamParser(msgspec.Struct):
 
 
 def _headers(data: bytes) -> Mapping[str, str]:
-    """The headers whose value is text; the others are read past."""
+    """The headers with text values; others are skipped."""
     found: dict[str, str] = {}
     at = 0
     try:

@@ -1,12 +1,11 @@
-"""Which model goes on when one is out: the chain that the person set up in `fallback`.
+"""The fallback model when one is unavailable: the chain that the user set up in `fallback`.
 
-Owns: when the next model is asked, and for how long it stays: an object of this lives for one turn, so a model that
-took over answers the rest of the turn, and the next turn starts with the chosen one again. Must not know: wires and
-sessions.
+Owns: when the next model is asked, and for how long it stays: each object lives for one turn, so a model that took over
+answers the rest of the turn, and the next turn starts with the chosen one again. Must not know: wires and sessions.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,8 +34,8 @@ TokensOf = Callable[[ProviderRequest], int]
 """About how many tokens a request has for the model that it names."""
 
 Refusal = Callable[[ModelInfo, int, int], Awaitable[str]]
-"""Why a model may not stand in for a request of so many tokens and so long an answer; empty when it may, and then the
-request is made."""
+"""Returns why a model may not replace another for a request of so many tokens and so long an answer; empty when it may,
+and then the request is sent."""
 
 Resolve = Callable[[str], tuple[Provider, ModelInfo]]
 """The provider and model of `PROVIDER/MODEL`."""
@@ -45,7 +44,7 @@ Resolve = Callable[[str], tuple[Provider, ModelInfo]]
 class _Current(Struct, frozen=True):
     provider: Provider
     info: ModelInfo | None = None
-    """None for the model that the person chose, whose requests go as they are."""
+    """None for the model that the user chose, whose requests stay as they are."""
 
 
 class FallbackProvider:
@@ -76,17 +75,12 @@ class FallbackProvider:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`."""
-        return self._stream(request)
+        return aclosing(self._events(request))
 
     async def count_tokens(self, request: ProviderRequest) -> int | None:
         """See `TokenCounter.count_tokens`."""
         provider = self._current.provider
         return await provider.count_tokens(self._adapted(request)) if isinstance(provider, TokenCounter) else None
-
-    @asynccontextmanager
-    async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
-        async with aclosing(self._events(request)) as events:
-            yield events
 
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         failed: list[str] = []
@@ -134,7 +128,7 @@ class FallbackProvider:
         return ""
 
     async def _cannot_take(self, info: ModelInfo, request: ProviderRequest) -> str:
-        """Why a model cannot take a request; empty when it can. Tools are no reason: they can be written as text."""
+        """Return why a model cannot take a request; empty when it can. Tools are no reason: they can go as text."""
         if not info.sees_images and has_images(request.messages):
             return "it sees no images, and there are some in this conversation"
         most = min(request.max_output_tokens, info.max_output_tokens, info.context_window // 2, USUAL_ANSWER_TOKENS)
@@ -158,7 +152,7 @@ class FallbackProvider:
 
 
 def has_images(messages: Sequence[Message]) -> bool:
-    """Whether there are images in messages, or in results of tools."""
+    """Return whether there are images in messages, or in results of tools."""
     parts = (part for message in messages for part in message.parts)
     return any(
         isinstance(part, ImagePart) or (isinstance(part, ToolResultPart) and bool(part.images)) for part in parts
@@ -166,5 +160,5 @@ def has_images(messages: Sequence[Message]) -> bool:
 
 
 def is_outage(error: ProviderError) -> bool:
-    """Whether another model may do what this one does not now: never for a refusal, a wrong request or a wrong key."""
+    """Return whether another model may succeed in place of this one: never after a refusal, a wrong request or key."""
     return isinstance(error, ProviderOverloadedError | ProviderConnectionError | ProviderStalledError)

@@ -1,4 +1,4 @@
-"""Why an answer ended, in the words of all vendors.
+"""Reasons for the end of an answer, in the words of all vendors.
 
 Owns: which words are a good end, a limit, a filter or a refusal. Servers and gateways mix the words of the vendors, so
 one table serves every wire. Must not know: where a wire has the word. Any other word means that something broke: a
@@ -62,7 +62,7 @@ _FILTERED: Mapping[str, str] = {
         "content_policy_violation": "",
     }.items()
 }
-"""Words of filters, with what each says of its reason."""
+"""Words of filters, with the reason in each."""
 _UNREADABLE = _plain_words(
     "MALFORMED_FUNCTION_CALL MALFORMED_TOOL_CALL MALFORMED_TOOL_USE UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS "
     "MALFORMED_RESPONSE"
@@ -70,13 +70,13 @@ _UNREADABLE = _plain_words(
 
 
 def finish_word(raw: object) -> str:
-    """The reason that a server gives, empty when it gives none; some write `null` or `unspecified` as a word."""
+    """The reason that a server sends, or empty; some write `null` or `unspecified` as a word."""
     word = str(raw).strip() if raw else ""
     return "" if _plain(word) in _ABSENT else word
 
 
 def filter_reason(word: str) -> str:
-    """Why a filter stopped something, to stand behind a verb; empty when the word says nothing of it."""
+    """The reason of a filter, to follow a verb; empty when the word has none."""
     return _FILTERED.get(_plain(word), "")
 
 
@@ -94,7 +94,7 @@ def stop_for(
     """
     plain = _plain(word)
     if not plain or plain in _GOOD:
-        # What was sent counts: many servers say "stop" after calls.
+        # The calls themselves count: many servers say "stop" after calls.
         if not has_calls and not has_text:
             raise EmptyAnswerError(f"{settings.name}/{model} ended without an answer; try again.")
         return Stopped(ProviderStop.TOOL_CALLS if has_calls else ProviderStop.END)

@@ -131,7 +131,7 @@ class GeminiDecoder:
 
     def _part_events(self, part: _Part) -> Iterator[ProviderEvent]:
         if part.function_call is not None:
-            # The signature of a call stands right before it.
+            # The signature of a call comes right before it.
             yield from self._sign(part)
             yield from self._call(part.function_call)
         elif part.thought:
@@ -166,7 +166,7 @@ class GeminiDecoder:
 
 
 def _usage(counts: object) -> Usage:
-    """Google counts cached tokens inside the prompt's, and reasoning beside the answer's; our output holds both."""
+    """Google counts cached tokens inside the prompt's, and reasoning beside the answer's; our output includes both."""
     cached = token_count(counts, "cachedContentTokenCount") or 0
     prompt = (token_count(counts, "promptTokenCount") or 0) + (token_count(counts, "toolUsePromptTokenCount") or 0)
     thinking = token_count(counts, "thoughtsTokenCount") or 0
@@ -192,7 +192,7 @@ _FORMATS = {"string": ("enum", "date-time"), "integer": ("int32", "int64"), "num
 """Gemini refuses a whole request for a format that it does not know."""
 
 _DEEPEST = 16
-"""What is nested deeper is an object of any form, as is a definition inside itself."""
+"""Depth beyond which everything is an object of any form, as is a definition inside itself."""
 
 _Seen: TypeAlias = frozenset[str]
 """References that the node at hand is inside of."""
@@ -236,7 +236,7 @@ def _convert(node: Json, root: JsonObject, seen: _Seen, depth: int) -> dict[str,
 
 
 def _add_choices(converted: dict[str, Json], choices: list[dict[str, Json]]) -> None:
-    """One choice is taken as it is; the choice null says that the value may be left empty."""
+    """Add the choices: a single one replaces the schema; the choice null makes the value optional."""
     kinds = [choice for choice in choices if choice.get("type") != "null"]
     if len(kinds) < len(choices):
         converted["nullable"] = True
@@ -297,7 +297,7 @@ def _object(value: Json) -> JsonObject:
 WIRE = "gemini"
 
 UNSIGNED = "skip_thought_signature_validator"
-"""What Google's guide gives for calls that another model made: newer models refuse a call without a signature."""
+"""Signature that Google's guide prescribes for calls of another model: newer models refuse a call without one."""
 
 Block: TypeAlias = dict[str, Json]
 
@@ -393,7 +393,7 @@ def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -
                 signature = part.signature or signature
             case ToolCallPart(call_id, name, arguments):
                 call: Block = {"functionCall": {"id": call_id, "name": name, "args": arguments_object(arguments)}}
-                # Of parallel calls only the first has one.
+                # Only the first of parallel calls has one.
                 kept = signature or ("" if is_signed else UNSIGNED)
                 yield {**call, **({"thoughtSignature": kept} if kept else {})}
                 signature, is_signed = "", True

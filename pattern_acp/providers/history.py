@@ -116,7 +116,7 @@ def _plain_name(name: str) -> str:
 
 
 def is_own_thinking(part: ThinkingPart, provider: str, model: str, wire: str) -> bool:
-    """Whether a reasoning block may go back: the same wire and provider made it, and the same model where it is known.
+    """Return whether a reasoning block may go back: the wire, the provider and the model, if known, are the same.
 
     `ThinkingPart.provider` is the provider's name, or `PROVIDER/MODEL`: newer models refuse reasoning of another model.
     A block without a wire is of a journal from before there were more than two.
@@ -126,7 +126,7 @@ def is_own_thinking(part: ThinkingPart, provider: str, model: str, wire: str) ->
 
 
 def resource_text(part: ResourcePart) -> str:
-    """An attachment as text. Its content stands between marks: it is data, not the person's words (invariant 8)."""
+    """An attachment as text. Its content is between marks: it is data, not the user's words (invariant 8)."""
     if part.text is None:
         note = f": {part.note}" if part.note else ""
         return f"[Attached link: {part.name} ({part.uri}){note}]"
@@ -137,21 +137,21 @@ def resource_text(part: ResourcePart) -> str:
 
 
 def unseen_image(part: ImagePart) -> str:
-    """What stands in for an image that the model cannot see."""
+    """Text in place of an image that the model cannot see."""
     return f"[{part.about}, not shown: this model takes no images]"
 
 
 def is_blank(part: TextPart) -> bool:
-    """Whether a text says nothing; vendors refuse such blocks."""
+    """Return whether a text is blank; vendors refuse such blocks."""
     return not part.text.strip()
 
 
 def shown_parts(
     parts: Sequence[Part], info: ModelInfo, text: Callable[[str], Json], image: Callable[[ImagePart], Json]
 ) -> list[Json]:
-    """What a person gave as a wire that has texts and images encodes it; `text` and `image` encode one of each.
+    """Encode the user's parts for a wire with texts and images; `text` and `image` encode one of each.
 
-    Images that the model cannot see are named in their place.
+    Images that the model cannot see are mentioned in their place.
     """
     content: list[Json] = []
     for part in parts:

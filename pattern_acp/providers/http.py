@@ -1,7 +1,7 @@
 """The only module that knows httpx.
 
 Owns: the process's HTTP clients, their time limits, and the translation of httpx's errors. Must not know: wires, models
-and what a body means.
+and the meaning of a body.
 """
 
 import email.utils
@@ -44,7 +44,7 @@ class SkippedImport:
         self._module = module
 
     def __enter__(self) -> None:
-        # Python's own sign for a module that must not be found. What is there already stays.
+        # Python's own sign for a module that must not be imported. Loaded modules stay.
         sys.modules.setdefault(self._module, cast("ModuleType", None))
 
     def __exit__(
@@ -65,21 +65,21 @@ WRITE_SECONDS = 60.0
 """A request with images can be megabytes on a slow line."""
 
 ERROR_BODY_BYTES = 64 * 1024
-"""As much of an error's body as is read; the reason is at its start."""
+"""Bytes of an error's body that are read; the reason is at its start."""
 
 IDLE_SECONDS = 30.0
 """The life of an idle connection; httpx's own 5 s cost a new handshake after each command that took longer."""
 
 EXCHANGE_BYTES = 1024 * 1024
-"""An answer that holds a token has some kilobytes."""
+"""Limit for an answer with a token, which has some kilobytes."""
 
 
 class Deadlines(Struct, frozen=True):
-    """How long one request may take, in seconds; config/settings.py says where the numbers are from."""
+    """Time limits of one request, in seconds; config/settings.py explains the numbers."""
 
     connect: float = 10.0
     first_byte: float = 300.0
-    """From sending to the first byte of the body: a slow machine reads the whole conversation in it."""
+    """From sending to the first byte of the body, during which a slow machine reads the whole conversation."""
     idle: float = 90.0
     """Between two pieces of the body."""
     total: float = 1800.0
@@ -87,7 +87,7 @@ class Deadlines(Struct, frozen=True):
 
 
 class HttpResponse:
-    """A response whose body has not been read yet. `began` is when its request was sent, by the event loop's clock."""
+    """A response with an unread body. `began` is the time of sending its request, by the event loop's clock."""
 
     def __init__(self, response: httpx.Response, who: str, now_ms: int, deadlines: Deadlines, began: float) -> None:
         self._response = response
@@ -99,7 +99,7 @@ class HttpResponse:
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self.retry_after_ms = parse_retry_after(response.headers, now_ms)
         self.rate_headers = {name.lower(): text for name, text in response.headers.items() if "ratelimit" in name}
-        """What the server says of its limits, names in lower case (providers/rate_limiter.py)."""
+        """Headers of the server about its limits, names in lower case (providers/rate_limiter.py)."""
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes.
@@ -117,7 +117,7 @@ class HttpResponse:
                 yield chunk
 
     def _body(self) -> AsyncIterator[bytes]:
-        # Closed with the response that `post` holds open.
+        # Closed with the response in `post`.
         stream = self._response.stream
         if "content-encoding" in self._response.headers or not isinstance(stream, httpx.AsyncByteStream):
             return self._response.aiter_bytes()
@@ -139,7 +139,7 @@ class HttpResponse:
         raise _stalled(self._who, limits.idle if self._has_body else limits.first_byte)
 
     async def read(self, limit: int = ERROR_BODY_BYTES) -> bytes:
-        """At most about `limit` bytes of the body. Raises like `chunks`."""
+        """Read at most about `limit` bytes of the body. Raises like `chunks`."""
         body = bytearray()
         async with aclosing(self.chunks()) as chunks:
             async for chunk in chunks:
@@ -178,7 +178,7 @@ class HttpClient:
             self._remote_client()
 
     def post(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
-        """Send `request` and give the response once its headers are there.
+        """Send `request` and return the response once its headers have come.
 
         Raises:
             ProviderConnectionError: the server cannot be reached.
@@ -290,7 +290,7 @@ def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
         ) from None
     except (OSError, ValueError, httpx.InvalidURL) as error:
         # A missing SSL_CERT_FILE, a proxy of an unknown scheme: all of them come from the environment. The error's own
-        # text may hold a proxy's password.
+        # text may contain a proxy's password.
         raise ProviderRequestError(
             f"No connection can be set up ({type(error).__name__}); check SSL_CERT_FILE, SSL_CERT_DIR and the proxy "
             "variables (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY)."
@@ -298,7 +298,7 @@ def _build_remote_client(timeout: httpx.Timeout) -> httpx.AsyncClient:
 
 
 def is_plain_loopback(url: str) -> bool:
-    """Whether `url` is plain HTTP to this machine."""
+    """Return whether `url` is plain HTTP to this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -309,7 +309,7 @@ def is_plain_loopback(url: str) -> bool:
 
 
 def parse_retry_after(headers: Mapping[str, str], now_ms: int) -> int | None:
-    """Milliseconds to wait by `retry-after-ms` or `Retry-After` (RFC 9110, section 10.2.3); None when neither says."""
+    """Milliseconds to wait by `retry-after-ms` or `Retry-After` (RFC 9110, section 10.2.3); None without either."""
     for name, factor in (("retry-after-ms", 1), ("retry-after", 1000)):
         text = headers.get(name, "").strip()
         try:
@@ -330,7 +330,7 @@ def _translated(who: str) -> Generator[None]:
     except httpx.DecodingError as error:
         raise ProviderProtocolError(f"{who} sent a body that cannot be unpacked; check its base_url.") from error
     except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL, UnicodeEncodeError):
-        # The error's own text may hold a header's value, and a key is one.
+        # The error's own text may contain a header's value, and a key is one.
         raise ProviderRequestError(
             f"The address, key or headers of {who} hold characters that cannot be sent; check its configuration."
         ) from None

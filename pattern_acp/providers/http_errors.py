@@ -1,4 +1,4 @@
-"""What an HTTP answer that is no stream means.
+"""The meaning of HTTP answers that are no streams.
 
 Owns: status and error body -> `ProviderError`, for all wires. A body is never shown as it came: only the message field
 of a JSON error is, shortened, and never for a refused key, since vendors quote parts of the key there.
@@ -44,7 +44,8 @@ _NO_TOOLS = late_pattern(
     r"(supported|available|enabled)|tools? param requires|tool choice requires",
     re.IGNORECASE,
 )
-"""How servers refuse tools for one of their models: Ollama, llama-server, vLLM, OpenRouter, Groq, DeepSeek."""
+"""Sentences in which servers refuse tools for one of their models: Ollama, llama-server, vLLM, OpenRouter, Groq,
+DeepSeek."""
 
 _FILTERED = late_pattern(r"content_filter|content_policy|content management policy|responsible_?ai", re.IGNORECASE)
 _OVERLOADED = late_pattern(
@@ -68,11 +69,11 @@ _NO_MONEY = late_pattern(
 
 
 class Failure(Struct, frozen=True):
-    """What a provider said went wrong."""
+    """A failure as the provider describes it."""
 
     message: str = ""
     kind: str = ""
-    """Type and code of the error, whichever the vendor gives, joined by a space."""
+    """Type and code of the error, as far as the vendor sends them, joined by a space."""
 
 
 class _ErrorObject(msgspec.Struct):
@@ -123,7 +124,7 @@ def error_of_status(
     if status == 413:
         return _too_long(settings, model)
     if 300 <= status < 400:
-        # Not followed: a key must not go where nobody sent it.
+        # Not followed: a key must not go to another address than its own.
         return ProviderRequestError(
             f"{settings.name} sends requests elsewhere (status {status}), which is not followed; put the address where "
             "it is now into its base_url."
@@ -192,7 +193,7 @@ def not_a_stream(settings: ProviderSettings, content_type: str) -> ProviderProto
 
 
 def broken_event(settings: ProviderSettings) -> ProviderProtocolError:
-    """A stream event that is not what the wire's format says."""
+    """The error for a stream event that violates the wire's format."""
     return ProviderProtocolError(
         f"{settings.name} sent an event that is not in the format of its wire ({settings.wire}); "
         "check wire and base_url of the provider."
@@ -225,7 +226,7 @@ def _too_long(settings: ProviderSettings, model: str) -> ContextTooLongError:
 
 
 def time_in_words(milliseconds: int) -> str:
-    """A duration for a person, rounded up: `12 s`, `5 min`, `3 h`."""
+    """A duration for the user, rounded up: `12 s`, `5 min`, `3 h`."""
     seconds = -(-milliseconds // 1000)
     if seconds <= 90:
         return f"{seconds} s"

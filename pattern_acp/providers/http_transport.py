@@ -21,7 +21,7 @@ HEADER_BYTES = 100 * 1024
 """The largest status line and headers of an answer; h11's own 16 kB is less than some gateways send."""
 
 EYEBALLS_SECONDS = 0.25
-"""How long an address is tried before the next one is tried beside it (RFC 8305, section 5)."""
+"""Time of trying an address before the next one is tried beside it (RFC 8305, section 5)."""
 
 MAX_IDLE = 20
 """Idle connections of one server."""
@@ -123,7 +123,7 @@ class _Connection(asyncio.Protocol):
         self._error: Exception | None = None
         self._is_full = False
         self.is_silent = True
-        """Whether nothing came since the last request."""
+        """True if nothing came since the last request."""
         self._change: asyncio.Future[None] | None = None
         self._idle_since = 0.0
 
@@ -155,7 +155,7 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def is_reusable(self, idle_since: float) -> bool:
-        """Whether it has been idle since then at most, and its server neither closed it nor sent what nobody asked."""
+        """Return whether it was idle no longer than since then, and its server neither closed it nor sent anything."""
         return self._idle_since >= idle_since and not self._ended and not self._unread
 
     def abort(self) -> None:

@@ -1,11 +1,11 @@
-"""Keys that are not in the settings: the port to whoever keeps them, and the provider that asks it at each request.
+"""Keys that are not in the settings: their port, and the provider that asks it at each request.
 
-Owns: getting the key before a request, and once more when the provider refuses it. Must not know: where keys are kept
+Owns: getting the key before a request, and once more when the provider refuses it. Must not know: where keys are stored
 and how they are renewed (`bootstrap` connects `credentials`).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -17,35 +17,35 @@ from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.providers.retry import is_content
 
 
-class KeySource(Protocol):
+class ProviderKeys(Protocol):
     """The keys of providers."""
 
-    def held(self, settings: ProviderSettings) -> ProviderSettings:
-        """`settings` as set up when a key is kept for them. Cheap; the key in it is not for sending."""
+    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
+        """Return `settings` as set up if a key is stored for them. Cheap; the key in it is not for sending."""
         ...
 
     def used(self, settings: ProviderSettings) -> str:
-        """Where the key in use comes from, with its last four characters; empty without one. Cheap."""
+        """Describe the source of the key in use, with its last four characters; empty without one. Cheap."""
         ...
 
     async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
         """`settings` with the key to send now. `refused` is one that the provider has just refused.
 
         Raises:
-            ProviderAuthError: the person has to sign in again.
+            ProviderAuthError: the user has to sign in again.
             ProviderConnectionError: the key cannot be renewed at the moment.
         """
         ...
 
     async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
-        """`request` as it goes to a provider whose settings were `signed`. Raises like `signed`."""
+        """Sign `request` for a provider whose settings were `signed`. Raises like `signed`."""
         ...
 
 
 class SettingsKeys:
-    """`KeySource` without anything kept: the keys of the settings."""
+    """`ProviderKeys` without a store: the keys of the settings."""
 
-    def held(self, settings: ProviderSettings) -> ProviderSettings:
+    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
         """See `KeySource.held`."""
         return settings
 
@@ -64,16 +64,16 @@ class SettingsKeys:
         return request
 
 
-def with_held_keys(settings: Settings, keys: KeySource) -> Settings:
-    """The settings with the providers that a kept key sets up."""
-    return replace(settings, providers={name: keys.held(each) for name, each in settings.providers.items()})
+def with_stored_keys(settings: Settings, keys: ProviderKeys) -> Settings:
+    """Add the stored keys to the settings' providers."""
+    return replace(settings, providers={name: keys.with_stored_key(each) for name, each in settings.providers.items()})
 
 
 class SignedProvider:
-    """`Provider` whose key is asked for at each request. `build` makes the provider for settings with a key."""
+    """`Provider` that gets its key at each request. `build` makes the provider for settings with a key."""
 
     def __init__(
-        self, settings: ProviderSettings, keys: KeySource, build: Callable[[ProviderSettings], Provider]
+        self, settings: ProviderSettings, keys: ProviderKeys, build: Callable[[ProviderSettings], Provider]
     ) -> None:
         self._settings = settings
         self._keys = keys
@@ -87,17 +87,12 @@ class SignedProvider:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`. A key that is refused is renewed once, and the request sent once more."""
-        return self._stream(request)
+        return aclosing(self._events(request))
 
     async def count_tokens(self, request: ProviderRequest) -> int | None:
         """See `TokenCounter.count_tokens`."""
         counter = self._provider(await self._keys.signed(self._settings))
         return await counter.count_tokens(request) if isinstance(counter, TokenCounter) else None
-
-    @asynccontextmanager
-    async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
-        async with aclosing(self._events(request)) as events:
-            yield events
 
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         signed = await self._keys.signed(self._settings)

@@ -1,6 +1,6 @@
-"""The models that exist: the providers' lists, cached in a file, and the servers found on this machine.
+"""The existing models: the providers' lists, cached in a file, and the servers on this machine.
 
-Owns: that knowledge, its file, and refreshing it off the hot path. Must not know: providers' streams and the choice.
+Owns: this knowledge, its file, and refreshing it off the hot path. Must not know: providers' streams and the choice.
 """
 
 import logging
@@ -41,7 +41,7 @@ FRESH_MS = 24 * 60 * 60 * 1000
 """A list is fetched once a day (issue 2, section 6)."""
 
 NO_TOOLS_MS = 30 * FRESH_MS
-"""How long a refusal of tools counts: a server may learn them with an update."""
+"""Time for which a refusal of tools counts: a server may learn them with an update."""
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """OpenRouter's list of some hundred models takes about 60 kB here."""
@@ -56,11 +56,11 @@ class _Entry(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct, frozen=True):
     lists: dict[str, _Entry] = msgspec.field(default_factory=dict[str, _Entry])
     no_tools: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    """When a model refused tools, by address and name."""
+    """Times of models' refusals of tools, by address and name."""
 
 
 class ModelLists:
-    """Lists by provider. `directory` None: nothing is kept beyond the process. Reading happens once, at first use."""
+    """Lists by provider. Without a `directory`, nothing outlasts the process. They are read once, at first use."""
 
     def __init__(self, directory: Path | None, clock: Clock) -> None:
         self._path = None if directory is None else directory / FILE_NAME
@@ -73,7 +73,7 @@ class ModelLists:
         return () if entry is None else entry.models
 
     def is_fresh(self, settings: ProviderSettings) -> bool:
-        """Whether the list was fetched within the last day."""
+        """Return whether the list was fetched within the last day."""
         entry = self._entry(settings)
         return entry is not None and 0 <= self._clock.now_ms() - entry.fetched_at_ms < FRESH_MS
 
@@ -82,7 +82,7 @@ class ModelLists:
         self._file().lists[settings.name] = _Entry(base_url(settings), self._clock.now_ms(), models)
 
     def refuses_tools(self, settings: ProviderSettings, model: str) -> bool:
-        """Whether a model said lately that it takes no tools."""
+        """Return whether a model said lately that it takes no tools."""
         refused = self._file().no_tools.get(f"{base_url(settings)} {model}")
         return refused is not None and 0 <= self._clock.now_ms() - refused < NO_TOOLS_MS
 
@@ -127,7 +127,7 @@ def _read(path: Path | None) -> _File:
 
 
 async def listening_servers(candidates: Sequence[ProviderSettings], seconds: float) -> tuple[ProviderSettings, ...]:
-    """The candidates whose port takes a connection within `seconds` in all, in their order. Never raises."""
+    """Return the candidates whose port accepts a connection within `seconds` in all, in order. Never raises."""
     found: set[str] = set()
 
     async def knock(settings: ProviderSettings) -> None:
@@ -164,16 +164,16 @@ can still be named."""
 
 
 _AT_ITS_VENDOR = late_pattern(r"gpt-\d|chatgpt-|o\d(-|$)|claude-|gemini-|grok-([3-9]|code)")
-"""Models whose weights their vendors never gave away (OpenAI, Anthropic, Google, xAI; November 2026)."""
+"""Models whose weights their vendors never published (OpenAI, Anthropic, Google, xAI; November 2026)."""
 
 MOST_KEPT = 1_000
-"""Models whose facts are kept as they were put together."""
+"""Limit on models whose computed facts are cached."""
 
 
 class KnownModels:
     """The models of `configured` providers.
 
-    `settings` gives those of now, `http` the shared client, and `sign` a provider with the key to send.
+    `settings` returns the current ones, `http` the shared client, and `sign` a provider with the key to send.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class KnownModels:
         sign: Callable[[ProviderSettings], Awaitable[ProviderSettings]],
         own: Mapping[str, ModelSettings],
     ) -> None:
-        """`own` is what the person says of models, by `PROVIDER/MODEL`."""
+        """`own` has the user's settings of models, by `PROVIDER/MODEL`."""
         self._own = own
         self._settings = settings
         self._configured = configured
@@ -200,7 +200,7 @@ class KnownModels:
 
     def _facts(self, settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
         refuses_tools = settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model)
-        # Asked for eight times a turn, and found out anew only when something of it has changed.
+        # Needed eight times a turn, and computed anew only after a change.
         key, known_by = (settings.name, model), (settings, listed, refuses_tools)
         kept = self._kept.get(key)
         if kept is None or kept[0] != known_by:
@@ -231,12 +231,12 @@ class KnownModels:
         return tuple(found.values())
 
     def describe(self, settings: ProviderSettings, model: str) -> ModelFacts:
-        """What is known of one model, with the provider's own list laid over the catalogue."""
+        """Return the facts about one model, with the provider's own list laid over the catalogue."""
         listed = next((entry for entry in self._listed(settings) if entry.name == model), None)
         return self._facts(settings, model, listed)
 
     def window_is_assumed(self, qualified: str) -> bool:
-        """Whether nothing but a provider's list can say how large the window of `PROVIDER/MODEL` is."""
+        """Return whether only a provider's list can say how large the window of `PROVIDER/MODEL` is."""
         name, _, model = qualified.partition("/")
         settings = self._configured.get(name)
         if settings is None or settings.wire not in HTTP_WIRES:
@@ -263,10 +263,9 @@ class KnownModels:
             await self.refresh_lists(only_unknown=True, only_of=provider)
 
     async def refresh_lists(self, *, only_unknown: bool = False, only_of: str = "") -> None:
-        """Fetch the lists, of one provider or all, that are older than a day or that are not known at all.
+        """Fetch the lists, of one provider or all, that are older than a day or unknown.
 
-        Of a provider whose models the person names, the list is fetched only when it is the one: it tells more than
-        names.
+        For a provider whose models the user names, the list is fetched only for `only_of`: it has more than names.
         """
         wanted = [
             provider
@@ -340,14 +339,14 @@ def _describe(settings: ProviderSettings, model: str, listed: ListedModel | None
     if facts.info.prices or not _is_on_this_machine(settings) or _runs_at_its_vendor(model):
         return facts
     free = replace(facts.info, is_free=True)
-    # Whether a server runs the model or passes requests on, nobody says.
+    # Nobody knows whether a server runs the model or passes requests on.
     return replace(
         facts, info=free if settings.wire == "offline" else with_sources(free, Source.ASSUMED, ModelProperty.PRICES)
     )
 
 
 def _runs_at_its_vendor(model: str) -> bool:
-    """Whether nobody else has the model's weights: what offers it on this machine is a gateway, and somebody pays."""
+    """Return whether only the vendor has the model's weights: a server of it on this machine is a paid gateway."""
     return _AT_ITS_VENDOR.match(vendor_name(model.rsplit("/", 1)[-1].lower())) is not None
 
 

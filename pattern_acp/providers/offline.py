@@ -3,14 +3,14 @@
 Owns: turning plain commands into calls, and results into words. It sees a `ProviderRequest` and nothing else, so a turn
 with it goes through the same loop, policy and editor as a turn with a model. Must not know: the tools' code.
 
-It keeps no state: each request is answered from the messages since the person's last one. The calls already made there
-say which step is next.
+It has no state: each request is answered from the messages since the user's last one. The calls already made there show
+which step is next.
 """
 
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TypeAlias, assert_never
 
 import anyio.lowlevel
@@ -36,7 +36,7 @@ class ReadFile(Struct, frozen=True):
     path: str
 
 
-class ListDirectory(Struct, frozen=True):
+class ListStep(Struct, frozen=True):
     """`list [PATH]`."""
 
     path: str
@@ -48,7 +48,7 @@ class FindText(Struct, frozen=True):
     text: str
 
 
-class RunCommand(Struct, frozen=True):
+class RunStep(Struct, frozen=True):
     """`run COMMAND`; the rest of the line as it is."""
 
     command: str
@@ -64,7 +64,7 @@ class ReplaceText(Struct, frozen=True):
 
 
 class Remember(Struct, frozen=True):
-    """`remember [LABEL:] TEXT`; without a label the text goes to `human`, the block about the person."""
+    """`remember [LABEL:] TEXT`; without a label the text goes to `human`, the block about the user."""
 
     text: str
     label: str = "human"
@@ -76,7 +76,7 @@ class Recall(Struct, frozen=True):
     query: str
 
 
-Command: TypeAlias = ReadFile | ListDirectory | FindText | RunCommand | ReplaceText | Remember | Recall
+Command: TypeAlias = ReadFile | ListStep | FindText | RunStep | ReplaceText | Remember | Recall
 
 _FORMS = Verbs(
     (
@@ -108,11 +108,11 @@ def _build(name: str, slots: Mapping[str, str]) -> Command | None:
     if name == "read":
         return ReadFile(slots["path"])
     if name == "list":
-        return ListDirectory(slots.get("path", "."))
+        return ListStep(slots.get("path", "."))
     if name == "find":
         return FindText(slots["text"])
     if name == "run":
-        return RunCommand(slots["command"])
+        return RunStep(slots["command"])
     if name == "replace":
         # An empty passage is everywhere and nowhere; such a line is left to be answered in words.
         return ReplaceText(slots["old"], slots["new"], slots["path"], "all" in slots) if slots["old"] else None
@@ -140,7 +140,7 @@ _COMMON_WORDS = frozenset(
 )
 
 
-class Call(Struct, frozen=True):
+class PlannedCall(Struct, frozen=True):
     """A tool call to make."""
 
     tool: str
@@ -151,36 +151,36 @@ class Step(Struct, frozen=True):
     """Calls that are made together. `command` is None for the look-up behind a question."""
 
     command: Command | None
-    calls: tuple[Call, ...]
+    calls: tuple[PlannedCall, ...]
 
 
 def plan_steps(text: str) -> tuple[Step, ...]:
-    """The steps for the person's words: one a command, or a single look-up when no line is a command."""
+    """The steps for the user's words: one a command, or a single look-up when no line is a command."""
     commands = parse_commands(text)
     if commands:
         return tuple(Step(command, (call_of(command),)) for command in commands)
     return (Step(None, _look_up(salient_words(text))),)
 
 
-def call_of(command: Command) -> Call:
+def call_of(command: Command) -> PlannedCall:
     """The tool call that carries a command out."""
     match command:
         case ReadFile(path):
-            return Call("read_file", {"path": path})
-        case ListDirectory(path):
-            return Call("list_directory", {"path": path})
+            return PlannedCall("read_file", {"path": path})
+        case ListStep(path):
+            return PlannedCall("list_directory", {"path": path})
         case FindText(text):
-            return Call("search_text", {"pattern": literal_pattern(text)})
-        case RunCommand(line):
-            return Call("run_command", {"command": line})
+            return PlannedCall("search_text", {"pattern": literal_pattern(text)})
+        case RunStep(line):
+            return PlannedCall("run_command", {"command": line})
         case ReplaceText(old_text, new_text, path, is_everywhere):
             edit = {"old_text": old_text, "new_text": new_text, **({"replace_all": True} if is_everywhere else {})}
-            return Call("edit_file", {"path": path, "edits": [edit]})
+            return PlannedCall("edit_file", {"path": path, "edits": [edit]})
         case Remember(text, label):
             arguments = {"label": label, "operation": "append", "text": text}
-            return Call("memory_write", {**arguments, "reason": "The person asked to remember it."})
+            return PlannedCall("memory_write", {**arguments, "reason": "The user asked to remember it."})
         case Recall(query):
-            return Call("memory_search", {"query": query})
+            return PlannedCall("memory_search", {"query": query})
     assert_never(command)
 
 
@@ -200,20 +200,20 @@ def salient_words(text: str) -> tuple[str, ...]:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word looks like a path or an identifier rather than prose."""
+    """Return whether a word looks like a path or an identifier rather than prose."""
     return bool(re.search(r"[_./\d]|[a-z][A-Z]", word))
 
 
-def _look_up(words: tuple[str, ...]) -> tuple[Call, ...]:
+def _look_up(words: tuple[str, ...]) -> tuple[PlannedCall, ...]:
     if not words:
         return ()
     pattern = "(?i)(" + "|".join(literal_pattern(word) for word in words) + ")"
-    # In a glob, brackets and stars would mean something; the words hold neither.
+    # In a glob, brackets and stars are special; the words have neither.
     file_name = words[0].rsplit("/", 1)[-1]
     return (
-        Call("memory_search", {"query": " ".join(words)}),
-        Call("find_files", {"pattern": f"**/*{file_name}*"}),
-        Call("search_text", {"pattern": pattern}),
+        PlannedCall("memory_search", {"query": " ".join(words)}),
+        PlannedCall("find_files", {"pattern": f"**/*{file_name}*"}),
+        PlannedCall("search_text", {"pattern": pattern}),
     )
 
 
@@ -246,7 +246,7 @@ TOLD_ALREADY = "This is without a model; `help` says again what is understood an
 
 
 def has_been_told(answer: str) -> bool:
-    """Whether an earlier answer says what to do without a model."""
+    """Return whether an earlier answer explains how to work without a model."""
     return HOW_TO_CONFIGURE in answer
 
 
@@ -257,9 +257,9 @@ def describe_unavailable(step: Step) -> str:
 
 
 def describe_result(
-    step: Step, calls: Sequence[Call], results: Sequence[ToolResultPart | None], *, told: bool = False
+    step: Step, calls: Sequence[PlannedCall], results: Sequence[ToolResultPart | None], *, told: bool = False
 ) -> str:
-    """What came of a step, in words; `told` is whether the person was told in this session how to set up a model."""
+    """Describe the outcome of a step; `explained`: this session has already explained how to set up a model."""
     if step.command is None:
         return _describe_look_up(calls, results, told=told)
     result = results[0] if results else None
@@ -275,11 +275,11 @@ def _describe_success(command: Command, text: str) -> str:
     match command:
         case ReadFile(path):
             return f"`{path}`:\n\n{shown}"
-        case ListDirectory(path):
+        case ListStep(path):
             return f"In `{path}`:\n\n{shown}"
         case FindText(found):
             return f"Looking for “{found}”:\n\n{shown}"
-        case RunCommand(line):
+        case RunStep(line):
             return f"`{line}`:\n\n{shown}"
         case ReplaceText(_, _, path):
             return f"I replaced the text in `{path}`."
@@ -290,7 +290,7 @@ def _describe_success(command: Command, text: str) -> str:
     assert_never(command)
 
 
-def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | None], *, told: bool) -> str:
+def _describe_look_up(calls: Sequence[PlannedCall], results: Sequence[ToolResultPart | None], *, told: bool) -> str:
     titles = {"memory_search": "From memory", "find_files": "Matching files", "search_text": "In the project"}
     found = [
         f"{titles.get(call.tool, call.tool)}:\n\n{_block(_shown(call, result.text), SHOWN_HIT_CHARS)}"
@@ -310,7 +310,7 @@ def _describe_look_up(calls: Sequence[Call], results: Sequence[ToolResultPart | 
     return "\n\n".join([NO_MODEL, *found, *failed, *nothing, WHAT_I_UNDERSTAND, HOW_TO_CONFIGURE])
 
 
-def _shown(call: Call, text: str) -> str:
+def _shown(call: PlannedCall, text: str) -> str:
     return _plain_hits(text) if call.tool == "memory_search" else text
 
 
@@ -320,7 +320,7 @@ def _plain_hits(text: str) -> str:
 
 
 def _has_hits(text: str) -> bool:
-    """Tools say "No …" or "Nothing …" when there is nothing."""
+    """Return whether there were hits: without any, tools say "No …" or "Nothing …"."""
     return not text.strip().lower().startswith(("no ", "nothing", "0 ")) and bool(text.strip())
 
 
@@ -328,11 +328,11 @@ def _title(command: Command | None) -> str:
     match command:
         case ReadFile(path):
             return f"read {path}"
-        case ListDirectory(path):
+        case ListStep(path):
             return f"list {path}"
         case FindText(text):
             return f"find {text}"
-        case RunCommand(line):
+        case RunStep(line):
             return f"run {line}"
         case ReplaceText(_, _, path):
             return f"replace … in {path}"
@@ -366,14 +366,14 @@ OFFLINE_MODEL = "offline"
 
 
 class _Turn(Struct, frozen=True):
-    """The current turn as the messages tell it."""
+    """The current turn, read from the messages."""
 
     prompt_id: str
     steps: tuple[Step, ...]
     results: tuple[ToolResultPart | None, ...]
     """One for each call made so far, in order; None when no result is there."""
     told: bool
-    """Whether an earlier turn told how to set up a model."""
+    """True if an earlier turn explained how to set up a model."""
 
 
 class OfflineProvider:
@@ -386,13 +386,7 @@ class OfflineProvider:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`; never raises."""
-        return _streaming(answer(request))
-
-
-@asynccontextmanager
-async def _streaming(answered: tuple[ProviderEvent, ...]) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
-    async with aclosing(_events(answered)) as events:
-        yield events
+        return aclosing(_events(answer(request)))
 
 
 async def _events(answered: tuple[ProviderEvent, ...]) -> AsyncGenerator[ProviderEvent, None]:
@@ -404,8 +398,8 @@ async def _events(answered: tuple[ProviderEvent, ...]) -> AsyncGenerator[Provide
 def answer(request: ProviderRequest) -> tuple[ProviderEvent, ...]:
     """All events of the answer to `request`; a function of the request alone.
 
-    Steps are taken one request at a time and in order, so that the person sees each result before the next call.
-    Steps whose tool is not offered are reported and passed over.
+    Steps are taken one request at a time and in order, so that the user sees each result before the next call. Steps
+    without their tool are reported and skipped.
     """
     turn = _read_turn(request.messages)
     offered = {tool.name for tool in request.tools}
@@ -420,7 +414,7 @@ def answer(request: ProviderRequest) -> tuple[ProviderEvent, ...]:
             return (*_text(words), *_call_events(turn.prompt_id, number, calls))
         results = turn.results[taken : taken + len(calls)]
         taken += len(calls)
-        # Whatever was said before this step's result went out with an earlier request.
+        # The words before this step's result went out with an earlier request.
         words = [describe_result(step, calls, results, told=turn.told)]
     return (*_text(words), Stopped(ProviderStop.END))
 
@@ -442,9 +436,9 @@ def _read_turn(messages: tuple[Message, ...]) -> _Turn:
 
 
 def _words_of(prompt: Message) -> str:
-    """What the user typed; a file that is mentioned in it gives its name only, since its content is data (invariant 8).
+    """The user's typed words; a mentioned file contributes only its name, since its content is data (invariant 8).
 
-    A file that was attached, with no blank between it and the words in front of it, is no part of a command.
+    An attached file, with no blank between it and the words in front of it, is no part of a command.
     """
     from pattern_acp.domain.messages import typed_parts
 
@@ -461,7 +455,7 @@ def _text(words: list[str]) -> tuple[ProviderEvent, ...]:
     return (TextDelta("\n\n".join(words)),) if words else ()
 
 
-def _call_events(prompt_id: str, step: int, calls: tuple[Call, ...]) -> tuple[ProviderEvent, ...]:
+def _call_events(prompt_id: str, step: int, calls: tuple[PlannedCall, ...]) -> tuple[ProviderEvent, ...]:
     events: list[ProviderEvent] = []
     for index, call in enumerate(calls):
         # Derived from the prompt's id, so that it is unique in the session and the same on every replay.

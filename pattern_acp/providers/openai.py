@@ -80,7 +80,7 @@ class CallAssembler(Struct):
 
     @property
     def count(self) -> int:
-        """Calls that have begun."""
+        """Number of calls that have begun."""
         return sum(call.is_begun for call in self._calls)
 
     def take(self, delta: CallDelta) -> Iterator[ProviderEvent]:
@@ -110,7 +110,7 @@ class CallAssembler(Struct):
         if delta.id:
             same = next((call for call in newest_first if call.wire_id == delta.id), None)
             if same is not None:
-                # One id for several whole calls is a server's mistake; their indexes tell them apart.
+                # One id for several whole calls is a server's mistake; their indexes distinguish them.
                 is_other = delta.index is not None and same.wire_index is not None and delta.index != same.wire_index
                 return None if is_other else same
             unnamed = next((call for call in newest_first if call.wire_index == delta.index and not call.wire_id), None)
@@ -144,7 +144,7 @@ class _Choice(msgspec.Struct):
     """Servers that do not stream put the whole answer here."""
     finish_reason: object = None
     error: object = None
-    """OpenRouter's way to say that the provider behind it failed in the middle."""
+    """OpenRouter's report that the provider behind it failed in the middle."""
 
 
 class _Chunk(msgspec.Struct):
@@ -182,7 +182,7 @@ class OpenAIDecoder:
 
     def end(self) -> Sequence[ProviderEvent]:
         """See `Decoder.end`."""
-        # Many servers close without [DONE]; a finish reason says as much.
+        # Many servers close without [DONE]; a finish reason is as good.
         if not self.is_done and not self.finish:
             raise ProviderConnectionError(f"The connection to {self._settings.name} ended in the middle of the answer.")
         word = "refusal" if self._has_refused else self.finish
@@ -357,7 +357,7 @@ def _results(message: Message, facts: ModelFacts) -> Iterator[WireMessage]:
 
 
 def _append_user(encoded: list[WireMessage], content: list[Json]) -> None:
-    """A message of the person, joined to one right before it (a prompt that was cancelled before any answer)."""
+    """Append a message of the user, joined to one right before it (a prompt that was cancelled before any answer)."""
     if not content:
         return
     texts = [part["text"] for part in content if isinstance(part, Mapping) and part["type"] == "text"]

@@ -99,13 +99,13 @@ class _Event(msgspec.Struct):
 
 
 class _Open(Struct):
-    """An item that has begun. `has_deltas`: something of it was given on already."""
+    """An item that has begun. `has_deltas`: parts of it were already passed on."""
 
     kind: str = ""
     has_deltas: bool = False
     is_begun: bool = False
     phase: str = ""
-    """What the model says of a message; given on with its first text."""
+    """The model's remark on a message; passed on with its first text."""
     argument: str = ""
     """The argument that the text of a free-form call is; empty for a call with JSON arguments."""
 
@@ -150,7 +150,7 @@ class ResponsesDecoder(Struct):
 
     def end(self) -> Sequence[ProviderEvent]:
         """See `Decoder.end`."""
-        # Only the last event says whether the answer is whole, so `[DONE]` alone is not enough.
+        # Only the last event says whether the answer is complete, so `[DONE]` alone is not enough.
         if not self.finish:
             raise ProviderConnectionError(f"The connection to {self.settings.name} ended in the middle of the answer.")
         word = "refusal" if self._has_refused and self.finish == "completed" else self.finish
@@ -278,14 +278,14 @@ WIRE = "responses"
 
 
 class ReasoningItem(msgspec.Struct, frozen=True):
-    """What goes back of a reasoning item beside its summary: `ThinkingPart.signature` on this wire."""
+    """The returned part of a reasoning item beside its summary: `ThinkingPart.signature` on this wire."""
 
     id: str
     encrypted_content: str
 
 
 class MessagePhase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What newer models say of a message before its text, and want back: the other form of a signature."""
+    """Remark of newer models on a message, which they expect back: the other form of a signature."""
 
     phase: str
 
@@ -344,7 +344,7 @@ def _tool(tool: ToolSpec, facts: ModelFacts) -> Json:
 
 
 def _about_text(tool: ToolSpec) -> str:
-    """What the schema, which is not sent, says of the text."""
+    """Describe the text as the schema, which is not sent, does."""
     properties = tool.input_schema.get("properties")
     argument = properties.get(tool.free_form) if isinstance(properties, Mapping) else None
     about = argument.get("description") if isinstance(argument, Mapping) else None
@@ -418,7 +418,7 @@ def _reasoning_item(part: ThinkingPart) -> list[WireItem]:
     try:
         item = msgspec.json.decode(part.signature, type=ReasoningItem)
     except msgspec.MsgspecError:
-        # Cut before its end, or from a server that gives no encrypted form.
+        # Cut before its end, or from a server without an encrypted form.
         return []
     # The summary is for people, and the text is where `forget` takes a passage out; the model reads the encrypted form.
     summary: list[Json] = [{"type": "summary_text", "text": part.text}] if part.text else []

@@ -18,17 +18,17 @@ from pattern_acp.providers.history import pair_calls
 from pattern_acp.providers.wire_json import to_bytes
 
 CONVERSATIONS_KEPT = 8
-"""Conversations of one provider that are kept encoded, the last used ones: each takes as much memory as its text."""
+"""Limit on encoded conversations of one provider, the last used ones: each takes as much memory as its text."""
 
 WireItem: TypeAlias = dict[str, Json]
 """One message or item, as a wire has it."""
 
 EncodeMessages: TypeAlias = Callable[[Sequence[Message]], list[WireItem]]
-"""Encodes messages whose calls are paired. What comes of a message of the model must depend on it and on later ones
-alone, and so it does everywhere: no wire joins it to what was before."""
+"""Encodes messages whose calls are paired. The items of a message of the model must depend on it and on later ones
+alone, and so they do everywhere: no wire joins it to earlier ones."""
 
 IsEnough: TypeAlias = Callable[[list[WireItem]], bool]
-"""Whether these items, the last ones, hold all that a wire changes at the end of a history."""
+"""Returns whether these items, the last ones, include all that a wire changes at the end of a history."""
 
 
 class WireHistory(Struct, frozen=True):
@@ -105,14 +105,14 @@ class EncodedHistories:
 
 
 def has_earlier_user_message(items: Sequence[WireItem]) -> bool:
-    """Whether an item of the person's side stands before the last one."""
+    """Return whether an item of the user's side comes before the last one."""
     return "user" in map(itemgetter("role"), items[:-1])
 
 
 def _second_last_answer(messages: Sequence[Message]) -> int:
-    """The place of the message of the model before its last one; 0 where there is none, or it is the first.
+    """Index of the model's message before its last one; 0 if there is none, or it is the first.
 
-    What stands before has all its results, and no wire joins the message of the model to it.
+    Everything before it has all its results, and no wire joins the message of the model to it.
     """
     seen = 0
     for place in range(len(messages) - 1, 0, -1):

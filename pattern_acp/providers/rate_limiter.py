@@ -1,12 +1,12 @@
-"""Token buckets: how much a provider still accepts, as its answers report it.
+"""Token buckets: the capacity that a provider still has, as its answers report it.
 
 Owns: the limits of the process, one set for each server, key and model (vendors limit each model by itself), and one
-more for counting; all sessions and subagents draw on the same, and other processes read what answers said
-(`SharedLimits`). Must not know: HTTP, wires, and who waits.
+more for counting; all sessions and subagents draw on the same, and other processes read these reports (`SharedLimits`).
+Must not know: HTTP, wires, and who waits.
 
-A server says how large a bucket is, how much is left, and when it is full again: `x-ratelimit-*` (OpenAI, Groq, vLLM's
-gateways), `anthropic-ratelimit-*`. A reservation is subtracted at once, so that requests side by side do not all spend
-the same rest; a bucket may go into debt, and whoever takes it there waits until it is paid. A bucket that no answer has
+A server reports how large a bucket is, how much is left, and when it is full again: `x-ratelimit-*` (OpenAI, Groq,
+vLLM's gateways), `anthropic-ratelimit-*`. A reservation is subtracted at once, so that requests side by side do not all
+spend the same rest; a bucket may go into debt, and its debtor waits until it is paid. A bucket that no answer has
 mentioned delays nobody.
 """
 
@@ -30,7 +30,7 @@ MAX_BYTES = 16 * 1024
 
 
 class RateLimitSnapshot(msgspec.Struct, frozen=True):
-    """What one answer said. Times are in milliseconds since 1970; `per_ms` is what comes back in one."""
+    """Limits in one answer. Times are in milliseconds since 1970; `per_ms` is the refill in one."""
 
     at_ms: int
     blocked_until_ms: int
@@ -39,7 +39,7 @@ class RateLimitSnapshot(msgspec.Struct, frozen=True):
 
 
 class SharedLimits:
-    """What was said last of one `place`: a server, a key and a model."""
+    """The latest limits of one `place`: a server, a key and a model."""
 
     def __init__(self, directory: Path, place: tuple[str, ...]) -> None:
         digest = hashlib.sha256("\n".join(place).encode()).hexdigest()[:32]
@@ -47,7 +47,7 @@ class SharedLimits:
         self._seen: tuple[int, int] | None = None
 
     def latest(self, now_ms: int) -> RateLimitSnapshot | None:
-        """What another process wrote since the last look; None when there is nothing, or nothing that can be true."""
+        """Return news from another process since the last look; None when there are none, or none that can be true."""
         try:
             found = self._path.stat()
             state = (found.st_mtime_ns, found.st_ino)
@@ -60,7 +60,7 @@ class SharedLimits:
         return told if told.at_ms <= now_ms else None
 
     def publish(self, at_ms: int, blocked_until_ms: int, buckets: Mapping[str, tuple[float, float, float]]) -> None:
-        """Write what an answer has just said."""
+        """Write the limits of the latest answer."""
         partial = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class SharedLimits:
 
 
 BYTES_PER_TOKEN = 4
-"""Of a request's body, before a server has said what it takes a request for."""
+"""Bytes of a request's body a token, until a server has reported its count."""
 
 _OPENAI = late_pattern(r"x-ratelimit-(limit|remaining|reset)-(requests|tokens)")
 _ANTHROPIC = late_pattern(r"anthropic-ratelimit-(requests|tokens|input-tokens|output-tokens)-(limit|remaining|reset)")
@@ -83,7 +83,7 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class BucketState(Struct, frozen=True):
-    """What one answer says of one bucket. `full_in_ms` is from the answer on."""
+    """One bucket in an answer. `full_in_ms` is relative to the answer."""
 
     limit: float
     left: float
@@ -93,10 +93,10 @@ class BucketState(Struct, frozen=True):
 class _Bucket(Struct):
     limit: float
     left: float
-    """At `at_ms`; below zero: in debt."""
+    """Tokens at `at_ms`; below zero: in debt."""
     at_ms: int
     per_ms: float
-    """How much comes back in a millisecond."""
+    """Refill in a millisecond."""
 
     def left_at(self, now_ms: int) -> float:
         return min(self.limit, self.left + self.per_ms * (now_ms - self.at_ms))
@@ -105,15 +105,15 @@ class _Bucket(Struct):
         self.left, self.at_ms = min(self.limit, self.left_at(now_ms) + amount), now_ms
 
     def debt_ms(self) -> int:
-        """How long until nothing is owed."""
+        """Time until the debt is paid."""
         return 0 if self.left >= 0 or self.per_ms <= 0 else int(-self.left / self.per_ms) + 1
 
 
-class Reservation(Struct, frozen=True):
-    """What one request has taken, until it was sent."""
+class TokenReservation(Struct, frozen=True):
+    """Tokens that a request reserved, until it was sent."""
 
     wait_ms: int
-    """How long until it may be sent."""
+    """Time until it may be sent."""
     amounts: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -123,17 +123,17 @@ class RateLimiter(Struct):
     clock: Clock
     shared: SharedLimits | None = None
     _heard_at_ms: int = 0
-    """When the answer came that the buckets are filled from, here or in another process."""
+    """Time of the answer behind the buckets' levels, here or in another process."""
     _buckets: dict[str, _Bucket] = field(default_factory=dict[str, _Bucket])
     _waiting: dict[str, float] = field(default_factory=dict[str, float])
-    """What is taken by requests that were not sent yet, and that a server therefore does not know of."""
+    """Reservations of requests that were not sent yet, and that a server therefore does not know of."""
     _blocked_until_ms: int = 0
     _last_ms: int = 0
-    """When the clock was read last."""
+    """Time of the last reading of the clock."""
     _share: float = 1.0
-    """What part of the estimate the server took off for the last request: cached tokens often do not count."""
+    """Share of the estimate that the server subtracted for the last request: cached tokens often do not count."""
 
-    def reserve(self, body_bytes: int) -> Reservation:
+    def reserve(self, body_bytes: int) -> TokenReservation:
         """Take what a request with such a body needs; call `sent` or `release` afterwards."""
         now = self._now()
         self._learn(now)
@@ -145,14 +145,14 @@ class RateLimiter(Struct):
             bucket.add(-amounts[name], now)
             self._waiting[name] = self._waiting.get(name, 0.0) + amounts[name]
             wait = max(wait, bucket.debt_ms())
-        return Reservation(max(wait, 0), amounts)
+        return TokenReservation(max(wait, 0), amounts)
 
-    def sent(self, taken: Reservation) -> None:
+    def sent(self, taken: TokenReservation) -> None:
         """The request is on its way; the server's next answer knows of it."""
         for name, amount in taken.amounts.items():
             self._waiting[name] -= amount
 
-    def release(self, taken: Reservation) -> None:
+    def release(self, taken: TokenReservation) -> None:
         """The request will not be sent."""
         self.sent(taken)
         now = self._now()
@@ -161,12 +161,12 @@ class RateLimiter(Struct):
                 self._buckets[name].add(amount, now)
 
     def observe(self, headers: Mapping[str, str]) -> None:
-        """What an answer says of the buckets."""
+        """Update the buckets from an answer."""
         now = self._now()
         for name, level in read_levels(headers, now).items():
             left = level.left - self._waiting.get(name, 0.0)
             is_known = level.full_in_ms > 0 and level.left < level.limit
-            # A full bucket says nothing of its speed; limits are a minute's with nearly all vendors.
+            # A full bucket shows nothing of its speed; limits are a minute's with nearly all vendors.
             per_ms = (level.limit - level.left) / level.full_in_ms if is_known else level.limit / 60_000
             self._buckets[name] = _Bucket(level.limit, left, now, per_ms)
             self._heard_at_ms = now
@@ -184,7 +184,7 @@ class RateLimiter(Struct):
         """A request with such a body used so much."""
         tokens = usage.input_tokens + usage.cache_write_tokens
         if "input-tokens" not in self._buckets:
-            # Only Anthropic, which tells of input tokens apart, lets what comes from the cache pass.
+            # Only Anthropic, which reports input tokens separately, does not count cached ones.
             tokens += usage.cache_read_tokens
         self._share = min(max(tokens / max(body_bytes // BYTES_PER_TOKEN, 1), 0.01), 2.0)
 
@@ -192,7 +192,7 @@ class RateLimiter(Struct):
         now, last = self.clock.now_ms(), self._last_ms
         self._last_ms = now
         if now < last:
-            # The clock was set back (processes have no other in common): what was known holds from here on.
+            # The clock was set back (processes share no other): the old levels count from here on.
             back = last - now
             self._blocked_until_ms -= back
             self._heard_at_ms -= back
@@ -201,7 +201,7 @@ class RateLimiter(Struct):
         return now
 
     def _learn(self, now: int) -> None:
-        """Take what another process heard since."""
+        """Adopt the news of other processes."""
         told = self.shared.latest(now) if self.shared is not None else None
         if told is None:
             return
@@ -224,7 +224,7 @@ class RateLimiter(Struct):
 
 
 class RateLimiters:
-    """Those of the process, made as they are asked for. `directory` is where processes tell each other."""
+    """The rate limiters of the process, made on demand. Processes share limits in `directory`."""
 
     def __init__(self, clock: Clock, directory: Path | None = None) -> None:
         self._clock = clock
@@ -234,7 +234,7 @@ class RateLimiters:
     def of(self, settings: ProviderSettings, model: str, *, counting: bool = False) -> RateLimiter:
         """The buckets of a provider's server and key for `model`; counting has its own, as at Anthropic."""
         key = settings.api_key.value if settings.api_key is not None else ""
-        # A digest, so that no key is kept in one place more.
+        # A digest, so that no key is stored in one more place.
         who = hashlib.sha256(key.encode()).hexdigest()
         place = (settings.base_url or settings.name, who, model, "count" if counting else "")
         if place not in self._all:
@@ -244,7 +244,7 @@ class RateLimiters:
 
 
 def read_levels(headers: Mapping[str, str], now_ms: int) -> dict[str, BucketState]:
-    """What headers (names in lower case) say of each bucket; those that are not whole or say nothing are left out.
+    """Read the levels of each bucket from headers (names in lower case); incomplete ones are left out.
 
     Sources: OpenAI, guide on rate limits; Anthropic, API reference on rate limits (resets are RFC 3339 times).
     """
@@ -272,7 +272,7 @@ def _number(text: str) -> float | None:
 
 
 def _milliseconds(text: str, now_ms: int) -> int | None:
-    """From now to a reset that is given as a duration (`6m0s`, `20ms`), in seconds, or as a time (RFC 3339)."""
+    """Milliseconds to a reset in the form of a duration (`6m0s`, `20ms`), of seconds, or of a time (RFC 3339)."""
     pieces = list(_DURATION.finditer(text))
     if pieces and "".join(piece[0] for piece in pieces) == text:
         return _bounded(sum(float(piece[1]) * _UNIT_MS[piece[2]] for piece in pieces))

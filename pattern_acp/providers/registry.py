@@ -1,8 +1,8 @@
 """All providers of the process.
 
-Owns: which provider a name means, which wire it speaks, and the shared HTTP client. httpx is imported at the first
-request or `warm`, in a worker thread, and a wire when a model of it is resolved; building this imports neither, since
-it is on the way to the first answer. Must not know: sessions.
+Owns: the provider of a name, the wire of a provider, and the shared HTTP client. httpx is imported at the first request
+or `warm`, in a worker thread, and a wire when a model of it is resolved; building this imports neither, since it is on
+the way to the first answer. Must not know: sessions.
 """
 
 import threading
@@ -21,19 +21,19 @@ from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import LOCAL_SERVERS, ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import HttpRequest, base_url, is_official, sent_openly
 from pattern_acp.providers.errors import UnusableModelError
-from pattern_acp.providers.keys import KeySource, SettingsKeys, SignedProvider, with_held_keys
+from pattern_acp.providers.keys import ProviderKeys, SettingsKeys, SignedProvider, with_stored_keys
 from pattern_acp.providers.known_models import KnownModels, ModelLists
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.retry import RetryPolicy
-from pattern_acp.providers.streaming import Decoder, Wire
+from pattern_acp.providers.streaming import Decoder, ProviderWire
 
 Describe = Callable[[str], ModelFacts]
 
 
 class WireByModel:
-    """OpenAI's own two wires: Responses for the models that the catalogue says it of, Chat Completions for others."""
+    """OpenAI's own two wires: Responses for the models that the catalogue marks so, Chat Completions for others."""
 
-    def __init__(self, chat: Wire, responses: Wire, describe: Describe) -> None:
+    def __init__(self, chat: ProviderWire, responses: ProviderWire, describe: Describe) -> None:
         self._chat = chat
         self._responses = responses
         self._describe = describe
@@ -46,12 +46,12 @@ class WireByModel:
         """See `Wire.new_decoder`."""
         return self._wire(request.model).new_decoder(request)
 
-    def _wire(self, model: str) -> Wire:
+    def _wire(self, model: str) -> ProviderWire:
         return self._responses if self._describe(model).traits.speaks_responses else self._chat
 
 
-def build_wire(settings: ProviderSettings, describe: Describe) -> Wire:
-    """The wire of a provider that is behind HTTP. `describe` says what is known of a model."""
+def build_wire(settings: ProviderSettings, describe: Describe) -> ProviderWire:
+    """The wire of a provider that is behind HTTP. `describe` returns the facts about a model."""
     if settings.wire == "anthropic" or settings.host in {"vertex", "bedrock"}:
         from pattern_acp.providers.anthropic import AnthropicWire, BedrockWire, VertexWire
 
@@ -69,7 +69,7 @@ def build_wire(settings: ProviderSettings, describe: Describe) -> Wire:
     return WireByModel(chat, _responses(settings, describe), describe) if is_official(settings) else chat
 
 
-def _responses(settings: ProviderSettings, describe: Describe) -> Wire:
+def _responses(settings: ProviderSettings, describe: Describe) -> ProviderWire:
     from pattern_acp.providers.openai_responses import ResponsesWire
 
     return ResponsesWire(settings, describe)
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
 
 FIRST_LIST_SECONDS = 3.0
-"""How long `choose` and `learn` wait for the list of a provider whose models nobody knows yet."""
+"""Longest wait of `choose` and `learn` for the list of a provider whose models are unknown."""
 
 OFFLINE = ProviderSettings("offline", "offline")
 
@@ -88,7 +88,8 @@ OFFLINE = ProviderSettings("offline", "offline")
 class Providers:
     """Resolves `PROVIDER/MODEL`.
 
-    `cache_dir` holds the model lists; None keeps them in memory only. `keys` has the keys that are not in the settings.
+    `cache_dir` is for the model lists; None caches them in memory only. `keys` has the keys that are not in the
+    settings.
     """
 
     def __init__(
@@ -97,14 +98,14 @@ class Providers:
         cache_dir: Path | None = None,
         clock: Clock | None = None,
         retry: RetryPolicy | None = None,
-        keys: KeySource | None = None,
+        keys: ProviderKeys | None = None,
     ) -> None:
         self._settings = settings
         self._keys = keys or SettingsKeys()
-        self._held = partial(with_held_keys, settings, self._keys)
+        self._with_stored_keys = partial(with_stored_keys, settings, self._keys)
         self._clock = clock or SystemClock()
         self._retry = retry or RetryPolicy()
-        self._buckets = RateLimiters(self._clock, cache_dir)
+        self._limiters = RateLimiters(self._clock, cache_dir)
         self._built: dict[str, Provider] = {}
         self._http = _SharedClient(settings, self._clock)
         self._configured: Mapping[str, ProviderSettings] = {
@@ -114,11 +115,11 @@ class Providers:
         }
         lists = ModelLists(cache_dir, self._clock)
         self._models = KnownModels(
-            self._held, self._configured, lists, self._http.ready, self._keys.signed, settings.models
+            self._with_stored_keys, self._configured, lists, self._http.ready, self._keys.signed, settings.models
         )
 
     def available(self) -> tuple[ModelInfo, ...]:
-        """The models that can be offered now: of every provider that is set up, of local servers found, and `offline`.
+        """The models to offer now: of every provider that is set up, of local servers, and `offline`.
 
         Cheap: from settings and the cached lists only.
         """
@@ -159,14 +160,16 @@ class Providers:
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is None or settings.wire not in HTTP_WIRES:
             return ""
-        if self._keys.held(settings).api_key is not None or not (settings.needs_key or is_official(settings)):
+        if self._keys.with_stored_key(settings).api_key is not None or not (
+            settings.needs_key or is_official(settings)
+        ):
             return ""
         from pattern_acp.providers.http_errors import auth_error
 
         return auth_error(settings, None).sentence
 
     def key_in_use(self, qualified: str) -> str:
-        """Where the key of the model's provider comes from, with its last four characters; empty without a key."""
+        """Describe the source of the model provider's key, with its last four characters; empty without a key."""
         settings = self._configured.get(qualified.partition("/")[0])
         return "" if settings is None or settings.wire not in HTTP_WIRES else self._keys.used(settings)
 
@@ -179,7 +182,7 @@ class Providers:
 
     def choice(self) -> ModelChoice:
         """The model to start with by what is known now; nothing is asked, so this may be called at any time."""
-        return choose_model(self._held(), self._models.names(), self._models.local)
+        return choose_model(self._with_stored_keys(), self._models.names(), self._models.local)
 
     async def choose(self) -> ModelChoice:
         """The model to start with; asks local servers (at most 0.3 s) or one list when nothing else is known.
@@ -201,9 +204,9 @@ class Providers:
     async def refresh(self, model: str = "") -> None:
         """Fetch the lists that are older than a day, and look for local servers. Off the hot path; never raises.
 
-        For one `model` only the list of its provider, where none was ever seen and nothing else says how large the
-        window is: a first request that is longer would be refused. A list that tells no more than that waits: it would
-        take its time from the first turn.
+        For one `model` only the list of its provider, if none was ever seen and nothing else says how large the window
+        is: a first request that is longer would be refused. Other lists wait: they would take their time from the first
+        turn.
         """
         if model:
             if self._models.window_is_assumed(model):
@@ -211,14 +214,14 @@ class Providers:
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._models.refresh_lists)
-            if not any(usable_providers(self._held())):
+            if not any(usable_providers(self._with_stored_keys())):
                 tasks.start_soon(self._models.find_local)
 
     async def learn(self, qualified: str) -> None:
-        """Wait for the list of a model's provider where nothing else says how large its window is.
+        """Wait for the list of a model's provider if nothing else says how large its window is.
 
-        Once for each provider, and at most `FIRST_LIST_SECONDS`: a request made for the window that is assumed would be
-        refused by a small one. Never raises.
+        Once for each provider, and at most `FIRST_LIST_SECONDS`: a request for the assumed window would be refused by a
+        smaller one. Never raises.
         """
         if self._models.window_is_assumed(qualified):
             with anyio.move_on_after(FIRST_LIST_SECONDS):
@@ -262,7 +265,7 @@ class Providers:
         needs_key = settings.needs_key or is_official(settings)
         sign = partial(self._keys.sign, settings) if settings.signs else None
         return WireProvider(
-            settings, wire, self._http.ready, self._retry, self._buckets, needs_key=needs_key, sign=sign
+            settings, wire, self._http.ready, self._retry, self._limiters, needs_key=needs_key, sign=sign
         )
 
 

@@ -1,4 +1,4 @@
-"""When a failed request is tried again.
+"""Retries of failed requests.
 
 Owns: the policy, and the loop that carries it out over a stream of events. Must not know: HTTP or wires.
 """
@@ -37,7 +37,7 @@ MAX_ATTEMPTS = 5
 """Attempts in all; with the delays below a provider has about eight seconds to come back."""
 
 MAX_STALLED_ATTEMPTS = 2
-"""Each stall has already cost the person one of the limits of silence; a third would be as much again."""
+"""Each stall has already cost the user one of the limits of silence; a third would be as much again."""
 
 _ADVICE = re.compile(r"; (?:wait [\w ]+ and )?try again\b[^;.]*\.$")
 
@@ -46,7 +46,7 @@ MAX_DELAY_MS = 60_000
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How often and after how long. `sleep` takes seconds; `jitter` gives numbers in [0, 1)."""
+    """Number and delays of retries. `sleep` takes seconds; `jitter` returns numbers in [0, 1)."""
 
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     jitter: Callable[[], float] = random.SystemRandom().random
@@ -65,21 +65,21 @@ class RetryPolicy(Struct, frozen=True):
         return self.backoff_ms(attempt)
 
     def backoff_ms(self, attempt: int) -> int:
-        """Milliseconds to wait after the failure of `attempt` (from 1), when nobody says how long."""
+        """Milliseconds to wait after the failure of `attempt` (from 1), unless the server says how long."""
         # Half fixed, half random: clients that failed together do not come back together.
         full = min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAX_DELAY_MS)
         return int(full * (0.5 + self.jitter() / 2))
 
 
 def attempts_for(error: ProviderError, most: int) -> int:
-    """How many attempts an error is worth: one when trying again cannot help."""
+    """Number of attempts that an error is worth: one when trying again cannot help."""
     if isinstance(error, ProviderStalledError):
         return min(MAX_STALLED_ATTEMPTS, most)
     return most if isinstance(error, ProviderConnectionError | ProviderOverloadedError) else 1
 
 
 def is_refusal(error: ProviderError) -> bool:
-    """Whether the provider would answer the same again."""
+    """Return whether the provider would answer the same again."""
     return isinstance(error, ProviderAuthError | ProviderRequestError | ContextTooLongError | ContentFilteredError)
 
 
@@ -89,7 +89,7 @@ def without_advice(sentence: str) -> str:
 
 
 def is_content(event: ProviderEvent) -> bool:
-    """Whether the person or the model's history has something of the answer with this event."""
+    """Return whether the event shows content of the answer to the user or adds it to the history."""
     return isinstance(event, TextDelta | ThinkingDelta | ThinkingEnded | ToolCallBegun)
 
 

@@ -54,13 +54,13 @@ ERRORS: Mapping[str, type[ProviderError]] = {
     "protocol": errors.ProviderProtocolError,
     "empty": errors.EmptyAnswerError,
 }
-"""What `{"error": NAME}` raises."""
+"""Exceptions for `{"error": NAME}`."""
 
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """A script is written by hand or by a test; more than this is a wrong path."""
 
 
-class Gate(Struct, frozen=True):
+class ScriptGate(Struct, frozen=True):
     """A step that waits until somebody sets `opened`; `reached` is set when the script gets there."""
 
     reached: anyio.Event
@@ -73,7 +73,7 @@ class Pause(Struct, frozen=True):
     ms: int | None
 
 
-Step: TypeAlias = ProviderEvent | ProviderError | Gate | Pause
+Step: TypeAlias = ProviderEvent | ProviderError | ScriptGate | Pause
 """One thing a script does. An error is raised, an event is sent, a gate or pause waits."""
 
 
@@ -88,7 +88,7 @@ class ScriptUsage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ScriptStep(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One step as a script writes it; exactly one of its main keys is given."""
+    """One step of a script; exactly one of its main keys is set."""
 
     text: str | None = None
     thinking: str | None = None
@@ -164,7 +164,7 @@ def load_script(path: Path) -> Script:
 
 
 class ScriptedProvider:
-    """`Provider` that plays one turn of its script for each request, and keeps the requests it got unless told not to.
+    """`Provider` that plays one turn of its script for each request, and stores the requests unless asked not to.
 
     Call ids count the conversation's calls, so that they stay unique when a later process plays on. A request beyond
     the end is answered with a sentence that says so.
@@ -180,9 +180,9 @@ class ScriptedProvider:
         subagents: Mapping[str, Sequence[Sequence[Step | ScriptStep]]] | None = None,
         keeps_requests: bool = True,
     ) -> None:
-        """`subagents` are the turns of subagents by name; their requests are told from others by the cache key.
+        """`subagents` are the turns of subagents by name; the cache key identifies their requests.
 
-        A long-lived process does not keep requests: each holds the whole conversation until then.
+        A long-lived process does not store requests: each contains the whole conversation so far.
         """
         self._turns = turns
         self._name = name
@@ -233,7 +233,7 @@ async def _events(steps: Iterator[Step]) -> AsyncGenerator[ProviderEvent, None]:
     for step in steps:
         if isinstance(step, ProviderError):
             raise step
-        if isinstance(step, Gate):
+        if isinstance(step, ScriptGate):
             step.reached.set()
             await step.opened.wait()
         elif isinstance(step, Pause):

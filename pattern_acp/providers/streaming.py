@@ -1,11 +1,11 @@
-"""What the two wires have in common: one request, its attempts, and the reading of its stream.
+"""The common part of all wires: one request, its attempts, and the reading of its stream.
 
-Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's format (a `Wire` does).
+Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's format (a `ProviderWire` does).
 """
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import anyio
@@ -13,7 +13,7 @@ import anyio
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest, UsageKnown, UsageMissing, Waiting
+from pattern_acp.providers.base import ProviderEvent, ProviderRequest, RateLimitWait, UsageKnown, UsageMissing
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
 from pattern_acp.providers.errors import (
     ModelMismatchError,
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 0.1
 """After the last event the end of the body is read, so that the connection can be used again (a new one costs a TLS
-handshake); a server that keeps it open longer than this gets a new one."""
+handshake); a server that needs longer than this gets a new one."""
 
 
 QUIET_SECONDS = 5.0
-"""How long more is waited for behind the reason for which an answer ended. Gemini, above all with its own tools, gives
-such a reason early and goes on; other servers say no more and leave the connection open."""
+"""Longest wait for more events after the reason for the end of an answer. Gemini, above all with its own tools, sends
+such a reason early and goes on; other servers send no more and leave the connection open."""
 
 TOLD_MS = 1_000
 """Waits for a rate limit that are shorter are not worth a line."""
@@ -57,7 +57,7 @@ class Decoder(Protocol):
     """Turns the events of one answer into ours; sans I/O."""
 
     is_done: bool
-    """Whether the last event has been seen."""
+    """True if the last event has been seen."""
     finish: str
     """The server's word for why the answer ended, once it is known; more of the answer may follow all the same."""
 
@@ -80,10 +80,10 @@ class Decoder(Protocol):
 
 
 def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderEvent]:
-    """Our events for some of a stream, up to its last one; what follows that is not read.
+    """Yield our events for some of a stream, up to its last one; the rest is not read.
 
-    What gateways add on any wire is passed over here: pings, events without data, and OpenAI's `[DONE]`, which ends the
-    stream wherever it comes. Raises like `Decoder.feed`.
+    Additions of gateways on any wire are skipped here: pings, events without data, and OpenAI's `[DONE]`, which ends
+    the stream wherever it comes. Raises like `Decoder.feed`.
     """
     for event in events:
         if decoder.is_done:
@@ -95,7 +95,7 @@ def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderE
             yield from decoder.feed(event)
 
 
-class Wire(Protocol):
+class ProviderWire(Protocol):
     """One vendor's format."""
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
@@ -129,7 +129,7 @@ class StreamParser(Protocol):
 
 @runtime_checkable
 class FramedWire(Protocol):
-    """A wire whose stream is framed in another way than as server-sent events."""
+    """A wire whose stream is not framed as server-sent events."""
 
     def new_parser(self) -> StreamParser:
         """A parser for one attempt."""
@@ -153,7 +153,7 @@ class CountingWire(Protocol):
         ...
 
     def read_count(self, body: bytes) -> int:
-        """The tokens that an answer gives.
+        """Read the tokens from an answer.
 
         Raises:
             ProviderProtocolError: it gives none.
@@ -162,12 +162,12 @@ class CountingWire(Protocol):
 
 
 class WireProvider:
-    """`Provider` over one wire. `http` gives the client, built at the first request."""
+    """`Provider` over one wire. `http` returns the client, built at the first request."""
 
     def __init__(
         self,
         settings: ProviderSettings,
-        wire: Wire,
+        wire: ProviderWire,
         http: "Callable[[], Awaitable[HttpClient]]",
         retry: RetryPolicy,
         buckets: RateLimiters,
@@ -190,7 +190,7 @@ class WireProvider:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`."""
-        return self._stream(request)
+        return aclosing(self._events(request))
 
     async def count_tokens(self, request: ProviderRequest) -> int | None:
         """See `TokenCounter.count_tokens`. Tried once: who counts can do without."""
@@ -214,11 +214,6 @@ class WireProvider:
                 raise error_of_status(self._settings, request.model, response.status, body, response.retry_after_ms)
             return self._wire.read_count(body)
 
-    @asynccontextmanager
-    async def _stream(self, request: ProviderRequest) -> AsyncGenerator[AsyncIterator[ProviderEvent], None]:
-        async with aclosing(self._events(request)) as events:
-            yield events
-
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         if self._needs_key and self._settings.api_key is None:
             raise auth_error(self._settings, None)
@@ -239,7 +234,7 @@ class WireProvider:
         async with aclosing(self._wait_for_room(request, buckets, size)) as waits:
             async for wait in waits:
                 yield wait
-        # Anew for each attempt: a signature holds for a few minutes.
+        # Anew for each attempt: a signature is valid for a few minutes.
         signed = encoded if self._sign is None else await self._sign(encoded)
         async with http.post(signed) as response:
             buckets.observe(response.rate_headers)
@@ -262,7 +257,7 @@ class WireProvider:
 
     async def _wait_for_room(
         self, request: ProviderRequest, buckets: RateLimiter, size: int
-    ) -> AsyncGenerator[Waiting, None]:
+    ) -> AsyncGenerator[RateLimitWait, None]:
         taken = buckets.reserve(size)
         used_up = f"The rate limit of {self.name} for {request.model} is used up"
         words = time_in_words(taken.wait_ms)
@@ -271,7 +266,7 @@ class WireProvider:
             raise ProviderOverloadedError(f"{used_up} for {words}; wait or choose another model.", taken.wait_ms)
         try:
             if taken.wait_ms >= TOLD_MS:
-                yield Waiting(taken.wait_ms, f"{used_up}. Waiting {words}.")
+                yield RateLimitWait(taken.wait_ms, f"{used_up}. Waiting {words}.")
             if taken.wait_ms:
                 await self._retry.sleep(taken.wait_ms / 1000)
         except BaseException:

@@ -22,7 +22,7 @@ _DIGITS = len(str(MOST_TOKENS))
 
 
 def is_object(raw: object) -> TypeGuard[Mapping[str, object]]:
-    """Whether a decoded value is a JSON object, whose keys are always text."""
+    """Return whether a decoded value is a JSON object, whose keys are always text."""
     return isinstance(raw, dict)
 
 
@@ -48,7 +48,7 @@ def to_bytes(body: JsonObject | Sequence[Json]) -> bytes:
         # The same bytes as below in an eighth of the time: a long history is megabytes, and the loop waits.
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        # What was encoded before (`msgspec.Raw`) is only known to msgspec.
+        # Only msgspec knows values that were encoded before (`msgspec.Raw`).
         whole = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=_read_again)
         return whole.encode("utf-8", "replace")
 
@@ -60,7 +60,7 @@ def _read_again(encoded: msgspec.Raw) -> Json:
 _ESCAPES = late_pattern(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
 )
-"""A pair of surrogates, half of one, or any other escape; in this order, so that only halves are taken for halves."""
+"""A pair of surrogates, half of one, or any other escape; in this order, so that only halves count as halves."""
 
 _HALF_CHARACTERS = len("\\ud83d")
 
@@ -104,7 +104,7 @@ def sort_keys(value: Json) -> Json:
 
 
 _sorted_schemas: dict[int, tuple[JsonObject, Json]] = {}
-"""By identity, which the schema beside each keeps from being taken by another."""
+"""Sorted schemas by identity; the schema beside each prevents its reuse by another."""
 
 _SORTED_SCHEMAS_KEPT = 1024
 
@@ -120,9 +120,9 @@ def sorted_schema(schema: JsonObject) -> Json:
 
 
 def arguments_object(text: str) -> JsonObject:
-    """A call's arguments as the object that ran, mended where they were near-valid.
+    """Return a call's arguments as the object that ran, repaired if they were near-valid.
 
-    Text that is none is kept under a key that says so, for the model to see.
+    Text that is no object goes under a key that says so, for the model to see.
     """
     valid = _valid_object(text)
     return _mended_object(text) if valid is None else valid

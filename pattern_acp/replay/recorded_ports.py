@@ -30,8 +30,8 @@ from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
     MalformedToolCall,
     ModelSwitched,
-    Notice,
     ProviderEvent,
+    ProviderNotice,
     ProviderRequest,
     ProviderStop,
     Retrying,
@@ -300,7 +300,7 @@ def stream_of(request: RecordedRequest) -> Iterator[ProviderEvent]:
             if isinstance(part, ThinkingPart):
                 yield Retrying(1, 0, part.text)
             elif isinstance(part, TextPart):
-                yield Notice(part.text.strip().removeprefix("> "))
+                yield ProviderNotice(part.text.strip().removeprefix("> "))
     if answering != qualified:
         yield ModelSwitched(answering)
     yield from _parts(request.message.message if request.message is not None else None)

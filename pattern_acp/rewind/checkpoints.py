@@ -40,7 +40,7 @@ from pattern_acp.tools.base import CodeAccess
 from pattern_acp.turn.gate import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
-from pattern_acp.workspace.snapshots import Captured, capture_in_place, place_of
+from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_in_place
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
@@ -362,7 +362,7 @@ class Checkpoints:
         """The name of a path here; empty for one that is left out. `resolved` says that it is a place already."""
         roots = self.scope.policy.roots
         try:
-            place = path if resolved else place_of(path)
+            place = path if resolved else canonical_path(path)
         except PatternError:
             return ""
         if is_within(place, [str(self.scope.database.path.parent.resolve())]):

@@ -48,7 +48,7 @@ from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.undo import plan_rollback, plan_undo
 from pattern_acp.rewind.checkpoints import RewindScope
-from pattern_acp.workspace.snapshots import capture_in_place, is_repository, place_of
+from pattern_acp.workspace.snapshots import canonical_path, capture_in_place, is_repository
 
 MOST_WRITES = 500
 """Writes of one block that are looked back at."""
@@ -612,7 +612,7 @@ def _problem(path: str, then: FileState, now: FileState, roots: Sequence[str]) -
     """Why a path cannot be put back, in a clause; empty when it can."""
     if not is_within(path, roots):
         return "it lies outside the session's folders"
-    if place_of(path) != path:
+    if canonical_path(path) != path:
         return _LINKED
     if now.is_folder and is_repository(path):
         return _REPOSITORY

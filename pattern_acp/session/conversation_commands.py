@@ -27,7 +27,7 @@ from pattern_acp.session.context_usage import show_context
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.turn.sink import Fact
 from pattern_acp.workspace.kinds import inspect_path
-from pattern_acp.workspace.snapshots import place_of
+from pattern_acp.workspace.snapshots import canonical_path
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -131,7 +131,7 @@ def _all_changes(events: Sequence[Event], wanted: str) -> tuple[tuple[ChangedFil
 
 def _place(path: str) -> str:
     try:
-        return place_of(path)
+        return canonical_path(path)
     except WorkspaceError:
         # Links that lead in a circle: nothing was changed there.
         return path

@@ -84,7 +84,7 @@ from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetri
 from pattern_acp.turn.sink import SHOW_SECONDS, Fact, end_facts
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
-from pattern_acp.workspace.noted_files import NotedFiles, TrackedFiles
+from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.undo import AgentHistory
@@ -452,7 +452,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         turn_id=turn_id,
         cwd=session.state.cwd,
         roots=session.state.policy.roots,
-        files=NotedFiles(files, code.note_changed) if code is not None else files,
+        files=ObservedFiles(files, code.note_changed) if code is not None else files,
         terminal=session.workbench.terminal,
         memory=session.memory,
         history=partial(_history, session, turn_id),

@@ -28,7 +28,7 @@ from pattern_acp.workspace.terminal import Terminal
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress, Judgement
     from pattern_acp.db.transaction import Transaction
-    from pattern_acp.workspace.git import ChangedFile
+    from pattern_acp.workspace.git import FileDiff
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.model import CodeLocation, FileEdits, Span
@@ -424,7 +424,7 @@ class CodeAccess(Protocol):
         """A command ended, which may have changed anything. Returns at once."""
         ...
 
-    async def changed_files(self, root: str) -> "tuple[ChangedFile, ...]":
+    async def changed_files(self, root: str) -> "tuple[FileDiff, ...]":
         """What differs from the last commit below `root`.
 
         Raises:

@@ -62,7 +62,7 @@ from pattern_acp.tools.code_texts import (
     use_line,
 )
 from pattern_acp.tools.targets import find_target
-from pattern_acp.workspace.git import ChangedFile
+from pattern_acp.workspace.git import FileDiff
 
 LINE_LIMIT = 400
 """Characters of one line."""
@@ -160,7 +160,7 @@ async def _roots(asked: CodeMapArguments, context: ToolContext, code: CodeAccess
     return [_root(path, context) for path in outer]
 
 
-def _root(path: str, context: ToolContext, changes: tuple[ChangedFile, ...] = ()) -> CodeRoot:
+def _root(path: str, context: ToolContext, changes: tuple[FileDiff, ...] = ()) -> CodeRoot:
     return CodeRoot(path, context.cwd if path == context.roots[0] else "", context, changes)
 
 

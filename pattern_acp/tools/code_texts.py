@@ -19,7 +19,7 @@ from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.tools.base import CodeMapArguments, CodeOperation, CodeState, ToolContext
-from pattern_acp.workspace.git import ChangedFile
+from pattern_acp.workspace.git import FileDiff
 
 CHANGED_NAMED = 5
 """Changed files that a stale answer names."""
@@ -206,7 +206,7 @@ class CodeRoot(Struct, frozen=True):
     known_as: str
     """As the session was given it; "" when that was no other."""
     context: ToolContext
-    changes: tuple[ChangedFile, ...] = ()
+    changes: tuple[FileDiff, ...] = ()
     judged: dict[str, bool] = field(default_factory=dict[str, bool])
     """What policy said of files so far: one question may ask about a file many times."""
 

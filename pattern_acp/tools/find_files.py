@@ -27,7 +27,7 @@ from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.search import MatchedLine, Matches
-from pattern_acp.workspace.walk import Entry, list_directory
+from pattern_acp.workspace.walk import DirectoryEntry, list_directory
 
 if TYPE_CHECKING:
     from pattern_acp.workspace.search import SearchHits
@@ -156,7 +156,7 @@ async def _list(
     )
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: DirectoryEntry) -> str:
     marks = {"directory": "/", "link": " (link)", "other": " (special)", "file": f" {entry.size}"}
     return f"{entry.name}{marks[entry.kind]}{' (ignored by git)' if entry.ignored else ''}"
 

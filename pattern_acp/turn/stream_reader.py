@@ -14,11 +14,12 @@ from pattern_acp.providers.base import (
     MalformedToolCall,
     ModelInfo,
     ModelSwitched,
-    Notice,
     Provider,
     ProviderEvent,
+    ProviderNotice,
     ProviderRequest,
     ProviderStop,
+    RateLimitWait,
     Retrying,
     Stopped,
     TextDelta,
@@ -29,7 +30,6 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
     UsageMissing,
-    Waiting,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
 from pattern_acp.turn.sink import Fact, TurnSink
@@ -77,7 +77,7 @@ class MessageAssembly(Struct):
 
     def take(self, event: ProviderEvent) -> None:
         """Take one event of the stream."""
-        self.is_waiting = isinstance(event, Retrying | Waiting)
+        self.is_waiting = isinstance(event, Retrying | RateLimitWait)
         match event:
             case TextDelta(text):
                 self._end_thinking(ThinkingEnded())
@@ -186,9 +186,9 @@ async def read_stream(
                     await sink.show(TextStreamed(assembly.message_id, text))
                 case ThinkingDelta(text) if text:
                     await sink.show(ThinkingStreamed(assembly.message_id, text))
-                case Retrying(sentence=sentence) | Waiting(sentence=sentence):
+                case Retrying(sentence=sentence) | RateLimitWait(sentence=sentence):
                     await think_aloud(sentence, _next_id(assembly), sink, turn_id)
-                case ModelSwitched(sentence=sentence) | Notice(sentence=sentence) if sentence:
+                case ModelSwitched(sentence=sentence) | ProviderNotice(sentence=sentence) if sentence:
                     await _tell(sentence, assembly, sink, turn_id)
                 case _:
                     pass

@@ -30,13 +30,13 @@ from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Termi
 T = TypeVar("T")
 
 MUTE_CALLS = 2
-"""Calls in a row without an answer after which the editor is left alone; each costs the person a whole deadline."""
+"""Calls in a row without an answer after which the editor is left alone; each costs the user a whole deadline."""
 
 PAUSE_SECONDS = 60.0
-"""How long it is left alone. A busy editor (start-up, a modal question) is back by then."""
+"""Time for which it is left alone. A busy editor (start-up, a modal question) is back by then."""
 
 _NEARLY = 0.9
-"""An adapter with the same deadline gives up first and says only that the editor is unavailable."""
+"""An adapter with the same deadline gives up first and reports only that the editor is unavailable."""
 
 
 class EditorCalls:
@@ -50,11 +50,11 @@ class EditorCalls:
 
     @property
     def paused(self) -> bool:
-        """Whether the editor is being left alone."""
+        """Return whether the editor is being left alone."""
         return anyio.current_time() < self._paused_until
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The answer of `call`, and whatever it raises.
+        """Return the result of `call`, and raise its errors.
 
         Raises:
             EditorUnavailableError: no answer in time.
@@ -88,28 +88,28 @@ class EditorCalls:
 
 
 _SAVE_WAITS = (0.02, 0.05, 0.1, 0.3)
-"""Seconds between looks: an editor may answer a write shortly before it is on the disk."""
+"""Seconds between checks: an editor may answer a write shortly before it is on the disk."""
 
 _CLOCK_MARGIN_NS = 100_000_000
 """File times come from a coarser clock than ours."""
 
 _NOT_UTF_8 = frozenset({"utf-16-le", "utf-16-be", "cp1252"})
-"""What most editors read wrongly and all but few write back as UTF-8 when a client asks them to."""
+"""Encodings that most editors read wrongly and all but few write back as UTF-8 when a client asks them to."""
 
 
 class _Buffer(Struct, frozen=True):
-    """What is known of the editor's text of one file."""
+    """Facts about the editor's text of one file."""
 
     disk_mtime_ns: int
     """The file's time on the disk when the editor was last read or written."""
     commands: int
-    """Commands that had run then; -1 when we wrote to the disk behind the editor's back."""
+    """Commands that had run by then; -1 when we wrote to the disk behind the editor's back."""
 
 
 class DelegatingFileSystem:
     """`FileSystem` over an editor that may be stale, mute or wrong, and the disk.
 
-    `deadline` is the longest wait for one answer in seconds. `on_warning` gets a sentence for the person whenever the
+    `deadline` is the longest wait for one answer in seconds. `on_warning` gets a sentence for the user whenever the
     disk had to stand in; the `TextFile` carries the same.
     """
 
@@ -140,7 +140,7 @@ class DelegatingFileSystem:
         self._drops_final_newline = False
 
     def note_command_ran(self) -> None:
-        """Tell that a shell command ended: files may have changed under the editor's buffers (zed#49162)."""
+        """Note that a shell command ended: files may have changed under the editor's buffers (zed#49162)."""
         self._commands += 1
         self._watched_until_ns = self._now_ns() + _CLOCK_MARGIN_NS
 
@@ -159,7 +159,7 @@ class DelegatingFileSystem:
             return await self._local.read_text_file(path)
         except EditorRefusedError:
             if facts.kind == "missing":
-                # Editors have many words for a file that is not there.
+                # Editors have many words for a missing file.
                 raise FileMissingError(f"There is no file {path}; check the path.") from None
             raise
         except WorkspaceError as error:
@@ -210,7 +210,7 @@ class DelegatingFileSystem:
         return file
 
     async def _read_back(self, path: str, text: str, before: PathFacts) -> TextFile:
-        """What the file is after the editor took `text`; it may have been formatted."""
+        """Read the file after the editor took `text`, which it may have formatted."""
         saved = await self._wait_until_saved(path, text, before)
         facts = await _inspect(path)
         if saved and before.marked and facts.marked is None:
@@ -226,7 +226,7 @@ class DelegatingFileSystem:
             else:
                 file = await self._local.read_text_file(path)
         except EditorRefusedError:
-            # What it let be written is known all the same.
+            # The encoding of its last write is known all the same.
             pass
         except WorkspaceError:
             if saved:
@@ -260,7 +260,7 @@ class DelegatingFileSystem:
         return replace(file, text=file.text + ending) if self._drops_final_newline else file
 
     async def _read_changed(self, path: str, facts: PathFacts) -> TextFile:
-        """Read a file that changed under the editor: the disk, unless the editor has caught up."""
+        """Read a file that changed under the editor: from the disk, unless the editor has caught up."""
         disk = await self._local.read_text_file(path)
         try:
             file = await self._ask_to_read(path, facts)
@@ -274,7 +274,7 @@ class DelegatingFileSystem:
         return replace(disk, warning=f"{path} changed on the disk; the editor still shows another text.")
 
     async def _is_on_disk(self, path: str, text: str, before: PathFacts) -> bool:
-        """Whether a write that was not confirmed has happened all the same; other text means a formatter ran."""
+        """Return whether an unconfirmed write has happened all the same; other text means a formatter ran."""
         if await _inspect(path) != before:
             return True
         try:
@@ -295,7 +295,7 @@ class DelegatingFileSystem:
         buffer = self._buffers.get(path)
         if buffer is not None:
             return buffer.commands < self._commands and facts.mtime_ns != buffer.disk_mtime_ns
-        # Never read through the editor, so that only the time tells whether a command may have written it.
+        # Never read through the editor, so only the time shows whether a command may have written it.
         return self._watched_from_ns - _CLOCK_MARGIN_NS <= facts.mtime_ns <= self._watched_until_ns
 
     def _warned(self, file: TextFile, sentence: str) -> TextFile:
@@ -338,7 +338,7 @@ async def _inspect(path: str) -> PathFacts:
 
 
 async def _inspect_whole(path: str) -> PathFacts:
-    """Also whether a file of text is UTF-8 to its end; editors show what is not as U+FFFD and would write that."""
+    """Inspect a file, and whether its text is UTF-8 to the end; editors would replace other bytes by U+FFFD."""
     return await to_thread.run_sync(_whole_facts, path, abandon_on_cancel=True)
 
 
@@ -355,7 +355,7 @@ def _size(text: str) -> int:
 
 
 def _can_name(path: str) -> bool:
-    """Whether JSON can carry the path; of a name that is no UTF-8 an editor would make another file."""
+    """Return whether JSON can carry the path; for a name that is no UTF-8, an editor would make another file."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -364,6 +364,6 @@ def _can_name(path: str) -> bool:
 
 
 def _editor_can_hold(facts: PathFacts) -> bool:
-    """Whether a buffer of it makes sense: text, or a file that is not saved yet."""
+    """Return whether an editor's buffer makes sense for it: text, or a file that is not saved yet."""
     fits = facts.kind in {"text", "missing"} and facts.size <= MAX_TEXT_BYTES
     return fits and facts.marked not in _NOT_UTF_8

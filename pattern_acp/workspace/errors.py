@@ -1,4 +1,4 @@
-"""What can go wrong with files, paths and commands."""
+"""Errors of files, paths and commands."""
 
 from pattern_acp.domain.errors import WorkspaceError
 
@@ -10,13 +10,13 @@ class FileMissingError(WorkspaceError):
 
 
 class NotTextError(WorkspaceError):
-    """The file is binary, or in an encoding that is not known."""
+    """The file is binary, or in an unknown encoding."""
 
     failure_code = "workspace.not-text"
 
 
 class FileChangedError(WorkspaceError):
-    """The file is no longer what an edit was based on."""
+    """The file is no longer the one an edit was based on."""
 
     failure_code = "workspace.file-changed"
 
@@ -28,7 +28,7 @@ class CommandFailedToStartError(WorkspaceError):
 
 
 class EditorUnavailableError(WorkspaceError):
-    """The editor did not answer in time, or said that it cannot do what was asked: another way may be taken."""
+    """The editor did not answer in time, or said that it cannot: another way may be taken."""
 
     failure_code = "editor.no-answer"
 
@@ -40,19 +40,19 @@ class EditorRefusedError(WorkspaceError):
 
 
 class ImageError(WorkspaceError):
-    """An image cannot be looked at: damaged, too large, or of another format."""
+    """An image cannot be read: damaged, too large, or of another format."""
 
     failure_code = "workspace.image-unusable"
 
 
 class InputClosedError(WorkspaceError):
-    """The command takes no input, or none any more."""
+    """The command takes no input, or no longer does."""
 
     failure_code = "workspace.input-closed"
 
 
 class NotAFileError(WorkspaceError):
-    """There is something else than a file of text, such as a folder or a device."""
+    """The path is not a text file, but for example a folder or a device."""
 
     failure_code = "workspace.not-a-file"
 
@@ -63,7 +63,7 @@ class AccessDeniedError(WorkspaceError):
     failure_code = "workspace.access-denied"
 
 
-class NoRoomError(WorkspaceError):
+class DiskIsFullError(WorkspaceError):
     """The disk is full; nothing was changed."""
 
     failure_code = "workspace.disk-full"
@@ -75,7 +75,7 @@ class TooLargeError(WorkspaceError):
     failure_code = "workspace.too-large"
 
 
-class AlreadyThereError(WorkspaceError):
+class TargetExistsError(WorkspaceError):
     """The target of a move exists."""
 
     failure_code = "workspace.already-exists"
@@ -105,7 +105,7 @@ class GitFailedError(WorkspaceError):
     failure_code = "workspace.git-failed"
 
 
-class NotPutBackError(WorkspaceError):
+class NotRestoredError(WorkspaceError):
     """A file was not restored; it is as it was."""
 
     failure_code = "workspace.not-put-back"

@@ -1,4 +1,4 @@
-"""The `FileSystem` port: text of files, as the person sees them."""
+"""The `FileSystem` port: text of files, as the user sees them."""
 
 from typing import Literal, Protocol
 
@@ -10,8 +10,8 @@ from pattern_acp.domain.canonical import sha256_hex
 class TextFile(Struct, frozen=True):
     """The text of one file.
 
-    `source` says whether the editor's buffer or the disk gave it; `warning` is a sentence for the person when the
-    source is not the one that was asked first (an editor that did not answer, a stale buffer).
+    `source` names its origin, the editor's buffer or the disk; `warning` is a sentence for the user when the source is
+    not the first choice (an editor that did not answer, a stale buffer).
     """
 
     path: str
@@ -21,7 +21,7 @@ class TextFile(Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the text: what an edit is based on."""
+        """SHA-256 of the text, on which an edit is based."""
         return fingerprint(self.text)
 
 
@@ -34,7 +34,7 @@ class TextStore(Protocol):
     """Whole text files by absolute path. Line windows, globs, binary files and directories are read from the disk."""
 
     async def read_text_file(self, path: str) -> TextFile:
-        """The whole text of the file.
+        """Read the whole text of the file.
 
         Raises:
             FileMissingError: there is no such file.
@@ -46,7 +46,7 @@ class TextStore(Protocol):
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """Write the whole text through exactly one of editor and disk, creating the file and its folders if missing.
 
-        Returns what a read gives afterwards (an editor may have formatted it).
+        Returns the text that a read would return afterwards (an editor may have formatted it).
 
         Raises:
             WorkspaceError: nothing was written, and why.
@@ -55,10 +55,10 @@ class TextStore(Protocol):
 
 
 class FileSystem(TextStore, Protocol):
-    """A text store whose files can also be moved and removed, which editors offer nothing for in ACP."""
+    """A text store whose files can also be moved and removed, which ACP does not offer for editors."""
 
     async def move_file(self, path: str, to: str) -> None:
-        """Give the file another name, with its bytes, mode and times; folders that are missing are made.
+        """Rename the file, with its bytes, mode and times; missing folders are created.
 
         Raises:
             FileMissingError: there is no such file.

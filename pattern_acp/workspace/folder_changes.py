@@ -1,10 +1,10 @@
-"""What a command changed in folders: a look before, a look after, and the difference with the states before.
+"""Changes of a command in folders: a look before, a look after, and the difference with the earlier states.
 
-Owns: which files are looked at, and where a state before comes from. Must not know: checkpoints, sessions. In a git
-repository git names what differs, so only those files are read; what was clean before comes from git's own objects.
-Elsewhere the folder is walked, up to a number of files and bytes. Ignored files and `.git` are never looked at. A
-repository's settings start nothing: status and objects are asked for without hooks, monitors and filters, and a file
-that git stores in another form than it lies on the disk is left out.
+Owns: which files are inspected, and the source of an earlier state. Must not know: checkpoints, sessions. In a git
+repository git names the differing files, so only those are read; clean ones come from git's own objects. Elsewhere the
+folder is walked, up to a number of files and bytes. Ignored files and `.git` are skipped. A repository's settings start
+nothing: status and objects are asked for without hooks, monitors and filters, and a file that git stores in another
+form than on the disk is left out.
 """
 
 import shutil
@@ -23,24 +23,24 @@ from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
-from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, capture, capture_in_place, place_of
+from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, canonical_path, capture, capture_in_place
 from pattern_acp.workspace.walk import in_thread, walk_files
 
 GIT_SECONDS = 2.0
-"""Longest that one question to git may take; then the folder counts as not looked at."""
+"""Longest time for one question to git; then the folder counts as not inspected."""
 
 WALKED_FILES = 5_000
-"""Most files of a folder without git that are looked at."""
+"""Limit on inspected files in a folder without git."""
 
 HELD_BYTES = 20_000_000
-"""Most bytes that are held while a command runs, in case it changes the files they are of."""
+"""Limit on bytes in memory while a command runs, in case it changes their files."""
 
 _TICK_NS = 100_000_000
-"""Far more than the step in which file systems note times: what was written so shortly before a look may be written
-again with the same time."""
+"""Far more than the step of file systems' clocks: a file written so shortly before a look may be written again with the
+same time."""
 
 MOST_CHANGES = 500
-"""Most changes of one command that are kept."""
+"""Limit on recorded changes of one command."""
 
 _SAFE = (
     "--no-optional-locks",
@@ -57,11 +57,11 @@ _CONVERTED = "git stores it in another form than it had on the disk"
 _LINK, _PROGRAM = "120000", "100755"
 
 Signature = tuple[int, int, int, int]
-"""Mode, size, time of change and of the inode's change: what tells that a file may be another."""
+"""Mode, size, time of change and of the inode's change: a difference means that a file may be another."""
 
 
 class FolderLook(Struct):
-    """One root as it was."""
+    """State of one root."""
 
     root: str
     repository: str = ""
@@ -69,15 +69,15 @@ class FolderLook(Struct):
     signatures: dict[str, Signature] = field(default_factory=dict[str, Signature])
     held: dict[str, Captured] = field(default_factory=dict[str, Captured])
     at_ns: int = 0
-    """When it was looked at."""
+    """Time of the look."""
     problem: str = ""
-    """Why nothing can be said of it; empty when something can."""
+    """The reason why nothing is known of it; empty otherwise."""
 
 
 class FoundChanges(Struct, frozen=True):
-    """What changed: path, state before, state after; and paths of which it cannot be told, each with a clause.
+    """Changes: path, state before, state after; and paths with unknown changes, each with a clause.
 
-    A path is as `place_of` named it when it was looked at. A link that was put in its way since does not change it.
+    A path has the name of `canonical_path` at the look. A later link on the way to it does not change it.
     """
 
     files: tuple[tuple[str, Captured, Captured], ...] = ()
@@ -85,7 +85,7 @@ class FoundChanges(Struct, frozen=True):
 
 
 class FolderChanges:
-    """Looks at folders. `environment` is what git runs in, `git_seconds` the longest that one question to it takes."""
+    """Inspects folders. `environment` is for git, `git_seconds` the limit for one question to it."""
 
     def __init__(
         self, environment: Mapping[str, str], *, git_seconds: float = GIT_SECONDS, clock: Clock | None = None
@@ -98,11 +98,11 @@ class FolderChanges:
         self._clock = clock or SystemClock()
 
     async def look(self, roots: Sequence[str]) -> list[FolderLook]:
-        """The folders as they are now; never raises."""
+        """Inspect the folders as they are now; never raises."""
         return [await self._look_at(root, hold=True) for root in roots]
 
     async def compare(self, looks: Sequence[FolderLook]) -> FoundChanges:
-        """What is different from `looks` now; never raises."""
+        """Compare the folders with `looks`; never raises."""
         files: dict[str, tuple[Captured, Captured]] = {}
         problems: list[tuple[str, str]] = []
         for before in looks:
@@ -173,7 +173,7 @@ class FolderChanges:
         return {path: states for path, states in changed.items() if states[0].state != states[1].state}
 
     async def _from_commit(self, look: FolderLook, paths: Sequence[str]) -> dict[str, Captured]:
-        """What was clean, from the commit; a path that is not there was missing."""
+        """The states of clean files, from the commit; a path that is not there was missing."""
         if not paths or not look.commit:
             return {}
         names = [Path(path).relative_to(look.repository).as_posix() for path in paths]
@@ -205,7 +205,7 @@ class FolderChanges:
         return Captured(FileState("file", bits, len(content), sha256_hex(content)), content)
 
     async def _converted(self, repository: str, names: Sequence[str]) -> set[str]:
-        """Those files that git writes to the disk in another form than it stores them in."""
+        """The files that git writes to the disk in another form than it stores."""
         if not names:
             return set()
         crlf = await self._ask(repository, "config", "--get", "core.autocrlf")
@@ -223,7 +223,7 @@ class FolderChanges:
         }
 
     async def _ask(self, repository: str, *arguments: str) -> bytes | None:
-        """What git says; None when it fails or takes too long."""
+        """The answer of git; None when it fails or takes too long."""
         if self._git is None:
             return None
         with anyio.move_on_after(self._git_seconds):
@@ -244,7 +244,7 @@ class FolderChanges:
 
 
 def _with_mode_of(was: Captured, now: Captured) -> Captured:
-    """What git stored, with the permission bits that it does not store taken from the file as it is now."""
+    """The stored content, with the permission bits that git does not store taken from the present file."""
     if was.state.kind != "file" or now.state.kind != "file" or not now.state.mode:
         return was
     runs = was.state.mode & 0o111
@@ -272,7 +272,7 @@ def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
         if number >= WALKED_FILES:
             look.problem = f"it has no git, and more than {WALKED_FILES:,} files"
             return look
-        path = place_of(entry.entry.path)
+        path = canonical_path(entry.entry.path)
         try:
             found = Path(path).lstat()
         except OSError:
@@ -285,7 +285,7 @@ def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
 
 
 def _may_be_another(look: FolderLook, path: str) -> bool:
-    """Whether a file may have changed since the look although its size and times are the same."""
+    """Return whether a file may have changed since the look although its size and times are the same."""
     return path in look.held and max(look.signatures[path][2:]) >= look.at_ns - _TICK_NS
 
 

@@ -1,8 +1,8 @@
-"""Facts of git about a folder: its repository, its branch, its state and what changed.
+"""Facts of git about a folder: its repository, its branch, its state and its changes.
 
-Owns: finding the repository around a folder from git's own files, which also works where git is not installed, and
-asking git for the rest. Must not know: what the facts are used for. The `GIT_*` variables are ignored, since an editor
-may be started from a git hook of another repository.
+Owns: finding the repository around a folder from git's own files, which also works without git installed, and asking
+git for the rest. Must not know: what the facts are used for. The `GIT_*` variables are ignored, since an editor may be
+started from a git hook of another repository.
 """
 
 import os
@@ -21,7 +21,7 @@ _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _NO_BRANCH = ".invalid"
-"""What a repository with the reftable format keeps in HEAD for old readers."""
+"""HEAD's content for old readers in a repository with the reftable format."""
 
 
 class GitFacts(Struct, frozen=True):
@@ -60,7 +60,7 @@ def git_facts(cwd: str) -> GitFacts:
 
 
 def _git_dir(folder: str) -> str:
-    """The git directory of the working tree at `folder`, or "": `.git`, or what a worktree's file `.git` points at."""
+    """The git directory of the working tree at `folder`, or "": `.git`, or the target of a worktree's file `.git`."""
     marker = os.path.join(folder, ".git")
     text = _small_text(marker)
     git_dir = os.path.join(folder, text.removeprefix("gitdir:").strip()) if text.startswith("gitdir:") else marker
@@ -85,7 +85,7 @@ def _small_text(path: str) -> str:
 
 
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-optional-locks")
-"""A repository's own settings must not start programs, and names are wanted as they are."""
+"""A repository's own settings must not start programs, and names are needed as they are."""
 
 _DIFF = (
     "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--relative", "--unified=0",
@@ -97,28 +97,28 @@ _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
-class ChangedFile(Struct, frozen=True):
-    """One file that differs from the last commit. `path` has forward slashes and starts at the folder asked about."""
+class FileDiff(Struct, frozen=True):
+    """One file that differs from the last commit. `path` has forward slashes and is relative to the folder."""
 
     path: str
     lines: tuple[tuple[int, int], ...] = ()
-    """First and last changed line of each place, in the text as it is now; lines that were only taken out count as the
-    line before them. Empty for a new or deleted file, which changed as a whole."""
+    """First and last line of each change, in the present text; deleted lines count as the line before them. Empty for a
+    new or deleted file, which changed as a whole."""
     is_new: bool = False
     is_deleted: bool = False
 
 
 class _Diff(Struct):
-    """What was read of a diff so far."""
+    """The parts of a diff that were read so far."""
 
-    files: list[ChangedFile] = field(default_factory=list[ChangedFile])
+    files: list[FileDiff] = field(default_factory=list[FileDiff])
     path: str = ""
     is_new: bool = False
     is_deleted: bool = False
     lines: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def take(self, line: bytes) -> bool:
-        """Read one line; always True, since all are wanted. What a file holds starts with `+`, `-` or a backslash."""
+        """Read one line; always True, since all are needed. Lines of a file start with `+`, `-` or a backslash."""
         if line.startswith(b"diff --git "):
             self.end_file()
             self.path = _path_of_header(line[11:])
@@ -132,27 +132,27 @@ class _Diff(Struct):
         return True
 
     def end_file(self) -> None:
-        """Keep what was read of one file."""
+        """Record the finished file."""
         if self.path:
             lines = () if self.is_new or self.is_deleted else tuple(self.lines)
-            self.files.append(ChangedFile(self.path, lines, self.is_new, self.is_deleted))
+            self.files.append(FileDiff(self.path, lines, self.is_new, self.is_deleted))
         self.path, self.is_new, self.is_deleted, self.lines = "", False, False, []
 
 
-async def changed_files(folder: str, environment: Mapping[str, str]) -> tuple[ChangedFile, ...]:
-    """The files below `folder` that differ from the last commit, those that git does not know yet included.
+async def changed_files(folder: str, environment: Mapping[str, str]) -> tuple[FileDiff, ...]:
+    """Return the files below `folder` that differ from the last commit, including those that git does not know yet.
 
-    `environment` is what git runs in; its `GIT_*` variables are left out, since an editor may be started from a git
-    hook of another repository.
+    `environment` is for git; its `GIT_*` variables are left out, since an editor may be started from a git hook of
+    another repository.
 
     Raises:
         WorkspaceError: git is not there, `folder` is in no repository, or the repository has no commit yet.
     """
     clean = {name: value for name, value in environment.items() if not name.upper().startswith("GIT_")}
-    diff, unknown = _Diff(), list[ChangedFile]()
+    diff, unknown = _Diff(), list[FileDiff]()
 
     def take_unknown(line: bytes) -> bool:
-        unknown.append(ChangedFile(_unquoted(line), is_new=True))
+        unknown.append(FileDiff(_unquoted(line), is_new=True))
         return True
 
     await _git(_DIFF, folder, clean, diff.take)
@@ -182,7 +182,7 @@ def _path_of_header(names: bytes) -> str:
 
 
 def _unquoted(name: bytes) -> str:
-    """A name as git writes it: in quotes, with escapes, when it holds a quote, backslash or control character."""
+    """Unquote a name as git writes it: with escapes, when it contains a quote, backslash or control character."""
     if name.startswith(b'"') and name.endswith(b'"'):
         name = _ESCAPE.sub(_unescaped, name[1:-1])
     return name.decode("utf-8", "surrogateescape")

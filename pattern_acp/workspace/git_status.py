@@ -1,7 +1,7 @@
-"""What git says of a working tree now.
+"""State of a working tree according to git.
 
 Owns: asking git, within a time limit, without letting the repository run anything, and reading the answer. Must not
-know: who is told. The facts of `workspace.git` need no process; counts of changed files do.
+know: who reads it. The facts of `workspace.git` need no process; counts of changed files do.
 """
 
 import shutil
@@ -16,10 +16,10 @@ from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
 
 SECONDS = 0.2
-"""Longest that a turn waits for git before it goes without (issue 4, section 7)."""
+"""Longest wait of a turn for git (issue 4, section 7)."""
 
 _SAFE = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""A repository can name a program that `git status` starts; and a lock of ours would be in the person's way."""
+"""A repository can name a program that `git status` starts; and a lock of ours would be in the user's way."""
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z")
 
@@ -59,7 +59,7 @@ async def git_status(cwd: str, environment: Mapping[str, str], *, seconds: float
 
     def look() -> tuple[str | None, str]:
         root = git_facts(cwd).root
-        # Every folder of PATH is looked at, so only where there is something to ask git about.
+        # Every folder of PATH is searched, so only if there is something to ask git about.
         return (shutil.which("git", path=environment.get("PATH", "")) if root else None), root
 
     git, root = await anyio.to_thread.run_sync(look)

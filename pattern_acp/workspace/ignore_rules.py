@@ -26,22 +26,22 @@ class _Rule(Struct, frozen=True):
 
     expression: str
     by_path: bool
-    """Whether the whole path below the file's folder is matched, rather than the last part alone."""
+    """True to match the whole path below the file's folder, rather than the last part alone."""
     folders_only: bool
     negated: bool
 
 
 class _Level(Struct, frozen=True):
-    """The rules of one file, last first; `base` is where they apply, relative to the top, "" or with a final slash."""
+    """The rules of one file, last first; `base` is their folder, relative to the top, "" or with a final slash."""
 
     base: str
     rules: tuple[tuple[_Rule, re.Pattern[str]], ...]
     any_name: re.Pattern[str] | None
-    """Matches when a rule by name may; most entries match no rule at all, and one expression says so quickly."""
+    """Matches when a rule by name may; most entries match no rule at all, and one expression rules them out quickly."""
     any_path: re.Pattern[str] | None
 
     def verdict(self, full: str, *, is_dir: bool) -> bool | None:
-        """Whether the last rule that matches ignores; None when none matches."""
+        """Return whether the last rule that matches ignores; None when none matches."""
         path = full[len(self.base) :]
         name = path.rpartition("/")[2]
         by_name = self.any_name is not None and self.any_name.fullmatch(name) is not None
@@ -58,13 +58,13 @@ class IgnoreRules(Struct, frozen=True):
     """The rules in force in one folder. Names are relative to the walk's root, with forward slashes."""
 
     offset: str
-    """Where the walk's root lies below the repository's top, "" or with a final slash."""
+    """Path of the walk's root below the repository's top, "" or with a final slash."""
     levels: tuple[_Level, ...] = ()
     inherits: bool = False
-    """Whether rules from above the walk's root apply."""
+    """True if rules from above the walk's root apply."""
 
     def ignores(self, name: str, *, is_dir: bool) -> bool:
-        """Whether git leaves the entry out. Its folder must not be left out itself."""
+        """Return whether git leaves the entry out. Its folder must not be left out itself."""
         for level in reversed(self.levels):
             verdict = level.verdict(self.offset + name, is_dir=is_dir)
             if verdict is not None:
@@ -74,7 +74,7 @@ class IgnoreRules(Struct, frozen=True):
     def enter(self, folder: Path, name: str) -> "IgnoreRules":
         """The rules inside the sub-folder `name`, which lies at `folder`; a nested repository starts afresh."""
         base = f"{self.offset}{name}/"
-        # A folder that may not be entered has none that we could see, where a Path would raise.
+        # A folder that may not be entered has no rules that we could see, and a Path would raise.
         if os.path.exists(folder / ".git"):  # noqa: PTH110
             return IgnoreRules(self.offset, _levels((base, _exclude_file(folder)), (base, folder / ".gitignore")))
         return IgnoreRules(self.offset, self.levels + _levels((base, folder / ".gitignore")), self.inherits)
@@ -133,7 +133,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _rule(line: str) -> _Rule | None:
-    """The rule of a line; None for a comment or a line that says nothing."""
+    """Parse a rule; None for a comment or an empty line."""
     if line.startswith("#"):
         return None
     text = re.sub(r"(?<!\\) +$", "", line)

@@ -1,7 +1,7 @@
-"""Images that a person gives or a tool finds: checked, and made small enough for models.
+"""Images from a user or a tool: checked, and made small enough for models.
 
-Owns: which formats and sizes are taken, and scaling. Must not know: where an image is from, wires, providers. Pillow is
-imported when the first image comes.
+Owns: which formats and sizes are accepted, and scaling. Must not know: where an image is from, wires, providers. Pillow
+is imported when the first image comes.
 """
 
 import base64
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 EDGE = 1_568
-"""Pixels of the longer side that vendors look at; a larger image is scaled down by them, and paid for before that."""
+"""Pixels of the longer side at which vendors see images; a larger image is scaled down by them, and paid for before
+that."""
 
 SENT_BYTES = 3_700_000
-"""Bytes of an image that goes to a model; Anthropic takes 5 MB of base64 text, the least of all vendors."""
+"""Bytes of an image that goes to a model; Anthropic accepts 5 MB of base64 text, the least of all vendors."""
 
 GIVEN_BYTES = 30_000_000
-"""Most bytes of an image that is looked at."""
+"""Limit on bytes of an image."""
 
 GIVEN_PIXELS = 80_000_000
-"""Most pixels of an image that is looked at: a small file can unpack to gigabytes."""
+"""Limit on pixels of an image: a small file can unpack to gigabytes."""
 
 PREVIEW_EDGE = 640
-"""Pixels of the longer side of an image that stands for one too large to be shown."""
+"""Pixels of the longer side of a preview of an image that is too large to be shown."""
 
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
 
 async def image_of(data: bytes, name: str = "") -> ImagePart:
-    """The image in `data` with its real type and size in pixels, scaled down where it is larger than models see.
+    """Read the image in `data` with its real type and size in pixels, scaled down if it is larger than models see.
 
     Raises:
         ImageError: it is no PNG, JPEG, GIF or WebP image, is damaged, or is too large.
@@ -56,7 +57,7 @@ async def image_of_base64(data: str, name: str = "") -> ImagePart:
 
 
 def decode_base64(data: str, name: str = "") -> bytes:
-    """The bytes of base64 text; line breaks in it are ignored.
+    """Decode base64 text; line breaks in it are ignored.
 
     Raises:
         ImageError: it is no base64, or more than `GIVEN_BYTES`.
@@ -87,7 +88,7 @@ def read_image(data: bytes, name: str = "") -> ImagePart:
 
 
 async def preview_of(part: ImagePart) -> ImagePart:
-    """A small picture of an image.
+    """Return a small picture of an image.
 
     Raises:
         ImageError: it cannot be read.
@@ -120,7 +121,7 @@ def _decoded(data: bytes, name: str) -> "Image":
 def _scaled(image: "Image", edge: int) -> "Image":
     from PIL import ImageOps
 
-    # Cameras store how an image is to be turned beside it, which a new file would not say.
+    # Cameras store the orientation beside the pixels, which a new file would lack.
     turned = ImageOps.exif_transpose(image)
     if turned.mode not in {"RGB", "RGBA", "L"}:
         turned = turned.convert("RGBA" if turned.has_transparency_data else "RGB")

@@ -1,8 +1,8 @@
-"""Commands that go on beside the conversation, and their output.
+"""Background commands of a session, and their output.
 
 Owns: `Jobs`, the background commands of one session: starting them or taking over one that runs, following their
-output, waiting, writing and stopping. Each is driven by one task in the task group that the jobs were given, and ends
-with it. Must not know: tools, the journal, or what the editor shows; a `JobObserver` hears of it.
+output, waiting, writing and stopping. Each is driven by one task in the task group of the jobs, and ends with it. Must
+not know: tools, the journal, or what the editor shows; a `JobObserver` learns of it.
 """
 
 import logging
@@ -23,13 +23,13 @@ from pattern_acp.workspace.errors import InputClosedError, JobRefusedError
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
 
 OUTPUT_BYTES = 1_000_000
-"""Bytes of output kept of one background command."""
+"""Limit on stored output of one background command, in bytes."""
 
 _OVERLAP = 400
-"""Characters by which the place in a shortened output is found again."""
+"""Characters by which the position in a shortened output is found again."""
 
 _TAIL = 2_000
-"""Bytes at the end in which the last line is looked for."""
+"""Bytes at the end that are searched for the last line."""
 
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_=>])")
 
@@ -42,14 +42,14 @@ _PROMPT = late_pattern(
 
 
 class NewOutput(Struct, frozen=True):
-    """Output since the last reading, and how many bytes before it are not kept any more."""
+    """Output since the last reading, and the number of bytes before it that were dropped."""
 
     text: str
     bytes_dropped: int = 0
 
 
 class JobOutput:
-    """The newest `limit` bytes of output as UTF-8, and how far it was read."""
+    """The newest `limit` bytes of output as UTF-8, and the position up to which it was read."""
 
     def __init__(self, limit: int = OUTPUT_BYTES) -> None:
         self._limit = limit
@@ -62,16 +62,16 @@ class JobOutput:
 
     @property
     def bytes_written(self) -> int:
-        """All bytes so far, kept or not."""
+        """All bytes so far, stored or dropped."""
         return self._first + len(self._kept)
 
     @property
     def bytes_unread(self) -> int:
-        """Bytes since the last reading, kept or not."""
+        """Bytes since the last reading, stored or dropped."""
         return self.bytes_written - self._read
 
     def append(self, text: str) -> None:
-        """Take more output."""
+        """Add output."""
         self.new_lines += text.count("\n")
         self._kept += text.encode("utf-8", "surrogatepass")
         surplus = len(self._kept) - self._limit
@@ -82,7 +82,7 @@ class JobOutput:
             self._first += surplus
 
     def take_whole(self, output: CommandOutput) -> bool:
-        """Take what is new in an output that is given as a whole each time; whether there was anything."""
+        """Add the new part of an output that comes as a whole each time; return whether there was any."""
         known = self._text(self._first)
         whole = output.text
         if not output.truncated and whole.startswith(known) and not self._first:
@@ -94,7 +94,7 @@ class JobOutput:
         return bool(fresh)
 
     def take_new(self) -> NewOutput:
-        """What was not read yet, which then counts as read."""
+        """Return the unread output, and mark it as read."""
         start = max(self._read, self._first)
         new = NewOutput(self._text(start), start - self._read)
         self._read = self.bytes_written
@@ -102,12 +102,12 @@ class JobOutput:
         return new
 
     def last_line(self) -> str:
-        """The last line that holds anything, without control sequences."""
+        """The last line with text, without control sequences."""
         lines = self._tail().splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def ends_with_prompt(self) -> bool:
-        """Whether the output ends in a line that looks as if it asked for an answer."""
+        """Return whether the output ends in a line that seems to ask for an answer."""
         return ends_with_prompt(self._tail())
 
     def _tail(self) -> str:
@@ -118,14 +118,14 @@ class JobOutput:
 
 
 def ends_with_prompt(output: str) -> bool:
-    """Whether output ends in a line that looks as if it asked for an answer."""
+    """Return whether output ends in a line that seems to ask for an answer."""
     tail = _plain(output[-_TAIL:])
-    # A prompt leaves the cursor behind it; what ends its line is being told, not asked.
+    # A prompt leaves the cursor behind it; a line with an end is a statement, not a question.
     return not tail.endswith("\n") and _PROMPT.search(tail.rsplit("\n", 1)[-1]) is not None
 
 
 def _behind(end: str, whole: str) -> str:
-    """What of `whole` follows the text that ends in `end`; `whole` may have lost its own beginning."""
+    """The part of `whole` after the text that ends in `end`; `whole` may have lost its own beginning."""
     place = whole.rfind(end) if end else -1
     if place >= 0:
         return whole[place + len(end) :]
@@ -140,16 +140,16 @@ def _plain(text: str) -> str:
 logger = logging.getLogger(__name__)
 
 MOST_RUNNING = 16
-"""Background commands of one session that run at once."""
+"""Limit on background commands of one session that run at once."""
 
 QUIET_SECONDS = 1.0
-"""How long a command says nothing before its last line may count as a question."""
+"""Silence of a command after which its last line may count as a question."""
 
 POLL_SECONDS = 0.5
-"""Between two looks at the output of a terminal of the client, which does not tell of new output."""
+"""Interval between two looks at the output of a client's terminal, which does not report new output."""
 
 CLOSE_SECONDS = 2.5
-"""Longest wait for the end of commands that were told to end: a second to clean up, and their records."""
+"""Longest wait for the end of stopped commands: a second to clean up, and their records."""
 
 WRITE_SECONDS = 5.0
 """Longest wait for a command that does not take its input."""
@@ -160,13 +160,13 @@ SEEN = "seen"
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """State of a job."""
 
     RUNNING = "running"
     EXITED = "exited"
     STOPPED = "stopped"
     LOST = "lost"
-    """The process of the agent died, and its command with it, or nobody knows."""
+    """The process of the agent died, and its command with it, or its end is unknown."""
 
 
 class Job(Struct):
@@ -183,39 +183,39 @@ class Job(Struct):
     ended_at_ms: int | None = None
     output: JobOutput = field(default_factory=JobOutput)
     quiet_since: float = 0.0
-    """When output last came, by the event loop's clock."""
+    """Time of the last output, by the event loop's clock."""
     changed: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, at new output and at the end."""
     done: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     end_told: str = ""
-    """The turn in which the model was told how it ended, or `SEEN` when it saw so by itself."""
+    """The turn in which the model learned how it ended, or `SEEN` when it saw so by itself."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether it has not ended."""
         return self.state is JobState.RUNNING
 
     @property
     def takes_input(self) -> bool:
-        """Whether it can be written to."""
+        """Return whether it accepts input."""
         return self.is_running and self.command is not None and self.command.input is not None
 
     def is_waiting_for_input(self) -> bool:
-        """Whether it said nothing for a while and either is seen to read its input or ends in a question."""
+        """Return whether it was silent for a while and either is seen to read its input or ends in a question."""
         if not self.is_running or anyio.current_time() - self.quiet_since < QUIET_SECONDS:
             return False
         typed = self.command.input if self.command is not None else None
         return self.output.ends_with_prompt() or (typed is not None and typed.is_awaited())
 
     def note(self) -> None:
-        """Wake whoever waits for a change."""
+        """Wake everybody who waits for a change."""
         self.changed.set()
         self.changed = anyio.Event()
 
 
 class JobObserver(Protocol):
-    """Who is told of jobs; the record comes before anything else is done with a job (rule R2)."""
+    """Observer of jobs; the record comes before anything else is done with a job (rule R2)."""
 
     async def started(self, job: Job) -> None:
         """A command runs in the background from now on."""
@@ -226,7 +226,7 @@ class JobObserver(Protocol):
         ...
 
     async def counted(self, running: int) -> None:
-        """So many run from now on; not told of a session that ends."""
+        """Report the number of running commands; not called for a session that ends."""
         ...
 
 
@@ -236,7 +236,7 @@ class Jobs:
     def __init__(
         self, terminal: Terminal, tasks: TaskGroup, observer: JobObserver, clock: Clock, known: Sequence[Job] = ()
     ) -> None:
-        """`known` are the jobs of earlier processes; their ids are not given again."""
+        """`known` are the jobs of earlier processes; their ids are not used again."""
         self._terminal = terminal
         self._tasks = tasks
         self._observer = observer
@@ -283,7 +283,7 @@ class Jobs:
             raise JobRefusedError(f"{MOST_RUNNING} background commands run already; stop one first.")
 
     async def adopt(self, command: RunningCommand, stack: AsyncExitStack, request: CommandRequest) -> Job:
-        """Take over a command that runs; what `stack` holds is released when it ends, and no longer by the caller.
+        """Take over a running command; `stack` is closed at its end, and no longer by the caller.
 
         Raises:
             DatabaseError: it could not be recorded; the caller still has the command.
@@ -303,7 +303,7 @@ class Jobs:
         return job
 
     async def refresh(self, job: Job) -> None:
-        """Take in what the command wrote; only terminals of the client have to be asked."""
+        """Read the command's new output; only terminals of the client have to be asked."""
         if job.command is None or not job.command.client_owned or not job.is_running:
             return
         try:
@@ -349,7 +349,7 @@ class Jobs:
             await job.done.wait()
 
     def close(self) -> None:
-        """Tell all commands to end, and start no more. Idempotent, and does not wait."""
+        """Ask all commands to end, and start no more. Idempotent, and does not wait."""
         self._closed = True
         for job in self._jobs.values():
             if job.is_running and job.command is not None:
@@ -357,7 +357,7 @@ class Jobs:
                 job.scope.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait, a bounded time, until the commands that were told to end are gone."""
+        """Wait, a bounded time, until the stopped commands are gone."""
         with anyio.move_on_after(CLOSE_SECONDS):
             for job in self._jobs.values():
                 if job.command is not None and not job.is_running:
@@ -410,5 +410,5 @@ class Jobs:
 
 
 def running_of(jobs: Iterable[Job]) -> int:
-    """How many of them run."""
+    """The number of running ones."""
     return sum(job.is_running for job in jobs)

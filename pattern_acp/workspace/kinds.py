@@ -1,6 +1,6 @@
-"""What kind of thing a path is.
+"""Kind of a path.
 
-Owns: telling text from images from other bytes by looking at the first 8 kB. Must not know: whole contents, editors.
+Owns: telling text from images from other bytes by the first 8 kB. Must not know: whole contents, editors.
 """
 
 import codecs
@@ -21,7 +21,7 @@ _SNIFFED_BYTES = 8_192
 
 
 class PathFacts(Struct, frozen=True):
-    """What the disk says. `other` is a device, pipe or socket, or something that may not be looked at.
+    """Facts about a path on the disk. `other` is a device, pipe or socket, or unreadable.
 
     `size` is in bytes, `mtime_ns` in nanoseconds since 1970; both are 0 when missing. `media_type` is "" unless a file,
     `marked` the encoding that a byte order mark names.
@@ -57,7 +57,7 @@ def inspect_path(path: str) -> PathFacts:
 
 
 def encoding_of_file(path: str) -> TextEncoding | None:
-    """The encoding of a whole file of text; None when it is none or cannot be read. Blocks."""
+    """The encoding of a whole text file; None when it is no text or unreadable. Blocks."""
     try:
         return decode_text(Path(path).read_bytes())[1]
     except (OSError, ValueError, NotTextError):

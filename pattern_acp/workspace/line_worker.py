@@ -16,7 +16,7 @@ from pattern_acp.workspace.text_codec import bom_encoding, is_western
 
 
 class LineRequest(TypedDict):
-    """What to search; `limit` is matching lines a file, `names` are relative to `root`, "" being root itself."""
+    """A search; `limit` is matching lines a file, `names` are relative to `root`, "" being root itself."""
 
     pattern: str
     ignore_case: bool

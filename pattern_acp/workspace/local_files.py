@@ -1,7 +1,7 @@
 """Files on the disk.
 
 Owns: `LocalFileSystem`: text exactly as it is stored, and writes that leave either the old file or the new one, never
-half of one. Must not know: editors, line windows, who may read what.
+half of one. Must not know: editors, line windows, who may read which file.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.errors import (
     AccessDeniedError,
-    AlreadyThereError,
+    DiskIsFullError,
     FileMissingError,
-    NoRoomError,
     NotAFileError,
     NotTextError,
+    TargetExistsError,
     TooLargeError,
 )
 from pattern_acp.workspace.files import TextFile
@@ -34,7 +34,7 @@ MAX_TEXT_BYTES = 10_000_000
 
 _REPLACE_TRIES = 5
 _REPLACE_WAIT = 0.02
-"""Seconds between tries: on Windows, virus scanners and indexers hold a new file for some milliseconds."""
+"""Seconds between tries: on Windows, virus scanners and indexers lock a new file for some milliseconds."""
 
 
 class LocalFileSystem:
@@ -50,8 +50,8 @@ class LocalFileSystem:
         return TextFile(path, text, "disk")
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
-        """See `FileSystem.write_text_file`. A link is followed: the file that it points at is written."""
-        # Not abandoned on cancellation: what is said to be unwritten must not appear later.
+        """See `FileSystem.write_text_file`. A link is followed: its target is written."""
+        # Not abandoned on cancellation: a write that was reported as undone must not appear later.
         await to_thread.run_sync(_write, path, text)
         return await self.read_text_file(path)
 
@@ -80,7 +80,7 @@ def _read_bytes(path: str) -> bytes:
             data = file.read(MAX_TEXT_BYTES + 1)
     except (OSError, ValueError) as error:
         raise _error_for(path, error, "read") from error
-    # Files under /proc say that they are empty, so what was read counts as well.
+    # Files under /proc claim to be empty, so the bytes read count as well.
     _refuse_size(path, len(data))
     return data
 
@@ -129,7 +129,7 @@ def _move(path: str, to: str) -> None:
         Path(to).parent.mkdir(parents=True, exist_ok=True)
         # A name that differs in case only is the same file where case does not count.
         if os.path.lexists(to) and not Path(path).samefile(to):
-            raise AlreadyThereError(f"{to} exists already; {path} was not moved.")
+            raise TargetExistsError(f"{to} exists already; {path} was not moved.")
         _replace(Path(path), Path(to))
     except (OSError, ValueError) as error:
         raise _error_for(path, error, "moved") from error
@@ -219,6 +219,6 @@ def _error_for(path: str, error: OSError | ValueError, verb: str) -> WorkspaceEr
     if isinstance(error, NotADirectoryError | FileExistsError):
         return WorkspaceError(f"{path} cannot be {verb}: a part of the path is a file, not a folder.")
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return NoRoomError(f"{path} cannot be {verb}: the disk is full. Free some space; nothing was changed.")
+        return DiskIsFullError(f"{path} cannot be {verb}: the disk is full. Free some space; nothing was changed.")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return WorkspaceError(f"{path} cannot be {verb}: {reason}.")

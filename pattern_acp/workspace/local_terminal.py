@@ -1,7 +1,7 @@
 """Commands run by us, over pipes or a pseudo terminal.
 
-Owns: `LocalTerminal`. A command is driven by whoever waits for it (`next_output`, `wait_for_exit`), so that no task is
-left behind; a command that nobody waits for stops once the pipe is full. Must not know: editors, time limits.
+Owns: `LocalTerminal`. A command is driven by its waiter (`next_output`, `wait_for_exit`), so that no task is left
+behind; a command that nobody waits for stops once the pipe is full. Must not know: editors, time limits.
 """
 
 import codecs
@@ -25,13 +25,13 @@ from msgspec import Struct
 from pattern_acp.processes.groups import end_group, start_group
 from pattern_acp.workspace.errors import CommandFailedToStartError, InputClosedError
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
-from pattern_acp.workspace.terminal import CommandInput, CommandOutput, CommandRequest, ExitStatus, RunningCommand
+from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, InputStream, RunningCommand
 
 ROWS, COLUMNS = 40, 120
-"""Size that programs see; without one some of them wrap their lines at nothing."""
+"""Size of the terminal for programs; without one some of them wrap their lines at nothing."""
 
 _MOST_PROCESSES = 200
-"""Processes of a command that are looked at; a build may have thousands, and none of those waits for a person."""
+"""Limit on inspected processes of a command; a build may have thousands, and none of those waits for a user."""
 
 _READ_CALLS = {"x86_64": "0", "aarch64": "63", "arm64": "63"}
 """Number of the system call `read` on Linux (arch/*/syscall tables of the kernel)."""
@@ -75,12 +75,12 @@ def open_pseudo_terminal() -> PseudoTerminal:
 
 
 def command_on_terminal(shell: str, line: str, path: str) -> list[str]:
-    """What to start, as the leader of a new session, so that `line` runs with the terminal at `path`."""
+    """The command to start, as the leader of a new session, so that `line` runs with the terminal at `path`."""
     return ["/bin/sh", "-c", _TAKE_OVER, shell, line, path]
 
 
 class TerminalInput:
-    """`CommandInput` over our end of a terminal; `process` is the command's first process."""
+    """`InputStream` over our end of a terminal; `process` is the command's first process."""
 
     def __init__(self, ours: int, path: str, process: int) -> None:
         self._ours = ours
@@ -136,15 +136,15 @@ class OutputPipe(Protocol):
     """The reading end."""
 
     async def read(self) -> bytes:
-        """Wait for bytes; b"" once nobody can write any more. Nothing is lost when it is cancelled."""
+        """Wait for bytes; b"" at the end of the pipe. Nothing is lost when it is cancelled."""
         ...
 
     def read_ready(self) -> bytes | None:
-        """Bytes that are there already; None when there are none now, b"" once nobody can write any more."""
+        """Bytes that are ready; None when there are none now, b"" at the end of the pipe."""
         ...
 
     def knows_when_empty(self) -> bool:
-        """Whether a None of `read_ready` means that there is nothing, rather than that it cannot be known."""
+        """True if a None of `read_ready` proves that there is nothing."""
         ...
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class StreamPipe:
         return None
 
     def knows_when_empty(self) -> bool:
-        """See `OutputPipe.knows_when_empty`; the stream cannot say, so that the end must be waited for."""
+        """See `OutputPipe.knows_when_empty`; the stream cannot tell, so that the end must be waited for."""
         return False
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class StreamPipe:
 
 
 class StreamInput:
-    """`CommandInput` over a process's own stream (Windows)."""
+    """`InputStream` over a process's own stream (Windows)."""
 
     def __init__(self, stream: ByteSendStream) -> None:
         self._stream = stream
@@ -224,17 +224,17 @@ class StreamInput:
             raise InputClosedError("The command takes no more input.") from error
 
     def is_awaited(self) -> bool:
-        """See `CommandInput.is_awaited`; a pipe does not say."""
+        """See `CommandInput.is_awaited`; unknown for a pipe."""
         return False
 
 
 def can_poll_pipes() -> bool:
-    """Whether `DescriptorPipe` works here."""
+    """Return whether `DescriptorPipe` works here."""
     return sys.platform != "win32"
 
 
 class OutputBuffer:
-    """The newest `limit` bytes of a command's output, and what of it was not handed out yet."""
+    """The newest `limit` bytes of a command's output, and the part that was not taken yet."""
 
     def __init__(self, limit: int) -> None:
         self._limit = max(0, limit)
@@ -260,18 +260,18 @@ class OutputBuffer:
         self._add_fresh(self._decoder.decode(data))
 
     def finish(self) -> None:
-        """No more bytes will come."""
+        """Note the end of the bytes."""
         self._add_fresh(self._decoder.decode(b"", final=True))
 
     def take_fresh(self) -> str:
-        """The text that was not taken yet; of more than the limit, only the newest."""
+        """Take the new text; beyond the limit, only the newest."""
         text = "".join(self._fresh)
         self._fresh.clear()
         self._fresh_size = 0
         return text
 
     def output(self) -> CommandOutput:
-        """All that is kept, at once; a character that the limit cut in two is left out."""
+        """All stored output, at once; a character that the limit cut in two is left out."""
         data = b"".join(self._chunks)
         if self._truncated:
             data = data[_whole_from(data) :]
@@ -288,7 +288,7 @@ class OutputBuffer:
 
 
 def _whole_from(data: bytes) -> int:
-    """How many bytes at the start continue a character whose first byte is gone (UTF-8: 0b10xxxxxx, at most three)."""
+    """Number of bytes at the start that continue a character without its first byte (UTF-8: at most three)."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
@@ -296,11 +296,11 @@ def _whole_from(data: bytes) -> int:
 
 
 GRACE_SECONDS = 1.0
-"""How long a command that is ended may take to clean up; a cancelled turn must be answered within 2 s."""
+"""Time for a command to clean up once it is stopped; a cancelled turn must be answered within 2 s."""
 
 LEFTOVER_GRACE_SECONDS = 0.3
-"""The same for what a command left in the background. Where nobody reaps (a container without init), every such
-command costs this time in full."""
+"""The same for processes that a command left in the background. Where nobody reaps (a container without init), every
+such command costs this time in full."""
 
 _CLEANUP_SECONDS = 1.8
 _LAST_WORDS_SECONDS = 0.3
@@ -311,7 +311,7 @@ _LAST_WORDS_BYTES = 2_000_000
 class LocalTerminal:
     """`Terminal` over the platform's shell.
 
-    `environment` is what commands inherit; variables in `secret_variables`, and our own keys, are taken out.
+    Commands inherit `environment`; variables in `secret_variables`, and our own keys, are removed.
     """
 
     def __init__(self, environment: Mapping[str, str], *, secret_variables: Collection[str] = ()) -> None:
@@ -335,10 +335,10 @@ class LocalTerminal:
         finally:
             await command.close()
 
-    async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe, CommandInput | None]:
+    async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe, InputStream | None]:
         env = command_environment(self._environment, request.env, self._secret_variables)
         command = shell_command(request.line, env)
-        # A folder behind one that may not be entered is none for a command, where a Path would raise.
+        # A folder behind one that may not be entered is unusable for a command, and a Path would raise.
         if not await anyio.to_thread.run_sync(os.path.isdir, request.cwd):
             raise CommandFailedToStartError(f"There is no folder {request.cwd} to run the command in.")
         try:
@@ -355,7 +355,7 @@ class LocalTerminal:
 
 
 async def _start_unasked(command: list[str] | str, cwd: str, env: Mapping[str, str], output: int) -> Process:
-    """Start a command whose stdin is empty and both of whose outputs go to `output`."""
+    """Start a command with an empty stdin and both outputs to `output`."""
     return await start_group(
         command, cwd=cwd, env=env, output=output, errors=subprocess.STDOUT, stdin=subprocess.DEVNULL
     )
@@ -375,7 +375,7 @@ async def _start_with_pipe(command: list[str] | str, cwd: str, env: Mapping[str,
 
 async def _start_on_terminal(
     shell: str, request: CommandRequest, env: Mapping[str, str]
-) -> tuple[Process, OutputPipe, CommandInput]:
+) -> tuple[Process, OutputPipe, InputStream]:
     terminal = open_pseudo_terminal()
     try:
         command = command_on_terminal(shell, request.line, terminal.path)
@@ -391,7 +391,7 @@ async def _start_on_terminal(
 class _LocalCommand:
     """`RunningCommand` over a process group of ours."""
 
-    def __init__(self, process: Process, pipe: OutputPipe, buffer: OutputBuffer, typed: CommandInput | None) -> None:
+    def __init__(self, process: Process, pipe: OutputPipe, buffer: OutputBuffer, typed: InputStream | None) -> None:
         self._process = process
         self._pipe = pipe
         self._buffer = buffer
@@ -411,7 +411,7 @@ class _LocalCommand:
         return False
 
     @property
-    def input(self) -> CommandInput | None:
+    def input(self) -> InputStream | None:
         return None if self._ended else self._input
 
     async def next_output(self) -> str:
@@ -437,7 +437,7 @@ class _LocalCommand:
             await end_group(self._process, grace=grace)
 
     async def close(self) -> None:
-        """End what still runs and let go of the pipe."""
+        """End its remaining processes and release the pipe."""
         with anyio.move_on_after(_CLEANUP_SECONDS, shield=True):
             try:
                 await self.kill()
@@ -481,7 +481,7 @@ class _LocalCommand:
             done.cancel()
 
     def _read_ready(self) -> None:
-        """Take what is in the pipe already."""
+        """Read what is in the pipe already."""
         read = 0
         while not self._pipe_ended and read < _LAST_WORDS_BYTES:
             data = self._pipe.read_ready()

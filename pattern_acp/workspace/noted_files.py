@@ -1,6 +1,6 @@
-"""File systems that tell what is changed through them.
+"""File systems that report their changes.
 
-Owns: telling, before and after each change that is made. Must not know: who wants to know.
+Owns: the reports before and after each change. Must not know: who needs them.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -14,11 +14,11 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.files import FileSystem, TextFile
 
 AFTER_SECONDS = 0.4
-"""Longest that looking at files after a cancelled change may take; a cancel is answered within 2 s (invariant 3)."""
+"""Longest time to inspect files after a cancelled change; a cancel is answered within 2 s (invariant 3)."""
 
 
-class NotedFiles:
-    """`FileSystem` over another one; `note` is told the absolute paths of every change and returns at once."""
+class ObservedFiles:
+    """`FileSystem` over another one; `note` gets the absolute paths of every change and returns at once."""
 
     def __init__(self, inner: FileSystem, note: Callable[[Sequence[str]], None]) -> None:
         self._inner = inner
@@ -47,22 +47,22 @@ class NotedFiles:
         self._note((path,))
 
 
-class ChangeKeeper(Protocol):
-    """Keeps what a file was before a change, and learns what it is after."""
+class ChangeRecorder(Protocol):
+    """Stores the state of files before a change, and notes the one after it."""
 
     async def before_change(self, paths: Sequence[str]) -> None:
-        """Keep what is at these paths; when this raises, the change is not made."""
+        """Store the state of these paths; when this raises, the change is not made."""
         ...
 
     async def after_change(self, paths: Sequence[str]) -> None:
-        """Note what these paths were left as."""
+        """Note the new state of these paths."""
         ...
 
 
 class TrackedFiles:
-    """`FileSystem` over another one; what is changed through it is kept before and noted after."""
+    """`FileSystem` over another one that calls a `ChangeRecorder` before and after each change."""
 
-    def __init__(self, inner: FileSystem, keeper: ChangeKeeper) -> None:
+    def __init__(self, inner: FileSystem, keeper: ChangeRecorder) -> None:
         self._inner = inner
         self._keeper = keeper
 
@@ -72,7 +72,7 @@ class TrackedFiles:
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `TextStore.write_text_file`."""
-        # A link is followed when it is written, so the file that it leads to is the one that changes.
+        # A link is followed when it is written, so its target is the file that changes.
         async with self._kept([await anyio.to_thread.run_sync(resolve_path, path)]):
             return await self._inner.write_text_file(path, text)
 
@@ -93,7 +93,7 @@ class TrackedFiles:
             yield
             await self._keeper.after_change(paths)
         except BaseException as error:
-            # What was changed until it failed or was cancelled is changed all the same.
+            # Changes until it failed or was cancelled count all the same.
             hurries = isinstance(error, anyio.get_cancelled_exc_class())
             with anyio.CancelScope(shield=hurries), anyio.move_on_after(AFTER_SECONDS if hurries else None):
                 await self._keeper.after_change(paths)

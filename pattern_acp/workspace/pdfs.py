@@ -1,8 +1,8 @@
 """The text of PDF files, page by page.
 
-Owns: reading it in a process of its own, with limits of size and time. Must not know: which pages are wanted, or what
-it is told. A PDF is a program of sorts: a small one can keep a reader busy for hours, and only a process can be ended.
-pypdf is imported there, and nowhere else.
+Owns: reading it in a process of its own, with limits of size and time. Must not know: which pages are needed. A PDF is
+a program of sorts: a small one can keep a reader busy for hours, and only a process can be ended. pypdf is imported
+there, and nowhere else.
 """
 
 import struct
@@ -17,32 +17,32 @@ from msgspec import Struct
 from pattern_acp.workspace.errors import PdfUnreadableError
 
 PDF_BYTES = 50_000_000
-"""Most bytes of a PDF that is read."""
+"""Limit on bytes of a PDF."""
 
 PDF_SECONDS = 30.0
-"""Longest that reading some pages may take."""
+"""Longest time to read some pages."""
 
 PAGE_CHARACTERS = 200_000
-"""Characters of one page that are kept; a printed page has 3,000."""
+"""Limit on characters of one page; a printed page has 3,000."""
 
 _DAMAGE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
     struct.error, zlib.error,
 )  # fmt: skip
-"""What pypdf raises for a damaged file besides its own errors."""
+"""Errors of pypdf for a damaged file besides its own classes."""
 
 
 class PdfPages(Struct, frozen=True):
-    """How many pages there are, and the text of those that were asked for, in their order."""
+    """The number of pages, and the text of the requested ones, in their order."""
 
     count: int
     texts: tuple[str, ...]
 
 
 async def read_pdf(path: str, first: int, last: int, *, name: str = "") -> PdfPages:
-    """The text of pages `first` to `last` (1-based, both included), as far as there are such pages.
+    """Read the text of pages `first` to `last` (1-based, both included), as far as they exist.
 
-    `name` is what errors call the file; empty for its path.
+    Errors call the file `name`; empty for its path.
 
     Raises:
         WorkspaceError: it is too large, damaged, needs a password, or takes too long.
@@ -67,13 +67,13 @@ async def read_pdf(path: str, first: int, last: int, *, name: str = "") -> PdfPa
 
 
 def _pages(path: str, first: int, last: int) -> PdfPages | str:
-    """Runs in the other process; the end of a sentence when the file cannot be read."""
+    """Read the pages, in the other process; return the end of a sentence when the file cannot be read."""
     import logging
 
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, PyPdfError
 
-    # Its warnings about files that others wrote badly are nobody's concern here.
+    # Warnings about badly written files of others are of no concern here.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         with Path(path).open("rb") as file:

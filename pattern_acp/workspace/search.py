@@ -1,8 +1,8 @@
 """Finding files by name and text by regular expression.
 
-Owns: what a search means and how it is bounded; ripgrep and our own search are two ways to the same lines.
-The meaning is that of Python's `re` on one line at a time; ripgrep only does the patterns that mean the same to both.
-Must not know: how results are shown.
+Owns: the meaning and the bounds of a search; ripgrep and our own search are two ways to the same lines. The meaning is
+that of Python's `re` on one line at a time; ripgrep only gets the patterns with the same meaning in both. Must not
+know: how results are shown.
 """
 
 import base64
@@ -37,11 +37,11 @@ MAX_LINE_CHARS = 400
 """Characters shown of one line; a minified file has lines of megabytes."""
 
 MAX_SEARCHED_BYTES = 10_000_000
-"""Larger files are data, not text that a person wrote."""
+"""Larger files are data, not text that people wrote."""
 
 
 class TextQuery(Struct, frozen=True):
-    """One search; `root` is absolute, and so are the paths that `may_read` is asked for. See `search.search_text`."""
+    """One search; `root` is absolute, and so are the paths for `may_read`. See `search.search_text`."""
 
     root: str
     pattern: str
@@ -52,16 +52,16 @@ class TextQuery(Struct, frozen=True):
     may_read: Callable[[str], bool]
 
     def is_meant(self, name: str) -> bool:
-        """Whether the file of this name below the root, with forward slashes, is one of those to search."""
+        """Return whether the file of this name below the root, with forward slashes, is one of those to search."""
         return self.glob is None or self.glob.matches(name)
 
     def is_readable(self, name: str) -> bool:
-        """Whether the file of this name below the root may be searched."""
+        """Return whether the file of this name below the root may be searched."""
         return self.may_read(str(Path(self.root, name)))
 
 
 class RawLine(Struct, frozen=True):
-    """A line as an engine found it: 1-based number, whole text without its end, and where the first match starts."""
+    """A line from an engine: 1-based number, whole text without its end, and the start of the first match."""
 
     number: int
     text: str
@@ -82,10 +82,10 @@ class MatchedLine(Struct, frozen=True):
 
 
 class Matches(Struct, frozen=True):
-    """The lines found, by file and line.
+    """The matching lines, by file and line.
 
     `stopped` is "limit" when more lines match, "time" when the search was cut off, "" when this is all. `left_out` are
-    the names of the files that were to be searched and may not be read, whether or not a line of them would match.
+    the names of the selected files that may not be read, whether or not a line of them would match.
     """
 
     root: str
@@ -95,17 +95,17 @@ class Matches(Struct, frozen=True):
 
     @property
     def match_count(self) -> int:
-        """How many of the lines match."""
+        """Number of matching lines."""
         return sum(line.is_match for line in self.lines)
 
     @property
     def file_count(self) -> int:
-        """How many files they are in."""
+        """Number of files with matches."""
         return len({line.name for line in self.lines})
 
 
 class MatchCollector:
-    """Gathers lines, file by file, until the limit is passed."""
+    """Collects lines, file by file, until the limit is passed."""
 
     def __init__(self, query: TextQuery) -> None:
         self.left_out: list[str] = []
@@ -116,7 +116,7 @@ class MatchCollector:
         self._full = False
 
     def add_file(self, name: str, lines: Sequence[RawLine]) -> bool:
-        """Take the lines of one file, in order; False when no more are wanted. `name` is "" for the root itself."""
+        """Add the lines of one file, in order; return False when no more are needed. `name` is "" for the root."""
         root = Path(self._query.root)
         path, name = (str(root / name), name) if name else (str(root), root.name)
         last_match = 0
@@ -133,12 +133,12 @@ class MatchCollector:
         return True
 
     def result(self, *, timed_out: bool) -> Matches:
-        """What was gathered."""
+        """Return the collected lines."""
         stopped: Literal["", "limit", "time"] = "limit" if self._full else "time" if timed_out else ""
         return Matches(self._query.root, tuple(self._lines), stopped, tuple(sorted(self.left_out)))
 
     def _drop_context_after(self, name: str, last_match: int) -> None:
-        """Lines before the match that was one too many belong to it, unless they follow the last match closely."""
+        """Drop lines before the match that was one too many, unless they follow the last match closely."""
         end = last_match + self._query.context if last_match else 0
         while self._lines and self._lines[-1].name == name and self._lines[-1].line > end:
             self._lines.pop()
@@ -154,7 +154,7 @@ def shortened(text: str, match_start: int | None) -> str:
 
 
 class _Text(msgspec.Struct):
-    """ripgrep's text: plain, or base64 where it is not UTF-8."""
+    """ripgrep's text: plain, or base64 if it is not UTF-8."""
 
     text: str | None = None
     base64: str | None = msgspec.field(name="bytes", default=None)
@@ -187,12 +187,12 @@ _decoder = msgspec.json.Decoder(_Record)
 
 
 def find_ripgrep() -> str | None:
-    """Where ripgrep is, if it is installed."""
+    """Path of ripgrep, if it is installed."""
     return shutil.which("rg")
 
 
 async def search_with_ripgrep(program: str, query: TextQuery, collector: MatchCollector) -> bool:
-    """Search the folder `query.root`; False when ripgrep does not understand the query and another way is needed."""
+    """Search the folder `query.root`; return False when ripgrep does not understand the query."""
     rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
     command = [program, *_arguments(query, inherits=rules.inherits)]
     reader = _Reader(query, collector)
@@ -205,7 +205,7 @@ async def search_with_ripgrep(program: str, query: TextQuery, collector: MatchCo
 
 
 async def note_left_out(program: str, query: TextQuery, collector: MatchCollector) -> None:
-    """Let the collector know the files that the search passes over: ripgrep tells only of files with matches."""
+    """Tell the collector which files the search skips: ripgrep reports only files with matches."""
     rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
     names: list[bytes] = []
 
@@ -228,8 +228,8 @@ def _is_left_out(name: str, query: TextQuery) -> bool:
 
 
 def _files(*, inherits: bool) -> list[str]:
-    """What says which files are looked at."""
-    # A glob that selects files would bring ignored ones back, so the query's own glob is applied to what comes out.
+    """Options that select the files."""
+    # A glob that selects files would bring ignored ones back, so the query's own glob is applied to the output.
     arguments = ["--no-config", "--no-messages", "--hidden", "--glob", "!.git", "--no-ignore-dot", "--no-ignore-global"]
     arguments += ["--max-filesize", str(MAX_SEARCHED_BYTES)]
     return arguments if inherits else [*arguments, "--no-ignore-parent", "--no-require-git"]
@@ -285,7 +285,7 @@ def _raw_line(data: _Data) -> RawLine:
 
 
 MAX_FILES = 200_000
-"""Files searched at most; their names travel to the worker in one piece."""
+"""Limit on searched files; their names go to the worker in one piece."""
 
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 _START = (
@@ -324,7 +324,7 @@ async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
         index, lines = record
         return collector.add_file(names[index], [RawLine(*fields) for fields in lines])
 
-    # -I and -S: neither the person's environment nor their site-packages change the search, and it starts faster.
+    # -I and -S: neither the user's environment nor their site-packages change the search, and it starts faster.
     command = [sys.executable, "-I", "-S", "-c", _START, _PACKAGE_PARENT]
     end = await run_lines(command, query.root, json.dumps(request).encode(), take)
     if failure:
@@ -349,7 +349,7 @@ def _names(query: TextQuery, stop: threading.Event) -> tuple[list[str], list[str
 
 
 def _is_file_record(record: object) -> TypeGuard[tuple[int, list[tuple[int, str, int | None]]]]:
-    """The worker is our own code, so that its list of two is what it says."""
+    """Check a record's form roughly: the worker is our own code."""
     return isinstance(record, list)
 
 
@@ -357,10 +357,10 @@ MAX_FOUND = 100_000
 """Matching files after which finding stops."""
 
 SEARCH_SECONDS = 20.0
-"""Long enough for a large repository, short enough that a person does not think it hangs."""
+"""Long enough for a large repository, short enough not to look like a hang."""
 
 LISTING_SECONDS = 5.0
-"""Longest that listing the files which a search left out may take."""
+"""Longest time to list the files that a search left out."""
 
 _NOT_PORTABLE = re.compile(
     r"""
@@ -374,7 +374,7 @@ _NOT_PORTABLE = re.compile(
     """,
     re.VERBOSE,
 )
-"""Anything that might mean something else to ripgrep; too careful costs only speed."""
+"""Syntax that may have another meaning in ripgrep; too strict costs only speed."""
 
 
 class FoundFile(Struct, frozen=True):
@@ -386,9 +386,9 @@ class FoundFile(Struct, frozen=True):
 
 
 class SearchHits(Struct, frozen=True):
-    """The newest files that match, and how many there are in all; `complete` is False when counting stopped early.
+    """The newest matching files, and the number of all; `complete` is False when counting stopped early.
 
-    `timed_out` says that it stopped for time.
+    `timed_out` marks a stop by the clock.
     """
 
     root: str
@@ -399,9 +399,9 @@ class SearchHits(Struct, frozen=True):
 
 
 async def find_files(root: str, pattern: str, *, limit: int, time_limit: float = SEARCH_SECONDS) -> SearchHits:
-    """Files below `root` whose relative name matches a glob, newest first; ignored files and `.git` are left out.
+    """Find files below `root` whose relative name matches a glob, newest first, without ignored files and `.git`.
 
-    After `time_limit` seconds, what was found so far is the answer: below `/` there may be millions.
+    After `time_limit` seconds, the matches so far are the answer: below `/` there may be millions.
 
     Raises:
         FileMissingError: there is no such folder.
@@ -432,7 +432,7 @@ async def find_files(root: str, pattern: str, *, limit: int, time_limit: float =
 
 
 def any_file(_path: str) -> bool:
-    """What lets every file be searched."""
+    """Accept every file."""
     return True
 
 
@@ -448,12 +448,12 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     time_limit: float = SEARCH_SECONDS,
     may_read: Callable[[str], bool] = any_file,
 ) -> Matches:
-    """Lines of text files below `root` (or of the one file `root`) that a regular expression matches.
+    """Find lines of text files below `root` (or of the one file `root`) that a regular expression matches.
 
     Ignored files, binary files, links and files over 10 MB are left out. `context` is lines shown around a match,
-    `limit` the number of matching lines; `Matches.stopped` says when there may be more. `time_limit` is in seconds.
-    Files below a folder that `may_read` says no to are left out before anything is counted, so that nothing in the
-    answer depends on what they hold; `Matches.left_out` names them.
+    `limit` the number of matching lines; `Matches.stopped` marks an incomplete answer. `time_limit` is in seconds.
+    Files below a folder that `may_read` rejects are left out before anything is counted, so that the answer does not
+    depend on their contents; `Matches.left_out` names them.
 
     Raises:
         FileMissingError: there is no such file or folder.

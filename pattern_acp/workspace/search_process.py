@@ -23,7 +23,7 @@ _STOP_SECONDS = 2.0
 
 
 class ProcessEnd(Struct, frozen=True):
-    """How the program ended; `exit_code` is None when it was stopped because enough was read."""
+    """The end of the program; `exit_code` is None when it was stopped because enough was read."""
 
     exit_code: int | None
     stderr: str = ""
@@ -37,9 +37,9 @@ async def run_lines(
     *,
     environment: Mapping[str, str] | None = None,
 ) -> ProcessEnd:
-    """Run `command` and hand every line of its output to `take`, until that says False.
+    """Run `command` and pass every line of its output to `take`, until that returns False.
 
-    It runs in this process's environment unless another is given.
+    It runs in this process's environment unless another one is passed.
 
     Raises:
         WorkspaceError: the program could not be started.
@@ -78,7 +78,7 @@ async def _talk(process: Process, stdin: bytes | None, take: Callable[[bytes], b
 
 
 async def _read_lines(process: Process, take: Callable[[bytes], bool]) -> bool:
-    """Whether the output was read to its end."""
+    """Read lines; return whether the output was read to its end."""
     if process.stdout is None:
         return True
     buffer = bytearray()

@@ -1,4 +1,4 @@
-"""The shell that runs a line, its environment, and a line as a script where a client takes no arguments.
+"""The shell that runs a line, its environment, and a line as a script for clients that take no arguments.
 
 Owns: the choice of shell on each platform and the variables a command sees. Must not know: processes.
 """
@@ -15,7 +15,7 @@ from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.paths import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
-"""Our own keys, which no command of a model has any business with."""
+"""Our own keys, which no command of a model may see."""
 
 _PAGERS = "PAGER GIT_PAGER MANPAGER SYSTEMD_PAGER GH_PAGER AWS_PAGER BAT_PAGER PSQL_PAGER"
 _EDITORS = (
@@ -40,8 +40,8 @@ QUIET_VARIABLES = {**UNATTENDED_VARIABLES, "TERM": "dumb", "NO_COLOR": "1"}
 """For terminals of ours also without colour, whose codes cost the model tokens (no-color.org)."""
 
 GIT_SETTINGS = {"safe.bareRepository": "explicit"}
-"""Settings of git for every command. Files of a project that are named like those of a repository without a work tree
-would make a harmless `git status` run the programs that they name; git then wants `--git-dir` said."""
+"""Settings of git for every command. Files of a project with the names of a repository without a work tree would make a
+harmless `git status` run the programs that they name; git then requires `--git-dir`."""
 
 _FORCES_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE"})
 _DIGITS = 4
@@ -49,9 +49,9 @@ _DIGITS = 4
 
 
 def shell_program(environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> str:
-    """The shell that lines are written for: bash when it is on the PATH, since models write bash, else `/bin/sh`.
+    """The shell for lines: bash if it is on the PATH, since models write bash, else `/bin/sh`.
 
-    On Windows it is `cmd`: a bash found there may be that of another system (WSL) with other paths.
+    On Windows it is `cmd`: a bash there may be that of another system (WSL) with other paths.
     """
     if flavour.windows:
         return environment.get("COMSPEC", "cmd.exe")
@@ -59,7 +59,7 @@ def shell_program(environment: Mapping[str, str], *, flavour: Flavour = PLATFORM
 
 
 def shell_command(line: str, environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> list[str] | str:
-    """What to start for a line: an argument list, or on Windows the line itself, which Python hands to `cmd /c`.
+    """The command for a line: an argument list, or on Windows the line itself, which Python passes to `cmd /c`.
 
     `cmd` reads its line raw, so that quoting it as an argument would change it.
     """
@@ -78,7 +78,7 @@ def command_environment(
 
 
 def git_variables(base: Mapping[str, str]) -> dict[str, str]:
-    """The variables that give git `GIT_SETTINGS`, behind the settings that `base` gives it already."""
+    """The variables that add `GIT_SETTINGS` to git's settings in `base`."""
     said = base.get("GIT_CONFIG_COUNT", "")
     first = int(said) if said.isascii() and said.isdecimal() and len(said) < _DIGITS else 0
     variables = {"GIT_CONFIG_COUNT": str(first + len(GIT_SETTINGS))}
@@ -96,11 +96,11 @@ _SHELL_WORD_LIST = """
     times trap true type typeset ulimit umask unalias unset until wait while
 """
 _SHELL_WORDS = frozenset(_SHELL_WORD_LIST.split())
-"""What only a shell knows, or knows better than a program of the same name (POSIX 2.14, bash manual 4)."""
+"""Words that only a shell knows, or knows better than a program of the same name (POSIX 2.14, bash manual 4)."""
 
 
 class ClientCommand(Struct, frozen=True):
-    """What to ask of `terminal/create`; `script` is the file to remove afterwards, if one was needed."""
+    """Arguments for `terminal/create`; `script` is the file to remove afterwards, if there is one."""
 
     command: str
     args: tuple[str, ...]
@@ -108,9 +108,9 @@ class ClientCommand(Struct, frozen=True):
 
 
 def client_command(line: str, *, scratch: Path, shell: str = "/bin/sh", flavour: Flavour = PLATFORM) -> ClientCommand:
-    """Program and arguments for a shell line. Blocks to write a script file into `scratch` where one is needed.
+    """Program and arguments for a shell line. Blocks to write a script file into `scratch` if necessary.
 
-    The path of `scratch` should hold no spaces: it becomes an argument.
+    The path of `scratch` should contain no spaces: it becomes an argument.
 
     Raises:
         OSError: the script could not be written.
@@ -130,7 +130,7 @@ def client_command(line: str, *, scratch: Path, shell: str = "/bin/sh", flavour:
 
 
 def remove_script(script: Path) -> None:
-    """Delete a script; harmless when it is gone or, on Windows, still read by somebody."""
+    """Delete a script; harmless when it is gone or, on Windows, still open."""
     try:
         script.unlink(missing_ok=True)
     except PermissionError:
@@ -138,7 +138,7 @@ def remove_script(script: Path) -> None:
 
 
 def plain_words(line: str, *, flavour: Flavour = PLATFORM) -> tuple[str, ...]:
-    """The words of a line that means the same with and without a shell; () when it needs one."""
+    """The words of a line with the same meaning with and without a shell; () when it needs one."""
     words = tuple(line.strip().split(" "))
     # On Windows even `npm` is a batch file, which only `cmd` starts by its bare name.
     if flavour.windows or words[0] in _SHELL_WORDS or "=" in words[0]:

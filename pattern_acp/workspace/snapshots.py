@@ -1,12 +1,12 @@
 """States of files: taking one, and putting a path back into one.
 
-Owns: bytes, permission bits and links of single paths, and the rule that nothing is written outside the folders that
-are given, whatever links were put in the way meanwhile. Must not know: checkpoints, the journal, editors. All of it
-blocks and belongs in a worker thread.
+Owns: bytes, permission bits and links of single paths, and the rule that nothing is written outside the roots, whatever
+links were put in the way meanwhile. Must not know: checkpoints, the journal, editors. All of it blocks and belongs in a
+worker thread.
 
 Where the system has `openat` and its kin, every folder on the way is opened without following links, and the last step
-works in the folder that was opened, so that nothing can be swapped between a check and its use. Elsewhere (Windows) the
-way is checked right before.
+works in the opened folder, so that nothing can be swapped between a check and its use. Elsewhere (Windows) the way is
+checked right before.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import A_FOLDER, MISSING, FileState
 from pattern_acp.domain.paths import is_within, resolve_path
-from pattern_acp.workspace.errors import NotPutBackError
+from pattern_acp.workspace.errors import NotRestoredError
 
 FILE_BYTES = 10_000_000
-"""Largest file of which a checkpoint keeps the content; a larger one is data that a session seldom writes itself."""
+"""Largest file whose content a checkpoint stores; a larger one is data that a session seldom writes itself."""
 
 TOO_LARGE = f"it is larger than {FILE_BYTES // 1_000_000} MB"
 
@@ -39,14 +39,14 @@ _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Captured(Struct, frozen=True):
-    """A state, and the bytes of a file whose content is kept."""
+    """A state, and the bytes of a file whose content is stored."""
 
     state: FileState
     content: bytes | None = None
 
 
-def place_of(path: str) -> str:
-    """The one name of a path for checkpoints: its folder resolved, its last part as it is, so that a link is itself.
+def canonical_path(path: str) -> str:
+    """Return the one name of a path for checkpoints: its folder resolved, its last part unchanged, even for a link.
 
     Raises:
         WorkspaceError: the links on the way lead in a circle.
@@ -56,9 +56,9 @@ def place_of(path: str) -> str:
 
 
 def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
-    """The state of `path` now; never raises. A folder or device counts as content that cannot be kept.
+    """Capture the state of `path` now; never raises. A folder or device has no content to store.
 
-    `limit` is in bytes; of a larger file only kind, mode and size are known.
+    `limit` is in bytes; of a larger file only kind, mode and size are recorded.
     """
     try:
         found = Path(path).lstat()
@@ -83,27 +83,27 @@ def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
 
 
 def capture_in_place(path: str) -> Captured:
-    """As `capture`, of a path as `place_of` names it; what lies behind a link on the way to it is another file.
+    """Capture a path that `canonical_path` returned; a file behind a link on the way to it is another one.
 
     Never raises.
     """
     try:
-        return capture(path) if place_of(path) == path else Captured(MISSING)
+        return capture(path) if canonical_path(path) == path else Captured(MISSING)
     except WorkspaceError:
         return Captured(MISSING)
 
 
 def is_repository(path: str) -> bool:
-    """Whether a folder is the top of a git repository, submodule or linked worktree."""
-    # A Path has no look at a link itself that raises nothing where it may not look.
+    """Return whether a folder is the top of a git repository, submodule or linked worktree."""
+    # A Path cannot look at a link itself without raising for a forbidden folder.
     return os.path.lexists(f"{path}/.git")
 
 
 def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence[str]) -> None:
-    """Make `path`, as `place_of` names it, what `state` says. Doing it twice is the same as once.
+    """Put `path`, from `canonical_path`, into `state`. Doing it twice is the same as once.
 
-    `content` is that of a file. Folders that are missing are made, and one that stands in its place goes when it is
-    empty; nothing is written outside `roots`.
+    `content` is that of a file. Missing folders are created, and an empty one in its place is removed; nothing is
+    written outside `roots`.
 
     Raises:
         WorkspaceError: nothing was changed, and why.
@@ -114,13 +114,13 @@ def put_back(path: str, state: FileState, content: bytes | None, roots: Sequence
             _replace(folder, Path(path).name, state, content)
     except (FileNotFoundError, NotADirectoryError):
         if state.kind != "missing":
-            raise NotPutBackError(f"{path} was not put back: {_WAY}.") from None
+            raise NotRestoredError(f"{path} was not put back: {_WAY}.") from None
     except OSError as error:
-        raise NotPutBackError(f"{path} was not put back: {_reason(error)}.") from error
+        raise NotRestoredError(f"{path} was not put back: {_reason(error)}.") from error
 
 
 def remove_empty_folders(path: str, roots: Sequence[str]) -> None:
-    """Remove the folders on the way to `path`, which is gone, that hold nothing now; never one of `roots`.
+    """Remove the empty folders on the way to `path`, which is gone; never one of `roots`.
 
     Raises:
         WorkspaceError: the path lies outside `roots`.
@@ -155,7 +155,7 @@ def set_mode(path: str, mode: int, roots: Sequence[str]) -> None:
             finally:
                 os.close(descriptor)
     except OSError as error:
-        raise NotPutBackError(f"{path} keeps its permissions: {_reason(error)}.") from error
+        raise NotRestoredError(f"{path} keeps its permissions: {_reason(error)}.") from error
 
 
 def refuse_links(path: str, roots: Sequence[str]) -> None:
@@ -165,8 +165,8 @@ def refuse_links(path: str, roots: Sequence[str]) -> None:
         WorkspaceError: one has, or the path lies outside `roots`.
     """
     _root_of(path, roots)
-    if place_of(path) != path:
-        raise NotPutBackError(f"{path} was not put back: {_WAY}.")
+    if canonical_path(path) != path:
+        raise NotRestoredError(f"{path} was not put back: {_WAY}.")
 
 
 class _Folder(Struct, frozen=True):
@@ -176,14 +176,14 @@ class _Folder(Struct, frozen=True):
     at: int | None
 
     def name(self, name: str) -> str:
-        """What a call is given for a name in the folder."""
+        """The argument for a call on a name in the folder."""
         return name if self.at is not None else str(Path(self.path) / name)
 
 
 def _root_of(path: str, roots: Sequence[str]) -> str:
     inside = [root for root in roots if is_within(path, [root])]
     if not inside:
-        raise NotPutBackError(f"{path} lies outside the session's folders and is left as it is.")
+        raise NotRestoredError(f"{path} lies outside the session's folders and is left as it is.")
     return max(inside, key=len)
 
 
@@ -238,7 +238,7 @@ def _replace(folder: _Folder, name: str, state: FileState, content: bytes | None
 
 
 def _drop_empty(folder: _Folder, name: str) -> None:
-    """Make room where an empty folder stands; one that is not empty, or is none, stays."""
+    """Remove an empty folder; one that is not empty, or is none, stays."""
     with contextlib.suppress(OSError):
         os.rmdir(folder.name(name), dir_fd=folder.at)
 

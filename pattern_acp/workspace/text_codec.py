@@ -1,9 +1,9 @@
 """Bytes of a file to text and back.
 
-Owns: which encodings count as text: UTF-8, with or without a byte order mark, UTF-16 with one, and Windows-1252 (which
-Latin-1 text is read as) for what can hardly be anything else. Each of its characters is one byte, so that what is not
-edited comes back exactly even where the guess is wrong. Line endings pass through untouched. Must not know: files,
-paths. Needs the standard library only, since the search worker loads it alone.
+Owns: which encodings count as text: UTF-8, with or without a byte order mark, UTF-16 with one, and Windows-1252 (also
+for Latin-1 text) for bytes that can hardly be anything else. Each of its characters is one byte, so that unedited text
+comes back exactly even if the guess is wrong. Line endings pass through untouched. Must not know: files, paths. Needs
+the standard library only, since the search worker loads it alone.
 """
 
 import codecs
@@ -22,17 +22,17 @@ _MARKS: tuple[tuple[bytes, TextEncoding], ...] = (
 _MARK_OF = {encoding: mark for mark, encoding in _MARKS}
 
 _NO_TEXT = bytes({*range(32), 127} - set(b"\t\n\f\r\x1b"))
-"""Control characters that texts do not have."""
+"""Control characters that texts do not contain."""
 
 _ASCII = bytes(range(128))
 
 WESTERN_SHARE = 0.3
-"""Largest share of characters outside ASCII in what is taken for Windows-1252. Western texts have a tenth at most;
-texts in Cyrillic or Japanese encodings have more."""
+"""Largest share of characters outside ASCII in Windows-1252 text. Western texts have a tenth at most; texts in Cyrillic
+or Japanese encodings have more."""
 
 
 def is_utf32(data: bytes) -> bool:
-    """Whether the data starts with a UTF-32 mark; its little-endian form starts with that of UTF-16."""
+    """Return whether the data starts with a UTF-32 mark; its little-endian form starts with that of UTF-16."""
     return data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
 
 
@@ -45,7 +45,7 @@ def bom_encoding(data: bytes) -> TextEncoding | None:
 
 
 def is_western(data: bytes) -> bool:
-    """Whether data that is no UTF-8 is text in Windows-1252.
+    """Return whether data that is no UTF-8 is text in Windows-1252.
 
     Text with well-formed characters of UTF-8 in it is UTF-8 with a fault somewhere, and nothing is guessed of it.
     """
@@ -61,7 +61,7 @@ def is_western(data: bytes) -> bool:
 
 
 def decode_text(data: bytes) -> tuple[str, TextEncoding]:
-    """The text without its byte order mark, and the encoding to write it back with.
+    """Decode text without its byte order mark; return it with the encoding for writing it back.
 
     Raises:
         NotTextError: the bytes are none of the known encodings.

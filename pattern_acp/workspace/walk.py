@@ -1,7 +1,7 @@
-"""Walking a folder the way a user sees it, and listing it.
+"""Walking a folder as a user sees it, and listing it.
 
-Owns: visiting files in a stable order without ignored ones, `.git`, and linked folders. Must not know: what is looked
-for. Everything here blocks and belongs in a worker thread; `in_thread` runs it there and stops it on cancellation.
+Owns: visiting files in a stable order without ignored ones, `.git`, and linked folders. Must not know: the purpose.
+Everything here blocks and belongs in a worker thread; `in_thread` runs it there and stops it on cancellation.
 """
 
 import os
@@ -37,13 +37,13 @@ class WalkStoppedError(Exception):
 class _Folder(Struct, frozen=True):
     path: str
     name: str
-    """Relative to the root, "" or with a final slash."""
+    """Path relative to the root, "" or with a final slash."""
     depth: int
     rules: IgnoreRules
 
 
 def walk_files(root: str, stop: threading.Event) -> Iterator[WalkedEntry]:
-    """Files and links below `root`, folder by folder in byte order; linked folders count as links.
+    """Yield files and links below `root`, folder by folder in byte order; linked folders count as links.
 
     Raises:
         WalkStoppedError: `stop` was set.
@@ -54,7 +54,7 @@ def walk_files(root: str, stop: threading.Event) -> Iterator[WalkedEntry]:
 
 
 def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) -> Iterator[WalkedEntry]:
-    """Everything below `root`, each folder right before what is in it; ignored folders are named but not entered.
+    """Yield everything below `root`, each folder before its contents; ignored folders appear but are not entered.
 
     Raises:
         WalkStoppedError: `stop` was set.
@@ -73,7 +73,7 @@ def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) 
 
 
 def look_at(root: str, wanted: str = "file or folder") -> os.stat_result:
-    """What `root` is; `wanted` is what it is called where it is missing.
+    """Return the status of `root`; errors call it `wanted` when it is missing.
 
     Raises:
         FileMissingError: there is nothing.
@@ -140,7 +140,7 @@ def _sorted_entries(path: str) -> list[os.DirEntry[str]]:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: os.fsencode(entry.name))
     except OSError:
-        # A folder that may not be read, or was deleted meanwhile, has nothing to show.
+        # A folder that may not be read, or was deleted meanwhile, is empty.
         return []
 
 
@@ -150,21 +150,21 @@ MAX_COUNTED = 100_000
 """Entries after which counting stops."""
 
 
-class Entry(Struct, frozen=True):
+class DirectoryEntry(Struct, frozen=True):
     """One entry; `name` is relative to the listed folder, with forward slashes. `size` is in bytes, 0 unless a file."""
 
     name: str
     kind: EntryKind
     size: int = 0
     ignored: bool = False
-    """Whether git ignores it; ignored folders are not entered."""
+    """True if git ignores it; ignored folders are not entered."""
 
 
 class Listing(Struct, frozen=True):
-    """The first entries of `root`, each folder right before what is in it, and how many there are in all."""
+    """The first entries of `root`, each folder before its contents, and the number of all."""
 
     root: str
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
     total: int
 
 
@@ -178,7 +178,7 @@ async def list_directory(path: str, *, limit: int, depth: int = 1) -> Listing:
 
     def work(stop: threading.Event) -> Listing:
         require_folder(path)
-        shown: list[Entry] = []
+        shown: list[DirectoryEntry] = []
         total = 0
         for walked in walk_entries(path, stop, depth=depth):
             total += 1
@@ -191,14 +191,14 @@ async def list_directory(path: str, *, limit: int, depth: int = 1) -> Listing:
     return await in_thread(work)
 
 
-def _entry(walked: WalkedEntry) -> Entry:
+def _entry(walked: WalkedEntry) -> DirectoryEntry:
     if walked.is_link:
-        return Entry(walked.name, "link", ignored=walked.ignored)
+        return DirectoryEntry(walked.name, "link", ignored=walked.ignored)
     if walked.is_dir:
-        return Entry(walked.name, "directory", ignored=walked.ignored)
+        return DirectoryEntry(walked.name, "directory", ignored=walked.ignored)
     try:
         found = walked.entry.stat(follow_symlinks=False)
     except OSError:
-        return Entry(walked.name, "other", ignored=walked.ignored)
+        return DirectoryEntry(walked.name, "other", ignored=walked.ignored)
     kind: EntryKind = "file" if stat.S_ISREG(found.st_mode) else "other"
-    return Entry(walked.name, kind, found.st_size, walked.ignored)
+    return DirectoryEntry(walked.name, kind, found.st_size, walked.ignored)

@@ -9,7 +9,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "pattern_acp"
 
-PACKAGES = ["codemap", "credentials", "lsp", "mcp_servers", "policy", "processes", "recovery", "replay", "web"]
+PACKAGES = [
+    "codemap",
+    "credentials",
+    "lsp",
+    "mcp_servers",
+    "policy",
+    "processes",
+    "providers",
+    "recovery",
+    "replay",
+    "web",
+    "workspace",
+]
 """Grows until it is every package."""
 
 CLAUSES = frozenset({"What", "Which", "Whether", "How", "That", "Of", "When", "Where", "If"})

@@ -100,7 +100,7 @@ class RenewedKeys(SettingsKeys):
     """Keys that are kept, the first of which is over."""
 
     async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
-        """See `KeySource.signed`."""
+        """See `ProviderKeys.signed`."""
         return replace(settings, api_key=Secret("k-2" if refused else "k-1"))
 
 

@@ -78,14 +78,14 @@ def credentials(access_key: str = ACCESS_KEY, token: str | None = None) -> AwsCr
 
 @dataclass
 class Chain:
-    """`KeySource` over credentials, the first of which is found first and others when asked again."""
+    """`ProviderKeys` over credentials, the first of which is found first and others when asked again."""
 
     found: list[AwsCredentials] = field(default_factory=lambda: [credentials()])
 
     def __post_init__(self) -> None:
         self.keys = AwsKeys(lambda: self.found.pop(0) if len(self.found) > 1 else self.found[0])
 
-    def held(self, settings: ProviderSettings) -> ProviderSettings:
+    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
         return settings
 
     def used(self, settings: ProviderSettings) -> str:

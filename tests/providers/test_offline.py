@@ -81,7 +81,7 @@ def played(messages: tuple[Message, ...], results: list[ToolResultPart | str]) -
         (
             "remember tabs",
             "memory_write",
-            {"label": "human", "operation": "append", "text": "tabs", "reason": "The person asked to remember it."},
+            {"label": "human", "operation": "append", "text": "tabs", "reason": "The user asked to remember it."},
         ),
         ("recall tabs", "memory_search", {"query": "tabs"}),
     ],

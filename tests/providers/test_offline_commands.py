@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from pattern_acp.providers.offline import (
     Command,
     FindText,
-    ListDirectory,
+    ListStep,
     ReadFile,
     Recall,
     Remember,
     ReplaceText,
-    RunCommand,
+    RunStep,
     parse_command,
     parse_commands,
 )
@@ -26,12 +26,12 @@ from pattern_acp.providers.offline import (
         (r"read my\ file.txt", ReadFile("my file.txt")),
         (r"read C:\new\file.txt", ReadFile(r"C:\new\file.txt")),
         (r'read "\\server\new share\f"', ReadFile(r"\\server\new share\f")),
-        ("list", ListDirectory(".")),
-        ("list src", ListDirectory("src")),
+        ("list", ListStep(".")),
+        ("list src", ListStep("src")),
         ("find TODO: later", FindText("TODO: later")),
         ('find "quoted"', FindText("quoted")),
         ('find "a" or "b"', FindText('"a" or "b"')),
-        ('run echo "a b" | wc', RunCommand('echo "a b" | wc')),
+        ('run echo "a b" | wc', RunStep('echo "a b" | wc')),
         ('replace "a\\nb" with "c\\"d" in x.py', ReplaceText("a\nb", 'c"d', "x.py")),
         ("replace 'a\\n' with '' in \"x y\"", ReplaceText("a\\n", "", "x y")),
         ('Replace all "a" with "b" in x', ReplaceText("a", "b", "x", is_everywhere=True)),
@@ -66,7 +66,7 @@ def test_other_lines_are_no_command(line: str):
 
 
 def test_commands_keep_their_order_and_prose_between_them_is_passed_over():
-    assert parse_commands("read a\n\nand then\nrun b") == (ReadFile("a"), RunCommand("b"))
+    assert parse_commands("read a\n\nand then\nrun b") == (ReadFile("a"), RunStep("b"))
 
 
 def quoted(text: str) -> str:

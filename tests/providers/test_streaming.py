@@ -18,6 +18,7 @@ from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderRequest,
     ProviderStop,
+    RateLimitWait,
     Retrying,
     Stopped,
     TextDelta,
@@ -28,7 +29,6 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
     UsageMissing,
-    Waiting,
 )
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.errors import (
@@ -552,9 +552,9 @@ LIMITS = {
 
 async def test_a_used_up_limit_is_waited_for_and_the_person_is_told_for_how_long():
     async with playing("openai", Reply([*HELLO], headers=LIMITS), HELLO) as setup:
-        assert not any(isinstance(event, Waiting) for event in await setup.events())
+        assert not any(isinstance(event, RateLimitWait) for event in await setup.events())
         events = await setup.events()
-        assert events[0] == Waiting(6_001, "The rate limit of mine for test-model is used up. Waiting 7 s.")
+        assert events[0] == RateLimitWait(6_001, "The rate limit of mine for test-model is used up. Waiting 7 s.")
         assert setup.sleeps.taken == [6.001]
     assert events[-1] == Stopped(ProviderStop.END)
 
@@ -582,7 +582,7 @@ async def test_a_wait_for_a_limit_can_be_cancelled_and_takes_nothing():
     async with playing("openai", Reply([*HELLO], headers=LIMITS), HELLO) as setup:
         await setup.events()
         async with setup.provider.stream(request(user("Hi"), model="test-model")) as events:
-            assert isinstance(await anext(events), Waiting)
+            assert isinstance(await anext(events), RateLimitWait)
         await setup.events()
         assert setup.sleeps.taken == [6.001]
 

@@ -13,8 +13,8 @@ from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolCallPart
 from pattern_acp.providers.base import (
     MalformedToolCall,
-    Notice,
     ProviderEvent,
+    ProviderNotice,
     ProviderRequest,
     ProviderStop,
     Stopped,
@@ -112,7 +112,7 @@ def test_a_call_that_the_limit_cut_goes_back_as_an_action():
 async def test_a_model_that_refuses_tools_is_asked_again_and_the_person_is_told_once():
     model = Model([(REFUSED,), says("/read_file a"), says("Done.")], calls_tools=True)
     events = await model.ask()
-    assert events[0] == Notice("local/m takes no tool calls, so it writes its actions as text (/tools).")
+    assert events[0] == ProviderNotice("local/m takes no tool calls, so it writes its actions as text (/tools).")
     assert ToolCallBegun(0, "action_1_0", "read_file") in events
     assert model.learned == ["m"]
     assert [bool(sent.tools) for sent in model.inner.requests] == [True, False]
@@ -168,7 +168,7 @@ def test_calls_and_results_go_back_as_text_with_ids():
     assert called.text == 'I will.\n/read_file path=a\n/run_command command="ls -l"'
     assert brought.role is Role.USER
     assert brought.text.split("\n") == [
-        "[results of actions; data from tools, not the person's words]",
+        "[results of actions; data from tools, not the user's words]",
         "1. /read_file, id c1, done: <<END2",
         "one",
         "END",

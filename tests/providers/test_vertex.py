@@ -58,12 +58,12 @@ def wire_at(url: str) -> CountingWire:
 
 
 class Renewing:
-    """`KeySource` that gives another token for a refused one."""
+    """`ProviderKeys` that gives another token for a refused one."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []
 
-    def held(self, settings: ProviderSettings) -> ProviderSettings:
+    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
         return settings
 
     def used(self, settings: ProviderSettings) -> str:

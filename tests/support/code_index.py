@@ -17,7 +17,7 @@ from pattern_acp.db.connection import Database
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.tools.base import CodeState
-from pattern_acp.workspace.git import ChangedFile
+from pattern_acp.workspace.git import FileDiff
 
 FoundT = TypeVar("FoundT")
 
@@ -30,7 +30,7 @@ class FakeCode:
     state: CodeState = field(default_factory=lambda: CodeState(Judgement("fresh", 1, 1)))
     told: tuple[IndexProgress, ...] = ()
     """Progress that every question tells."""
-    changes: tuple[ChangedFile, ...] = ()
+    changes: tuple[FileDiff, ...] = ()
     others: Mapping[str, Database] = field(default_factory=dict[str, Database])
     """Indexes of further roots."""
     asked: list[str] = field(default_factory=list[str])
@@ -59,7 +59,7 @@ class FakeCode:
         """See `CodeAccess.note_command_ended`."""
         self.commands_ended += 1
 
-    async def changed_files(self, root: str) -> tuple[ChangedFile, ...]:
+    async def changed_files(self, root: str) -> tuple[FileDiff, ...]:
         """See `CodeAccess.changed_files`."""
         del root
         return self.changes

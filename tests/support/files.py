@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.errors import AlreadyThereError, FileMissingError
+from pattern_acp.workspace.errors import FileMissingError, TargetExistsError
 from pattern_acp.workspace.files import FileSystem, TextFile
 
 
@@ -79,7 +79,7 @@ class FakeFileSystem:
         """See `FileSystem.move_file`."""
         self.calls.append(("move", path))
         if path in self.texts and (to in self.texts):
-            raise AlreadyThereError(f"{to} exists already; {path} was not moved.")
+            raise TargetExistsError(f"{to} exists already; {path} was not moved.")
         if self._disk is not None:
             await self._disk.move_file(path, to)
         elif path not in self.texts:

@@ -19,7 +19,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.scripted import Gate, ScriptStep, Step
+from pattern_acp.providers.scripted import ScriptGate, ScriptStep, Step
 
 Turn = tuple[Step | ScriptStep, ...]
 """The steps of one model request."""
@@ -55,6 +55,6 @@ def stops(reason: ProviderStop, detail: str = "") -> Turn:
     return (Stopped(reason, detail),)
 
 
-def gate() -> Gate:
+def gate() -> ScriptGate:
     """A step that waits: put it into a turn, wait for `reached`, set `opened` to let the script go on."""
-    return Gate(anyio.Event(), anyio.Event())
+    return ScriptGate(anyio.Event(), anyio.Event())

@@ -16,7 +16,7 @@ from pattern_acp.providers.event_streams import SseParser
 from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.scripted import Pause, ScriptStep
 from pattern_acp.providers.streaming import Decoder, feed_all
-from pattern_acp.providers.streaming import Wire as WireFormat
+from pattern_acp.providers.streaming import ProviderWire as WireFormat
 from tests.support.model_streams import CallIds, anthropic_frames, openai_frames
 from tests.support.newer_model_streams import gemini_frames, responses_frames
 

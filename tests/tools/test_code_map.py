@@ -12,7 +12,7 @@ from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.tools.base import CodeOperation, CodeState, ToolFailedError, ToolInputError
 from pattern_acp.tools.code_map import OPERATIONS, CodeMap
-from pattern_acp.workspace.git import ChangedFile
+from pattern_acp.workspace.git import FileDiff
 from tests.support.code_index import FakeCode, code_index
 from tests.support.tools import ToolBench, tool_bench
 
@@ -181,11 +181,11 @@ async def test_guesses_that_were_cut_are_more_than_those_counted(tmp_path: Path)
 
 
 async def test_impact_without_a_query_is_that_of_what_is_not_committed(bench: Bench):
-    bench[1].changes = (ChangedFile("app/store.py", ((5, 5),)), ChangedFile("app/.env.py", is_new=True))
+    bench[1].changes = (FileDiff("app/store.py", ((5, 5),)), FileDiff("app/.env.py", is_new=True))
     answer = await text(bench, "impact")
     assert "app/store.py:4 function def store(item)" in answer
     assert "tests/test_store.py:5 test_store" in answer
-    bench[1].changes = (ChangedFile("app/gone.py", is_deleted=True),)
+    bench[1].changes = (FileDiff("app/gone.py", is_deleted=True),)
     assert "A change of:\napp/gone.py\nNo file is proven to use it." in await text(bench, "impact")
     bench[1].changes = ()
     assert "differs from the last commit" in await text(bench, "impact")

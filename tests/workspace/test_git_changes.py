@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.git import ChangedFile, changed_files
+from pattern_acp.workspace.git import FileDiff, changed_files
 
 ENVIRONMENT = {**process_environment(), "GIT_DIR": "/nowhere", "GIT_INDEX_FILE": "/nowhere/index"}
 """As in a git hook of another repository."""
@@ -45,11 +45,11 @@ async def test_each_kind_of_change_is_told_with_its_lines(repository: Path):
     found = {change.path: change for change in await changed_files(str(repository), ENVIRONMENT)}
 
     assert found == {
-        "gone.py": ChangedFile("gone.py", is_deleted=True),
-        "new file.py": ChangedFile("new file.py", is_new=True),
-        "picture.bin": ChangedFile("picture.bin"),
-        "src/a.py": ChangedFile("src/a.py", ((2, 2), (4, 4), (9, 10))),
-        'tä"b\\c.py': ChangedFile('tä"b\\c.py', is_new=True),
+        "gone.py": FileDiff("gone.py", is_deleted=True),
+        "new file.py": FileDiff("new file.py", is_new=True),
+        "picture.bin": FileDiff("picture.bin"),
+        "src/a.py": FileDiff("src/a.py", ((2, 2), (4, 4), (9, 10))),
+        'tä"b\\c.py': FileDiff('tä"b\\c.py', is_new=True),
     }
 
 
@@ -60,7 +60,7 @@ async def test_a_name_with_spaces_and_an_escape_is_read_whole(repository: Path):
     (repository / name).write_text("x\n")
     git(repository, "add", ".")
 
-    assert await changed_files(str(repository), ENVIRONMENT) == (ChangedFile(name, is_new=True),)
+    assert await changed_files(str(repository), ENVIRONMENT) == (FileDiff(name, is_new=True),)
 
 
 @pytest.mark.needs("git")

@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.walk import Entry, list_directory
+from pattern_acp.workspace.walk import DirectoryEntry, list_directory
 
 
 def fill(root: Path) -> None:
@@ -23,10 +23,10 @@ async def test_a_folder_is_listed_with_kinds_and_sizes(tmp_path: Path):
     fill(tmp_path)
     listing = await list_directory(str(tmp_path), limit=100)
     assert listing.entries == (
-        Entry(".gitignore", "file", 5),
-        Entry(".hidden", "file", 0),
-        Entry("out", "directory", ignored=True),
-        Entry("src", "directory"),
+        DirectoryEntry(".gitignore", "file", 5),
+        DirectoryEntry(".hidden", "file", 0),
+        DirectoryEntry("out", "directory", ignored=True),
+        DirectoryEntry("src", "directory"),
     )
     assert (listing.root, listing.total) == (str(tmp_path), 4)
 
@@ -48,7 +48,7 @@ async def test_what_is_over_the_limit_is_counted(tmp_path: Path):
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need a privilege on Windows")
 async def test_a_link_is_shown_as_a_link(tmp_path: Path):
     (tmp_path / "link").symlink_to("nowhere")
-    assert (await list_directory(str(tmp_path), limit=9)).entries == (Entry("link", "link"),)
+    assert (await list_directory(str(tmp_path), limit=9)).entries == (DirectoryEntry("link", "link"),)
 
 
 async def test_what_is_no_folder_is_told_in_a_sentence(tmp_path: Path):

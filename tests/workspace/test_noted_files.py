@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.local_files import LocalFileSystem
-from pattern_acp.workspace.noted_files import NotedFiles
+from pattern_acp.workspace.noted_files import ObservedFiles
 
 
 async def test_every_change_is_told_and_no_reading(tmp_path: Path):
@@ -14,7 +14,7 @@ async def test_every_change_is_told_and_no_reading(tmp_path: Path):
     def note(paths: Sequence[str]) -> None:
         noted.extend(Path(path).name for path in paths)
 
-    files = NotedFiles(LocalFileSystem(), note)
+    files = ObservedFiles(LocalFileSystem(), note)
     one, two = str(tmp_path / "one.txt"), str(tmp_path / "two.txt")
     await files.write_text_file(one, "text")
     assert (await files.read_text_file(one)).text == "text"

@@ -8,7 +8,14 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import MISSING
-from pattern_acp.workspace.snapshots import capture, place_of, put_back, refuse_links, remove_empty_folders, set_mode
+from pattern_acp.workspace.snapshots import (
+    canonical_path,
+    capture,
+    put_back,
+    refuse_links,
+    remove_empty_folders,
+    set_mode,
+)
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permission bits and links of POSIX")
 
@@ -103,7 +110,7 @@ def test_a_path_has_one_name_whatever_links_lead_to_its_folder(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "other").symlink_to("real")
     (tmp_path / "real" / "link").symlink_to("nowhere")
-    assert place_of(str(tmp_path / "other" / "link")) == str(tmp_path / "real" / "link")
+    assert canonical_path(str(tmp_path / "other" / "link")) == str(tmp_path / "real" / "link")
 
 
 def test_permission_bits_alone_are_set_in_place(tmp_path: Path):
