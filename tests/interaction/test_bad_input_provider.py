@@ -5,6 +5,7 @@ import pytest
 from pattern_acp.config.settings import Flags
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.model_server import Reply, serve_models
+from tests.support.passing_time import passing
 from tests.support.serving import served, temporary_home
 
 GOOD = Reply([ScriptStep(text="Hello.")])
@@ -45,7 +46,8 @@ async def test_a_provider_that_stalls_is_given_up_after_the_idle_limit():
         )
         async with served(home, Flags(model="mine/m")) as agent:
             session = await agent.open(home)
-            assert (await agent.editor.prompt(session, "Hi", deadline=60))["stopReason"] == "end_turn"
+            async with passing(1.5, lambda: agent.editor.wait_until(lambda: "Hel" in agent.editor.said())):
+                assert (await agent.editor.prompt(session, "Hi", deadline=60))["stopReason"] == "end_turn"
             assert agent.editor.said().strip()
             server.replies[:] = [GOOD]
             agent.editor.updates.clear()

@@ -192,7 +192,7 @@ def replace_id(step: ScriptStep) -> ScriptStep:
 @wires
 @pytest.mark.parametrize("address", ["https://127.0.0.1:PORT", "http://nowhere.invalid"])
 async def test_a_server_that_speaks_no_tls_and_a_name_that_is_none_cannot_be_reached(wire: Wire, address: str):
-    async with line(wire, address=address, limits=Deadlines(connect=0.2)) as it:
+    async with line(wire, address=address, limits=Deadlines(connect=0.05)) as it:
         got = await it.ask(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert isinstance(got.error, errors.ProviderConnectionError)
     assert "cannot be reached" in str(got.error)
