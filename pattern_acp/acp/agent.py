@@ -167,7 +167,7 @@ class Agent:
 
     async def _logout(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
         del raw, context
-        # What `auth login` kept is forgotten. Keys in the environment are the person's; we only stop using them.
+        # What `auth login` kept is forgotten. Keys in the environment are the user's; we only stop using them.
         self._signed_out = True
         await self._services.forget_keys()
         return schema.EmptyResponse()

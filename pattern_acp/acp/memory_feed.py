@@ -1,7 +1,7 @@
 """`_pattern/memory/subscribe` and `unsubscribe`: memory live over ACP.
 
 Owns: which connection has which subscriptions, and the translation of their events. Must not know: how changes are
-noticed (`memory/feed.py`). There is nothing here that writes, so a plugin cannot write as the person.
+noticed (`memory/feed.py`). There is nothing here that writes, so a plugin cannot write as the user.
 """
 
 from base64 import b64encode

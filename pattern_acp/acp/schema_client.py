@@ -14,7 +14,7 @@ class PermissionOption(MetaWire, frozen=True, kw_only=True):
 
 
 class PermissionRequest(MetaWire, frozen=True, kw_only=True):
-    """Ask the person about one call."""
+    """Ask the user about one call."""
 
     session_id: str
     tool_call: ToolCallUpdate
@@ -22,7 +22,7 @@ class PermissionRequest(MetaWire, frozen=True, kw_only=True):
 
 
 class SelectedOutcome(MetaWire, frozen=True, kw_only=True, tag_field="outcome", tag="selected"):
-    """The person pressed a button."""
+    """The user pressed a button."""
 
     option_id: str
 
@@ -35,7 +35,7 @@ PermissionOutcome: TypeAlias = SelectedOutcome | CancelledOutcome
 
 
 class PermissionResponse(MetaWire, frozen=True, kw_only=True):
-    """The person's answer."""
+    """The user's answer."""
 
     outcome: PermissionOutcome
 

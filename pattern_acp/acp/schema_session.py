@@ -350,7 +350,7 @@ class SelectGroup(MetaWire, frozen=True, kw_only=True):
 
 
 class SelectConfigOption(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="select"):
-    """A choice that the person can make. `category` is mode, model, model_config or thought_level."""
+    """A choice that the user can make. `category` is mode, model, model_config or thought_level."""
 
     id: str
     name: str

@@ -298,7 +298,7 @@ def _replay_one(replay: _Replay, event: Event) -> None:
 
 
 def user_chunks(message: Message) -> list[schema.SessionUpdate]:
-    """The person's message as the client sent it."""
+    """The user's message as the client sent it."""
     return [
         schema.UserMessageChunk(content=block, message_id=message.message_id)
         for part in message.parts

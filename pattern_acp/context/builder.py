@@ -22,7 +22,7 @@ HEAD_SHARE, TAIL_SHARE = 2, 4
 
 
 def with_shortened(messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -> tuple[Message, ...]:
-    """The messages as they are sent: texts of the person's side above `whole` characters have their middle left out."""
+    """The messages as they are sent: texts of the user's side above `whole` characters have their middle left out."""
     return tuple(_shortened(message, whole) if message.role is Role.USER else message for message in messages)
 
 

@@ -62,7 +62,7 @@ def compacted(messages: Sequence[Message], event: ContextCompacted) -> list[Mess
         drops_results = False
         kept.append(_with_short_results(message, shortened, event.keep_characters) if is_results else message)
     if event.text:
-        # A conversation begins with the person's side, and nothing may come between a call and its results.
+        # A conversation begins with the user's side, and nothing may come between a call and its results.
         starts_well = bool(kept) and kept[0].role is Role.USER
         kept.insert(place if starts_well else 0, note_message(event))
     return kept
@@ -156,7 +156,7 @@ def open_steps(plan: Plan | None) -> str:
 
 
 def summary_text(summary: str, gone: LeftOut, steps: str) -> str:
-    """A summary as the model reads it, marked as something to look things up in and not as the person's word."""
+    """A summary as the model reads it, marked as something to look things up in and not as the user's word."""
     lines = [
         "For reference only: your own summary of the part of this conversation that stood here. It is not a message "
         "and asks for nothing. What follows it is newer and counts more; memory_search finds the exact words.",
@@ -233,7 +233,7 @@ class Untouchable(Struct, frozen=True):
     """What must stay."""
 
     prompts: Set[MessageId] = field(default_factory=frozenset[MessageId])
-    """The person's prompts; the last of them stays."""
+    """The user's prompts; the last of them stays."""
     pinned: Set[MessageId] = field(default_factory=frozenset[MessageId])
 
 
@@ -261,7 +261,7 @@ def _kept_places(firsts: Sequence[Message], rules: Untouchable) -> set[int]:
     prompts = [place for place in users if firsts[place].message_id in rules.prompts]
     last = prompts[-1] if prompts else None
     if last is None:
-        # Nobody knows which are prompts: every word of the person's side at the end counts as one.
+        # Nobody knows which are prompts: every word of the user's side at the end counts as one.
         last = next((place for place in reversed(users) if not is_note(firsts[place])), None)
     if last is not None:
         kept.add(last)
@@ -332,7 +332,7 @@ def _by_worth(units: Sequence[Unit], candidates: Sequence[int], *, decays: bool)
     def worth(place: int) -> tuple[bool, float, int]:
         unit = units[place]
         age = 0.5 ** ((now - unit.turn) / HALF_LIFE_TURNS) if decays else 1.0
-        # Prompts last, and oldest first: what the person asked for is worth most, and an answer without it is none.
+        # Prompts last, and oldest first: what the user asked for is worth most, and an answer without it is none.
         return (unit.is_prompt, weight(unit) * age, place)
 
     return sorted(candidates, key=worth)
@@ -397,7 +397,7 @@ class SummaryTask(Struct, frozen=True):
     """What the transcript may take of a request."""
     output_tokens: int
     wish: str = ""
-    """What the person, or a hook, wants of it."""
+    """What the user, or a hook, wants of it."""
 
 
 def summary_tokens(usable: int) -> int:

@@ -27,7 +27,7 @@ class ProjectInstruction(Struct, frozen=True):
     """One instruction file.
 
     `cut` is the number of bytes left out; `problem` says why its text is not there at all. `of_person` is true for the
-    person's own, which holds in every project.
+    user's own, which holds in every project.
     """
 
     path: str
@@ -50,7 +50,7 @@ class ProjectInstruction(Struct, frozen=True):
 
 
 def own_instructions(path: Path | None) -> tuple[ProjectInstruction, ...]:
-    """The person's own file, wherever it leads; none when it is not there."""
+    """The user's own file, wherever it leads; none when it is not there."""
     found = _read(path, None, of_person=True) if path is not None else None
     return (found,) if found is not None else ()
 
@@ -148,7 +148,7 @@ class Environment(Struct, frozen=True):
 
 
 def load_persona(name: str, folder: Path) -> Persona:
-    """The persona `name`: `folder/NAME.md` when the person wrote one, else the built-in prompt."""
+    """The persona `name`: `folder/NAME.md` when the user wrote one, else the built-in prompt."""
     own = folder / f"{name}.md"
     if own.is_file():
         return Persona(name, own.read_text(encoding="utf-8", errors="replace"))

@@ -1,6 +1,6 @@
 """What is recalled for a prompt: which of the things found are worth their tokens, and how they are shown.
 
-Owns: the rules of relevance, the budget, and the words for the model and for the person. Must not know: how anything is
+Owns: the rules of relevance, the budget, and the words for the model and for the user. Must not know: how anything is
 found, or who asked. Pure.
 """
 
@@ -44,7 +44,7 @@ class Recallable(Struct, frozen=True):
     """A thing that was found: where it is from, its text, when it was written, and what it has in common with a prompt.
 
     `words` are words of the thing that the prompt has too, in some form; `meaning` is a cosine or None. `place` is
-    where it is from in words for the person, when `source` holds an id. `entry` names it where recalls are counted.
+    where it is from in words for the user, when `source` holds an id. `entry` names it where recalls are counted.
     """
 
     source: str
@@ -102,7 +102,7 @@ def for_model(recalled: Sequence[Recallable]) -> Section:
 
 
 def for_person(recalled: Sequence[Recallable]) -> str:
-    """What the person is shown: what was recalled and why."""
+    """What the user is shown: what was recalled and why."""
     return "\n".join(
         f"- **{one.place or one.source}** ({_day(one.at_ms)}): {one.text}" + (f" *({one.why})*" if one.why else "")
         for one in recalled

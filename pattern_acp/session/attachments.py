@@ -130,7 +130,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 MISSING_NAMED = 3
-"""Mentions of nothing that are named to the person."""
+"""Mentions of nothing that are named to the user."""
 
 NAMED_CHARACTERS = 80
 """Of each of them."""
@@ -169,7 +169,7 @@ class _Found(Struct, frozen=True):
 async def with_files(session: "Session", message: Message) -> Message:
     """The message with the files that its links and mentions name.
 
-    A link that cannot be read stays a link, with a note why. Sentences for the person go to the session's notices.
+    A link that cannot be read stays a link, with a note why. Sentences for the user go to the session's notices.
     """
     parts: list[Part] = []
     known: set[tuple[str, str]] = set()

@@ -99,7 +99,7 @@ SCOPES: tuple[BudgetScope, ...] = ("turn", "session", "day")
 NAMES: Mapping[BudgetScope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
 
 NOTICE_PERCENT = 80
-"""Of a budget that is used when the person is told (issue 6, section 5)."""
+"""Of a budget that is used when the user is told (issue 6, section 5)."""
 
 
 class Reached(Struct, frozen=True):
@@ -177,7 +177,7 @@ class BudgetGate:
         self._reserved = ""
 
     async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
-        """Hold a request against the budgets, and ask the person when it does not fit; the end of the turn, or None.
+        """Hold a request against the budgets, and ask the user when it does not fit; the end of the turn, or None.
 
         Raises:
             DatabaseError: what was spent could not be read, or an answer not be recorded.
@@ -286,7 +286,7 @@ class BudgetGate:
         settled.set()
 
     async def after_turn(self) -> None:
-        """Tell the person when most of a budget is used now."""
+        """Tell the user when most of a budget is used now."""
         if any(limit.is_limited for _, _, limit in self._limits()):
             await self._tell(await spent_now(self._session, self._turn_id), None, None)
 
@@ -460,7 +460,7 @@ def cheaper_model(session: "Session", info: ModelInfo, tokens: int) -> ModelInfo
         other
         for other in models.available()
         if other.qualified != info.qualified
-        # What has no native calls writes its actions, unless the person wants native calls in this session.
+        # What has no native calls writes its actions, unless the user wants native calls in this session.
         and (other.calls_tools or session.state.tool_form is not ToolForm.NATIVE)
         and other.context_window > tokens
         and other.provider != "offline"

@@ -56,7 +56,7 @@ class WatchedTerminal:
 
 
 def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
-    """The person's checks, and those of a project they trust; of two by one name the person's."""
+    """The user's checks, and those of a project they trust; of two by one name the user's."""
     own = session.state.settings.checks
     names = {check.name for check in own}
     return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
@@ -198,7 +198,7 @@ async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
 
 
 async def _tell(session: "Session", sink: TurnSink, turn_id: TurnId, found: "Introduced", when: str) -> str:
-    """The errors for the model, recorded and shown to the person; empty when there are none."""
+    """The errors for the model, recorded and shown to the user; empty when there are none."""
     if not found.errors:
         return ""
     cwd = session.state.cwd

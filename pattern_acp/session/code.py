@@ -21,13 +21,13 @@ CODE_TOOL = "code_map"
 def code_of(session: "Session") -> CodeAccess | None:
     """The code map, where the session is in a workspace.
 
-    The person's home and the top of the file system are none: they hold everything else, too.
+    The user's home and the top of the file system are none: they hold everything else, too.
     """
     return None if _holds_everything(session.state.policy.roots[0]) else session.constellation.code
 
 
 def may_read(session: "Session", path: str) -> bool:
-    """Whether policy, with what the person refused or allowed so far, lets an absolute path be read unasked."""
+    """Whether policy, with what the user refused or allowed so far, lets an absolute path be read unasked."""
     from pattern_acp.policy.decide import decide
 
     state = session.state.policy

@@ -87,7 +87,7 @@ async def run_status(session: "Session", argument: str) -> str:
 
 
 async def run_remember(session: "Session", argument: str) -> str:
-    """Append the text to the `human` block as the person's own words; `project:` in front chooses the project."""
+    """Append the text to the `human` block as the user's own words; `project:` in front chooses the project."""
     label, text = "human", argument
     for prefix in ("persona", "human", "project"):
         if argument.lower().startswith(f"{prefix}:"):
@@ -159,7 +159,7 @@ def one_line(text: str, limit: int = 240) -> str:
 
 
 def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
-    """The commands beside ours: those that the person and the project wrote, and prompts of MCP servers."""
+    """The commands beside ours: those that the user and the project wrote, and prompts of MCP servers."""
     return (*written_commands(session.trust.definitions, tuple(COMMANDS)), *session.mcp.commands())
 
 

@@ -79,7 +79,7 @@ class Wanted(Struct, frozen=True):
     """Of the request as it should become."""
     limits: WindowLimits
     wish: str = ""
-    """What the person wants of the summary."""
+    """What the user wants of the summary."""
     is_last_resort: bool = False
     """Whether even the newest results are shortened, and summaries of before may go."""
     keep_characters: int = SHORT_RESULT_CHARACTERS
@@ -311,7 +311,7 @@ def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
 
 
 async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may_refuse: bool) -> str | None:
-    """What the summary is to heed, the person's wish and hooks' together; None when a hook refuses."""
+    """What the summary is to heed, the user's wish and hooks' together; None when a hook refuses."""
     trigger = "manual" if wanted.trigger == "person" else "auto"
     told = {"trigger": trigger, "custom_instructions": wanted.wish}
     opinion = await run_event(session, turn_id, "PreCompact", told, subject=trigger)
@@ -392,7 +392,7 @@ def _ended(turn_id: TurnId, call_id: ToolCallId, text: str, *, failed: bool = Fa
 
 
 def told(event: ContextCompacted, problem: str = "") -> str:
-    """What the person reads of a compaction."""
+    """What the user reads of a compaction."""
     parts = [f"About {event.tokens_before:,} tokens became {event.tokens_after:,}."]
     if event.shortened:
         parts.append(f"{plural(len(event.shortened), 'long result')} shortened to the two ends.")

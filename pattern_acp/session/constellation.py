@@ -56,7 +56,7 @@ class Models(Protocol):
         tokens_of: Callable[[ProviderRequest], int],
         refusal: Callable[[ModelInfo, int, int], Awaitable[str]] | None = None,
     ) -> Provider:
-        """`provider`, behind which other models stand in for one turn when it is out, as the person set up.
+        """`provider`, behind which other models stand in for one turn when it is out, as the user set up.
 
         `tokens_of` says about how many tokens a request has for the model that it names; `refusal` why a model may not
         stand in for a request of so many tokens and so long an answer, empty when it may.
@@ -86,9 +86,9 @@ class ProjectSettings(Struct, frozen=True):
     settings: Settings
     problems: tuple[str, ...] = ()
     offer: ProjectOffer = NOTHING
-    """What the project would run once the person trusts the folder."""
+    """What the project would run once the user trusts the folder."""
     definitions: Definitions = NO_DEFINITIONS
-    """The commands and skills of the person and of the project."""
+    """The commands and skills of the user and of the project."""
 
 
 class Constellation(Struct):
@@ -117,9 +117,9 @@ class Constellation(Struct):
     indexer: Indexer | None = None
     """Lets searches go by meaning; None: by words alone."""
     own_instructions: Path | None = None
-    """The person's own AGENTS.md, which holds in every project."""
+    """The user's own AGENTS.md, which holds in every project."""
     template_folder: Path | None = None
-    """The person's own templates of memory blocks."""
+    """The user's own templates of memory blocks."""
     servers: ServerHost | None = None
     """Runs MCP servers of sessions; None: there are none."""
     git_status: Callable[[str, float], Awaitable[GitStatus | None]] | None = None

@@ -54,7 +54,7 @@ def written_commands(definitions: Definitions, built_in: "tuple[str, ...]") -> t
 
 
 def usable_skills(session: "Session") -> tuple[SkillDefinition, ...]:
-    """The person's skills, and those of a project that they trust."""
+    """The user's skills, and those of a project that they trust."""
     granted = session.trust.granted
     return tuple(skill for skill in session.trust.definitions.skills if granted or not skill.of_project)
 
@@ -111,7 +111,7 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
     lines, runner = inline_commands(command.body, arguments), new_runner()
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)
-    # What a line printed may look like a mention; only the file and the person name files.
+    # What a line printed may look like a mention; only the file and the user name files.
     named = expanded(command.body, arguments, {})
     seen = await with_files(session, Message(MessageId("command"), Role.USER, (TextPart(named),)))
     session.state.waiting.append(

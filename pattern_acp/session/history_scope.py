@@ -1,4 +1,4 @@
-"""Whose history of memory a session sees, for the person and for the agent.
+"""Whose history of memory a session sees, for the user and for the agent.
 
 Owns: putting both together from what the session is. Must not know: commands, or how history is stored.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
-    """Whose blocks a session sees, for the person or the agent."""
+    """Whose blocks a session sees, for the user or the agent."""
     shared = session.constellation
     owners, secrets = memory_owner(session).owners, SecretRule(session.state.settings.memory.secrets)
     return HistoryScope(owners, session.session_id, writer.actor, writer.origin, shared.peer, secrets)

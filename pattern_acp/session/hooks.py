@@ -1,6 +1,6 @@
-"""The hooks of a session: those of the person, and those of the project while it is trusted.
+"""The hooks of a session: those of the user, and those of the project while it is trusted.
 
-Owns: which run at which event, what they are told of the session, and how their words reach the person and the model.
+Owns: which run at which event, what they are told of the session, and how their words reach the user and the model.
 Must not know: how a command runs, or how a verdict changes policy (`turn/tool_hooks.py`).
 """
 
@@ -54,14 +54,14 @@ PERMISSION_MODES = {
 
 
 def hooks_in_force(session: "Session") -> "tuple[HookSettings, ...]":
-    """The person's hooks, then those of the project if the person trusts it."""
+    """The user's hooks, then those of the project if the user trusts it."""
     return (*session.state.settings.hooks, *session.trust.in_force.hooks)
 
 
 async def run_event(
     session: "Session", turn_id: TurnId, event: str, told: Mapping[str, Json], *, subject: str = ""
 ) -> Opinion:
-    """Run the hooks of an event and hear what they think; their words for the person are shown.
+    """Run the hooks of an event and hear what they think; their words for the user are shown.
 
     Args:
         session: whose hooks.

@@ -73,7 +73,7 @@ def _known(recorded: RecordedJob, *, is_news: bool) -> Job:
 
 
 def lost_notices(jobs: Sequence[Job]) -> list[str]:
-    """What the person is told of commands that the last process took with it."""
+    """What the user is told of commands that the last process took with it."""
     return [
         f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) was lost when the agent's process ended; start it again if "
         "it is still needed."
@@ -83,7 +83,7 @@ def lost_notices(jobs: Sequence[Job]) -> list[str]:
 
 
 def running_warnings(jobs: "Jobs | None") -> str:
-    """What the person is told of running commands when files go back, as paragraphs; empty when none runs."""
+    """What the user is told of running commands when files go back, as paragraphs; empty when none runs."""
     running = [job for job in (jobs.all() if jobs is not None else ()) if job.is_running]
     lines = (
         f"\n\n> {job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) still runs and may change files again; "
@@ -94,7 +94,7 @@ def running_warnings(jobs: "Jobs | None") -> str:
 
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:
-    """What the person is told of commands that ended by themselves since the last turn."""
+    """What the user is told of commands that ended by themselves since the last turn."""
     ended = [job for job in (jobs.all() if jobs is not None else ()) if job.state is JobState.EXITED]
     return [f"Background job {job_sentence(job)}" for job in ended if not job.end_told]
 

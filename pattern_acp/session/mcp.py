@@ -1,6 +1,6 @@
 """What a session does with its MCP servers.
 
-Owns: waiting for them before the first prompt, what the person is told of them, what was agreed to, and their prompts
+Owns: waiting for them before the first prompt, what the user is told of them, what was agreed to, and their prompts
 as slash commands. Must not know: how servers are started or called.
 """
 
@@ -66,15 +66,15 @@ class SessionMcp:
         self.servers = servers
         self.toolbox = toolbox
         self._told: set[str] = set()
-        """Servers that the person was told are not used."""
+        """Servers that the user was told are not used."""
         self._late: set[str] = set()
-        """Servers that the person was told are not ready yet."""
+        """Servers that the user was told are not ready yet."""
         self._restarts_told = 0
         self._left_out_told: set[tuple[str, str]] = set()
-        """What servers offer and we leave out, of which the person was told."""
+        """What servers offer and we leave out, of which the user was told."""
 
     async def get_ready(self) -> tuple[str, ...]:
-        """What the person should be told before this turn; the first time, wait for servers and fix the prompt's tools.
+        """What the user should be told before this turn; the first time, wait for servers and fix the prompt's tools.
 
         One sentence names all that are missing, so that nobody wonders where a tool is.
         """
@@ -136,7 +136,7 @@ class SessionMcp:
     async def expanded(self, message: Message) -> Message:
         """The message with the text of the server's prompt that it names; any other message as it is.
 
-        The text comes as a resource: it is the server's, chosen by the person (invariant 8).
+        The text comes as a resource: it is the server's, chosen by the user (invariant 8).
 
         Raises:
             ServerError: the server could not give it.

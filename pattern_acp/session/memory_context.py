@@ -190,7 +190,7 @@ class RequestMemory(Struct, frozen=True):
 async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats: bool = False) -> RequestMemory:
     """Memory as it is now, with all that a request has to know of the constellation, in one read.
 
-    Damaged memory never stops a turn: the person is told once a session.
+    Damaged memory never stops a turn: the user is told once a session.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -227,7 +227,7 @@ async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError
 
 
 async def _tell(session: "Session", turn_id: TurnId, sentence: str) -> None:
-    """Show a sentence to the person, once a session."""
+    """Show a sentence to the user, once a session."""
     if sentence not in session.state.told_of_memory:
         session.state.told_of_memory.add(sentence)
         await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {sentence}\n\n")
@@ -300,7 +300,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
 
 
 async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> Section:
-    """What the model is told of facts that say nearly the same, in sight of the person.
+    """What the model is told of facts that say nearly the same, in sight of the user.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.

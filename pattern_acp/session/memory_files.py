@@ -1,8 +1,8 @@
-"""Memory kept as files in a project, `.pattern/memory/LABEL.md` or `.toml`, when the person has asked for that.
+"""Memory kept as files in a project, `.pattern/memory/LABEL.md` or `.toml`, when the user has asked for that.
 
 Owns: when files are written and when edits in them are taken in. Must not know: their form (`memory/projection.py`), or
 how texts are merged. Nothing watches the folder: files are written in the operation that changed a block, after its
-commit, and read at the next turn. An edit is the person's, merged with what others wrote since the file was made.
+commit, and read at the next turn. An edit is the user's, merged with what others wrote since the file was made.
 """
 
 import logging
@@ -56,7 +56,7 @@ class _OnDisk(Struct, frozen=True):
 async def exchange_files(session: "Session") -> None:
     """Take in what was edited in the files, then bring them up to date. Nothing here ever stops a turn.
 
-    Files that cannot be used are left alone and named to the person, once for each state they are in.
+    Files that cannot be used are left alone and named to the user, once for each state they are in.
     """
     await _guarded(session, takes_in=True)
 
@@ -130,7 +130,7 @@ async def _merge(session: "Session", folder: Path, one: MemoryFile, content: byt
     if text == base:
         return False
     edit = MemoryEdit(label, "rewrite", text, reason=f"Edited in .pattern/memory/{one.file}.", base=base)
-    # What the agent wrote into the file, which the person allowed, is the agent's and not the person's.
+    # What the agent wrote into the file, which the user allowed, is the agent's and not the user's.
     seen = session.state.fingerprints.get(str(folder / one.file))
     by_agent = seen is not None and seen == fingerprint(content.decode("utf-8", "replace"))
     await (session.memory if by_agent else session.person_memory).commit(edit, None)

@@ -321,7 +321,7 @@ def usable_default(shared: Constellation) -> ModelInfo:
     """The model of new sessions.
 
     Raises:
-        CredentialsError: its provider needs a key and has none. Only a model that the person named can be one: the
+        CredentialsError: its provider needs a key and has none. Only a model that the user named can be one: the
             automatic choice takes providers that can be asked.
     """
     missing = shared.models.missing_key(shared.default_model.qualified)

@@ -16,7 +16,7 @@ from pattern_acp.workspace.terminal import Terminal
 
 
 class SessionView(Protocol):
-    """Where the person sees one session. A `TurnView` that can also replay."""
+    """Where the user sees one session. A `TurnView` that can also replay."""
 
     async def show(self, event: Event | Transient) -> None:
         """Show a live event."""
@@ -38,7 +38,7 @@ class SessionView(Protocol):
         ...
 
     async def show_commands(self, more: Sequence[ServerCommand] = ()) -> None:
-        """Show the slash commands: ours, and `more` of the person, the project and MCP servers."""
+        """Show the slash commands: ours, and `more` of the user, the project and MCP servers."""
         ...
 
     async def show_jobs(self, running: int) -> None:
@@ -68,7 +68,7 @@ class Workbench(Protocol):
         ...
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Sentences about fallbacks since the last call, for the person."""
+        """Sentences about fallbacks since the last call, for the user."""
         ...
 
 
@@ -96,11 +96,11 @@ class Client(Protocol):
         ...
 
     def view(self, session_id: SessionId) -> SessionView:
-        """Where the person sees the session."""
+        """Where the user sees the session."""
         ...
 
     def approver(self, session_id: SessionId) -> Approver:
-        """Asks the person."""
+        """Asks the user."""
         ...
 
     def workbench(self, session_id: SessionId) -> Workbench:

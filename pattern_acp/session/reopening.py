@@ -1,7 +1,7 @@
 """Opens recorded sessions: to go on with one, or only to show it while another window has it.
 
 Owns: the lease, closing what was left open, and reading the history. Must not know: how a session is put together
-(session/opening.py), or what the person is asked about a session that is in use (session/holding.py).
+(session/opening.py), or what the user is asked about a session that is in use (session/holding.py).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -118,7 +118,7 @@ async def reopen_session(
 def first_turns(tx: Transaction, session_id: str) -> list[Event]:
     """The first whole turns of a session's conversation, of a fork those of the session that it all began with.
 
-    Only those that count for certain, whatever the person went back to later.
+    Only those that count for certain, whatever the user went back to later.
     """
     lineage = ancestors(tx, session_id)
     stream, shared = (lineage[-1].session_id, lineage[-1].session_seq) if lineage else (session_id, FIRST_EVENTS)

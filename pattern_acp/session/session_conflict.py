@@ -98,7 +98,7 @@ ONLY_READ = "Nothing was sent: the other window goes on with this session. The n
 
 
 class Choice(Enum):
-    """Where the person wants to go on."""
+    """Where the user wants to go on."""
 
     FORK = PermissionAnswer.ALLOW_ONCE
     TAKE_OVER = PermissionAnswer.ALLOW_ALWAYS
@@ -124,7 +124,7 @@ async def claim(sessions: Sessions, session: Session, ticket: PromptTicket) -> C
     """Make sure that the prompt of `ticket` may run here; the end of the prompt when it may not.
 
     Raises:
-        PatternError: the session that the person chose cannot be opened.
+        PatternError: the session that the user chose cannot be opened.
     """
     current = sessions.find(session.state.client_id)
     if current is not None and current is not session:
@@ -142,7 +142,7 @@ async def claim(sessions: Sessions, session: Session, ticket: PromptTicket) -> C
     try:
         mine, other = await shared.database.read(look)
     except DatabaseError:
-        # The turn meets the same fault, and says so where the person looks.
+        # The turn meets the same fault, and says so where the user looks.
         return Claimed(session, ticket)
     if mine:
         return Claimed(session, ticket)

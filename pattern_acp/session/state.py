@@ -68,13 +68,13 @@ class BudgetState(Struct):
     )
     """Limits as they are after an extension, by the turn, session or day they are of."""
     told: set[tuple[BudgetScope, str, str]] = field(default_factory=set[tuple["BudgetScope", str, str]])
-    """Of which limits the person was told that most is used."""
+    """Of which limits the user was told that most is used."""
     told_unpriced: set[str] = field(default_factory=set[str])
-    """Models of which the person was told that no budget of money can count them, or counts them as free."""
+    """Models of which the user was told that no budget of money can count them, or counts them as free."""
     stopped: set[tuple[TurnId, BudgetScope, str]] = field(default_factory=set[tuple[TurnId, "BudgetScope", str]])
-    """At which limits the person stopped which turn; what still runs of it does not ask again."""
+    """At which limits the user stopped which turn; what still runs of it does not ask again."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
-    """Subagents reach a limit together; the person is asked once."""
+    """Subagents reach a limit together; the user is asked once."""
     running: set[str] = field(default_factory=set[str])
     """Reservations of this session's requests that run."""
     settled: anyio.Event = field(default_factory=anyio.Event)
@@ -89,7 +89,7 @@ class HookState(Struct):
     started: bool = False
     """Whether the hooks of its start have run in this process."""
     told: set[str] = field(default_factory=set[str])
-    """Problems that the person was told of."""
+    """Problems that the user was told of."""
 
 
 class WindowState(Struct):
@@ -106,7 +106,7 @@ class WindowState(Struct):
     has_left_out: bool = False
     """Whether messages of the conversation left the context, so that search has to find them."""
     told: set[str] = field(default_factory=set[str])
-    """Models of which the person was told that tools were left out."""
+    """Models of which the user was told that tools were left out."""
 
 
 class HistoryCache(Struct, frozen=True):
@@ -216,19 +216,19 @@ class SessionState(Struct):
     settled: HistoryCache = field(default_factory=HistoryCache)
     """The conversation that was read from the journal last, up to the end of a turn."""
     reported_files: set[str] = field(default_factory=set[str])
-    """Files of memory, in the state they were in, that the person was told about."""
+    """Files of memory, in the state they were in, that the user was told about."""
     window: WindowState = field(default_factory=WindowState)
     """What is known of the model's window: token counts, and how well caches hold."""
     budgets: BudgetState = field(default_factory=BudgetState)
     """What may be spent, beside the settings."""
     told_of_memory: set[str] = field(default_factory=set[str])
-    """Sentences on what of memory cannot be read that the person was told."""
+    """Sentences on what of memory cannot be read that the user was told."""
     is_read: bool = False
     """Whether it is only shown, since another window has it."""
 
 
 class SessionMemory(Struct, frozen=True):
-    """The same memory twice: as the agent writes to it, and as the person does."""
+    """The same memory twice: as the agent writes to it, and as the user does."""
 
     persona: ConstellationMemory
     person: ConstellationMemory

@@ -181,7 +181,7 @@ def _existing(tx: Transaction, session_id: str) -> sessions.SessionRow:
 
 
 def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
-    """Append what the person did; the number of the event."""
+    """Append what the user did; the number of the event."""
     if not isinstance(event, SessionRestored):
         _existing(tx, session_id)
     return append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now).seq

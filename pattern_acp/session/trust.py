@@ -1,6 +1,6 @@
-"""Whether the person trusts what the session's folder brings along: hooks, MCP servers, checks, commands and skills.
+"""Whether the user trusts what the session's folder brings along: hooks, MCP servers, checks, commands and skills.
 
-Owns: when the person is asked, what a decision covers, and how it is recorded. Must not know: how parts are found
+Owns: when the user is asked, what a decision covers, and how it is recorded. Must not know: how parts are found
 (config/project_offer.py), or what they do once they are trusted. The content decides, not the path: whatever changed
 since is asked for anew, with the difference.
 """
@@ -56,7 +56,7 @@ ON_USE = frozenset({PartKind.COMMAND, PartKind.LANGUAGE_SERVER})
 async def open_trust(
     database: Database, cwd: str, offer: ProjectOffer, definitions: Definitions = NO_DEFINITIONS
 ) -> FolderTrust:
-    """The trust of a session that begins: granted when the person agreed to exactly this before."""
+    """The trust of a session that begins: granted when the user agreed to exactly this before."""
     trust = FolderTrust(resolve_path(cwd), offer, definitions)
     if offer.parts:
         trust.granted = trust.judge(await _agreement(database, trust.root)) is True
@@ -172,7 +172,7 @@ async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answe
 def follow_servers(session: "Session") -> None:
     """Run the project's servers while they are trusted, and only then.
 
-    A server of the person or editor by the same name counts instead.
+    A server of the user or editor by the same name counts instead.
     """
     trust, host, servers = session.trust, session.constellation.servers, session.mcp.servers
     running = trust.servers.servers if trust.servers is not None else ()
@@ -195,7 +195,7 @@ def _has_other(session: "Session", name: str) -> bool:
 async def decide_trust(
     database: Database, root: str, parts: Sequence[ProjectPart], decision: str, *, at_ms: int
 ) -> None:
-    """Record a decision that the person took outside a turn: `trusted` or `revoked`.
+    """Record a decision that the user took outside a turn: `trusted` or `revoked`.
 
     Raises:
         DatabaseError: it could not be recorded.

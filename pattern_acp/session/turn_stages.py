@@ -265,7 +265,7 @@ async def _close_unfinished(session: Session) -> None:
 
 
 async def _expand(session: Session, turn: Turn) -> TurnEnd | None:
-    """Fill in a prompt of an MCP server that the person chose; the turn's end when the server does not give it."""
+    """Fill in a prompt of an MCP server that the user chose; the turn's end when the server does not give it."""
     try:
         turn.message = await session.mcp.expanded(turn.message)
     except ServerError as error:
@@ -570,7 +570,7 @@ async def _until_all_agree(session: Session, turn_id: TurnId, loop: TurnLoop, ch
 
 
 async def show_notices(session: Session, turn_id: TurnId) -> None:
-    """Show sentences that wait for the person: settings that could not be used, fallbacks."""
+    """Show sentences that wait for the user: settings that could not be used, fallbacks."""
     waiting = [*session.constellation.notices, *session.state.notices, *session.workbench.take_warnings()]
     session.constellation.notices.clear()
     session.state.notices.clear()
@@ -586,7 +586,7 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
     with anyio.CancelScope(shield=True), anyio.move_on_after(seconds):
         try:
             if not turn.started:
-                # The person sees their prompt in the editor, so a replay has to show it too.
+                # The user sees their prompt in the editor, so a replay has to show it too.
                 await _record_start(session, turn)
             if not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
@@ -613,7 +613,7 @@ def failed_end(error: Exception) -> TurnEnd:
 
 
 async def _nothing_saved(session: Session, error: PatternError) -> TurnEnd:
-    """Tell the person that the journal could not be written; the text is shown but cannot be recorded.
+    """Tell the user that the journal could not be written; the text is shown but cannot be recorded.
 
     The next turn closes this one in the journal, when that can be written again.
     """
@@ -630,7 +630,7 @@ async def _nothing_saved(session: Session, error: PatternError) -> TurnEnd:
 
 
 def _log_unrecorded(what: str, error: PatternError) -> None:
-    # The person chose in the other window to go on there: no fault that a traceback could explain.
+    # The user chose in the other window to go on there: no fault that a traceback could explain.
     foreseen = isinstance(error, LeaseLostError)
     level = logging.WARNING if foreseen else logging.ERROR
     logger.log(level, "%s could not be recorded (%s)", what, error.failure_code, exc_info=not foreseen)

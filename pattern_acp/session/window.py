@@ -90,7 +90,7 @@ def session_limits(session: "Session", model: ModelInUse, refused: int | None = 
 
 
 def with_room(session: "Session", tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Those of `tools` that the model's window has room for; the person is told once when that is not all."""
+    """Those of `tools` that the model's window has room for; the user is told once when that is not all."""
     state = session.state
     specs = tuple(tool.spec for tool in tools)
     names = tools_with_room(specs, state.system, state.model, state.settings.turn.max_output_tokens)

@@ -17,7 +17,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.usage import Cost, Usage
 
 KEPT_FOR_THE_TURN = 1
-"""Model requests that a subagent leaves its turn, which has to answer the person."""
+"""Model requests that a subagent leaves its turn, which has to answer the user."""
 
 
 class UserWaitTimer:
@@ -38,7 +38,7 @@ class UserWaitTimer:
 
     @contextmanager
     def waiting(self) -> Generator[None, None, None]:
-        """The person was asked, until this context ends."""
+        """The user was asked, until this context ends."""
         if self._outer is not None:
             with self._outer.waiting(), self._counted():
                 yield
@@ -60,7 +60,7 @@ class UserWaitTimer:
 
 
 class Limits(Struct, frozen=True):
-    """The most that may be used; None for as much as is wanted. Seconds are without those that the person took."""
+    """The most that may be used; None for as much as is wanted. Seconds are without those that the user took."""
 
     requests: int
     seconds: int
@@ -90,7 +90,7 @@ class Budget(Struct):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the beginning, without those that the person took."""
+        """Seconds since the beginning, without those that the user took."""
         return 0.0 if self.began is None else self.clock.monotonic() - self.began - self.waits.seconds
 
     @property

@@ -1,9 +1,9 @@
-"""The checks after edits and at a turn's end: formatters, linters, tests that the person or a trusted project set up.
+"""The checks after edits and at a turn's end: formatters, linters, tests that the user or a trusted project set up.
 
 Owns: which checks a batch of edits calls for, that they run once a batch and in which order, and what the model reads
 of them. Must not know: where checks are configured, or how a command runs.
 
-A check needs no answer of the person: they wrote it down, or trusted the folder that brings it. A refusal that they
+A check needs no answer of the user: they wrote it down, or trusted the folder that brings it. A refusal that they
 gave in the session holds all the same. Each is recorded and shown as a tool call of its own, which the model did not
 make.
 """

@@ -33,7 +33,7 @@ class ToolCallRunning(Struct, frozen=True):
 
 
 class ToolCallWaits(Struct, frozen=True):
-    """A running call waits for the person: they are asked about something that it does."""
+    """A running call waits for the user: they are asked about something that it does."""
 
     call_id: ToolCallId
 

@@ -1,4 +1,4 @@
-"""The one way to an effect: policy decides, the person is asked when it says so, and both are recorded.
+"""The one way to an effect: policy decides, the user is asked when it says so, and both are recorded.
 
 Invariant 7: a denial beats every grant; nothing runs that was not decided; the decision is recorded with its reason.
 
@@ -49,11 +49,11 @@ class PolicyState(Struct):
     roots: tuple[str, ...]
     grants: list[Grant] = field(default_factory=list[Grant])
     asking: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while the person is asked: questions come one at a time, as each answer may settle the next."""
+    """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
 
 class Refusal(Struct, frozen=True):
-    """A call that does not run: `sentence` tells the model why, `shown` the person."""
+    """A call that does not run: `sentence` tells the model why, `shown` the user."""
 
     sentence: str
     shown: str
@@ -77,7 +77,7 @@ class PermissionChecker:
         waits: UserWaitTimer | None = None,
         narrowing: SubagentLimits = UNLIMITED,
     ) -> None:
-        """`waits` counts what the person takes to answer; `narrowing` is what a subagent may do less."""
+        """`waits` counts what the user takes to answer; `narrowing` is what a subagent may do less."""
         self._state = state
         self._approver = approver
         self._sink = sink
@@ -86,7 +86,7 @@ class PermissionChecker:
 
     @property
     def waited(self) -> float:
-        """Seconds that the person took to answer so far; time limits leave them out."""
+        """Seconds that the user took to answer so far; time limits leave them out."""
         return self._waits.seconds
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
@@ -99,7 +99,7 @@ class PermissionChecker:
         return self._narrowing.narrowed(decision, accesses)
 
     def decide_configured(self, accesses: tuple[Access, ...], reason: str) -> Decision:
-        """What policy says of what the person has set up themselves: a refusal holds, everything else is allowed."""
+        """What policy says of what the user has set up themselves: a refusal holds, everything else is allowed."""
         decision = self.decide(accesses)
         return decision if decision.verdict is Verdict.DENY else Decision(Verdict.ALLOW, "configured", reason)
 

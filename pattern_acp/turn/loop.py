@@ -54,7 +54,7 @@ class TurnWindow(Protocol):
 
 
 MIN_LOOK_SECONDS = 0.2
-"""How often the time is looked at when the limit is near and the person is being asked."""
+"""How often the time is looked at when the limit is near and the user is being asked."""
 
 LIMIT_REACHED = TurnFailure("turn.limit-reached")
 
@@ -237,7 +237,7 @@ class TurnLoop:
         return end
 
     async def _end_in_time(self, scope: anyio.CancelScope) -> None:
-        # What the person takes to answer does not count, so the end moves; it is looked at again when it was due.
+        # What the user takes to answer does not count, so the end moves; it is looked at again when it was due.
         while (left := self._budget.seconds_left) >= 0:  # noqa: ASYNC110
             await anyio.sleep(max(left, MIN_LOOK_SECONDS))
         self._runner.cancel_reason = OUT_OF_TIME

@@ -38,7 +38,7 @@ class Fact(Struct, frozen=True):
 
 
 class TurnView(Protocol):
-    """Where the person sees a turn."""
+    """Where the user sees a turn."""
 
     async def show(self, event: Event | Transient) -> None:
         """Show an event that is already durable, or a transient one.
@@ -213,7 +213,7 @@ class JournalSink:
                 await self._view.show(event)
                 shown += 1
         except anyio.get_cancelled_exc_class():
-            # What is recorded must be shown, or the person would see a call that never ends.
+            # What is recorded must be shown, or the user would see a call that never ends.
             with anyio.move_on_after(SHOW_SECONDS, shield=True):
                 for event in events[shown:]:
                     await self._view.show(event)

@@ -68,7 +68,7 @@ class MessageAssembly(Struct):
     written_bytes: int = 0
     """Of what the model has written so far."""
     told: int = 0
-    """How often the person was told something of this request, such as that it is tried again."""
+    """How often the user was told something of this request, such as that it is tried again."""
     _text: list[str] = field(default_factory=list[str])
     _thinking: list[str] = field(default_factory=list[str])
     _calls: dict[int, _OpenCall] = field(default_factory=dict[int, _OpenCall])

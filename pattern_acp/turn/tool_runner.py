@@ -102,8 +102,8 @@ def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
 def with_opinion(decision: Decision, opinion: Opinion) -> Decision:
     """The decision after the hooks were heard.
 
-    A hook may refuse, may have the person asked, and may allow what policy would ask; it never allows what policy
-    denies, and the person's consent to a write of memory stays the person's.
+    A hook may refuse, may have the user asked, and may allow what policy would ask; it never allows what policy
+    denies, and the user's consent to a write of memory stays the user's.
     """
     denies, asks = decision.verdict is Verdict.DENY, decision.verdict is Verdict.ASK
     ended = opinion.reason[-1:] in _SENTENCE_ENDS
@@ -579,7 +579,7 @@ def failure_of_outcome(outcome: ToolOutcome) -> str:
 
 
 def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: PreparedCall) -> ToolCallView:
-    """A call as the person sees it before it runs."""
+    """A call as the user sees it before it runs."""
     return ToolCallView(
         call.call_id,
         tool.spec.name,

@@ -412,7 +412,7 @@ class ThreadName(Struct, frozen=True):
     name: str
 
     def recorded(self, event: Event) -> Event:
-        """`event` as the journal has it. What the person allows always is the session's, for which it holds."""
+        """`event` as the journal has it. What the user allows always is the session's, for which it holds."""
         if isinstance(event, GrantStored):
             return event
         return SubagentRecorded(self.turn_id, self.call_id, self.thread_id, self.name, event)
@@ -508,7 +508,7 @@ class Subagent:
         """Absolute paths of files that it edited."""
         self._failed, self._words = False, ""
         self.scope = anyio.CancelScope()
-        """Cancelled to end it alone, as the person wants; its turn goes on."""
+        """Cancelled to end it alone, as the user wants; its turn goes on."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
         self._missing = shared.models.missing_key(qualified)
@@ -683,7 +683,7 @@ class Subagent:
         try:
             return [memory_view(block) for block in await self._memory.blocks()]
         except BlockError:
-            # The person was told of it by the turn itself.
+            # The user was told of it by the turn itself.
             return []
 
     async def _opening(self) -> tuple[str, ...]:
