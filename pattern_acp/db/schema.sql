@@ -38,7 +38,7 @@ BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 CREATE TRIGGER events_are_not_deleted BEFORE DELETE ON events
 BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 
--- Events whose payload lost words that the person wanted forgotten. events.payload_hash stays that of the payload as it
+-- Events whose payload lost words that the user wanted forgotten. events.payload_hash stays that of the payload as it
 -- was, so the chain holds; this table says what the payload now hashes to, and which event did it.
 CREATE TABLE redactions (
     event_seq INTEGER NOT NULL REFERENCES events (seq),
@@ -298,7 +298,7 @@ CREATE TABLE memory_files (
     block_id TEXT NOT NULL REFERENCES blocks (id),
     file TEXT NOT NULL,                  -- its name in the folder
     version INTEGER NOT NULL,            -- number of the write that the file was made from
-    file_hash TEXT NOT NULL,             -- SHA-256 of the file as it was written, to see that a person edited it
+    file_hash TEXT NOT NULL,             -- SHA-256 of the file as it was written, to see that a user edited it
     last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1: the event of that write
     PRIMARY KEY (folder, block_id)
 ) STRICT, WITHOUT ROWID;
@@ -322,7 +322,7 @@ CREATE TABLE mcp_pins (
     identity TEXT NOT NULL,              -- SHA-256 of its transport, program and arguments, or address
     tool TEXT NOT NULL,                  -- in the server's own words
     digest TEXT NOT NULL,                -- SHA-256 of the definition
-    definition TEXT NOT NULL,            -- name, description and schema that the person agreed to
+    definition TEXT NOT NULL,            -- name, description and schema that the user agreed to
     pinned_ms INTEGER NOT NULL,
     last_seq INTEGER NOT NULL REFERENCES events (seq),
     PRIMARY KEY (server, identity, tool)
@@ -377,7 +377,7 @@ CREATE TABLE usage (
     last_seq INTEGER PRIMARY KEY REFERENCES events (seq), -- the event that reported it
     at_ms INTEGER NOT NULL,              -- when the request ended
     session_id TEXT NOT NULL REFERENCES sessions (id),
-    turn_id TEXT NOT NULL,               -- '' for a compaction that the person asked for before any turn
+    turn_id TEXT NOT NULL,               -- '' for a compaction that the user asked for before any turn
     subagent TEXT NOT NULL,              -- name of the subagent that asked, or ''
     model TEXT NOT NULL,                 -- PROVIDER/MODEL
     input_tokens INTEGER NOT NULL,       -- read fresh, without those of a cache

@@ -110,12 +110,12 @@ BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 UPDATE events SET payload = :payload, blob = :blob, salt = '' WHERE seq = :seq;
 
 -- name: note_redaction
--- What the payload of a redacted event hashes to now, and the event that says who did it and why.
+-- The hash of a redacted event's payload now, and the event that says who did it and why.
 INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms)
 VALUES (:event_seq, :last_seq, :payload_hash, :at_ms);
 
 -- name: events_of_block
--- What was said and done where a block was changed: the calls that did it, and the commands that a person typed.
+-- Words and calls where a block was changed: the calls that did it, and the commands that a user typed.
 WITH wrote AS (
     SELECT payload ->> 'call_id' AS call_id, payload ->> 'turn_id' AS turn_id
     FROM events
@@ -131,7 +131,7 @@ ORDER BY seq;
 SELECT seq FROM events WHERE kind = 'session_titled' ORDER BY seq;
 
 -- name: partial_events
--- What was committed of some messages while they were streamed; they are a JSON list of message ids.
+-- Committed parts of some messages while they were streamed; they are a JSON list of message ids.
 SELECT seq FROM events
 WHERE kind = 'message_partial' AND item IN (SELECT value FROM json_each(:items))
 ORDER BY seq;
@@ -164,7 +164,7 @@ UPDATE sessions SET title = :title, last_seq = :seq WHERE id = :id;
 SELECT coalesce(max(seq), 0) FROM events;
 
 -- name: redactions_of
--- What one audited redaction did, in the order of the events.
+-- The events of one audited redaction, in the order of the events.
 SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER BY event_seq;
 
 -- name: newest_redaction
@@ -192,17 +192,17 @@ WHERE sessions.id = :stream AND sessions.parent IS NOT NULL AND created.payload 
 );
 
 -- name: fork_of
--- What a session was forked from, deleted or not: the parent, the place in the parent's stream, the number there.
+-- The origin of a fork, deleted or not: the parent, the place in the parent's stream, the number there.
 SELECT sessions.parent, events.session_seq, sessions.fork_seq
 FROM sessions JOIN events ON events.seq = sessions.fork_seq AND events.stream = sessions.parent
 WHERE sessions.id = :id;
 
 -- name: event_place
--- Where an event is: its stream, its hash.
+-- The place of an event: its stream, its hash.
 SELECT stream, hash FROM events WHERE seq = :seq;
 
 -- name: count_prompts
--- How many prompts of a stream began a turn up to an event; slash commands, and payloads in blobs, are not counted.
+-- The number of prompts of a stream that began a turn up to an event; slash commands, and payloads in blobs, are not counted.
 SELECT count(*) FROM events
 WHERE stream = :stream AND seq <= :seq AND kind = 'turn_started' AND blob IS NULL
     AND coalesce(payload ->> 'command', '') = '';
@@ -216,7 +216,7 @@ WHERE stream = :stream AND events.seq <= :seq AND kind = 'turn_started'
 ORDER BY session_seq;
 
 -- name: turn_end
--- The end of one turn of a stream, also of one that the person went back behind.
+-- The end of one turn of a stream, also of one that the user went back behind.
 SELECT seq FROM events WHERE stream = :stream AND item = :turn_id AND kind = 'turn_ended';
 
 -- name: living_forks
@@ -248,7 +248,7 @@ WHERE stream = :stream AND events.seq <= :upto AND kind IN ('turn_started', 'mes
 ORDER BY session_seq DESC LIMIT :limit;
 
 -- name: last_turn_event
--- Whether the newest turn of a stream began or ended last.
+-- The newest begin or end of a turn in a stream.
 SELECT kind FROM events WHERE stream = :stream AND kind IN ('turn_started', 'turn_ended')
 ORDER BY session_seq DESC LIMIT 1;
 
@@ -316,7 +316,7 @@ UPDATE sessions SET deleted = 1, deleted_ms = :at_ms, last_seq = :last_seq WHERE
 UPDATE sessions SET deleted = 0, deleted_ms = NULL, last_seq = :last_seq WHERE id = :id AND deleted = 1;
 
 -- name: set_inherited
--- How much was said in the history that a session was forked with.
+-- The amount that was said in the history that a session was forked with.
 UPDATE sessions SET prompt_count = :prompt_count, message_count = :message_count, last_seq = :last_seq WHERE id = :id;
 
 -- name: archive_session
@@ -337,7 +337,7 @@ WHERE deleted = 1 AND deleted_ms >= :since_ms AND prompt_count > 0 AND title <> 
 ORDER BY deleted_ms DESC, id DESC LIMIT :limit;
 
 -- name: deleted_session
--- When a session was deleted, and its folder.
+-- The time at which a session was deleted, and its folder.
 SELECT deleted_ms, cwd FROM sessions WHERE id = :id AND deleted = 1;
 
 -- name: list_sessions
@@ -390,7 +390,7 @@ DELETE FROM leases WHERE session_id = :session_id AND holder = :holder;
 DELETE FROM leases WHERE holder = :holder;
 
 -- name: sessions_since
--- What a persona did in a folder after an event: sessions with the end of their last turn and the open steps of their
+-- Work of a persona in a folder after an event: sessions with the end of their last turn and the open steps of their
 -- plan, newest first.
 SELECT
     sessions.title, sessions.updated_ms,
@@ -425,7 +425,7 @@ ON CONFLICT (hash) DO NOTHING;
 SELECT encoding, content FROM file_contents WHERE hash = :hash;
 
 -- name: unused_blobs
--- How many large payloads belong to no event, and their bytes.
+-- The number of large payloads that belong to no event, and their bytes.
 SELECT count(*), coalesce(sum(length(content)), 0) FROM blobs
 WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 
@@ -434,7 +434,7 @@ WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL);
 
 -- name: newest_forgetting
--- When words were last taken out of events because somebody wanted them forgotten.
+-- The last time that words were taken out of events because somebody wanted them forgotten.
 SELECT coalesce(max(redactions.at_ms), 0)
 FROM redactions JOIN events ON events.seq = redactions.last_seq
 WHERE events.kind <> 'events_redacted' OR coalesce(events.payload ->> 'cause', '') <> 'retention';
@@ -469,7 +469,7 @@ SELECT seq FROM events WHERE stream = :id AND kind = 'session_titled';
 DELETE FROM grants WHERE session_id = :id;
 
 -- name: read_patterns
--- What the permissions of a session are for.
+-- The targets of a session's permissions.
 SELECT id, pattern FROM grants WHERE session_id = :id;
 
 -- name: drop_grant
@@ -485,7 +485,7 @@ SELECT DISTINCT subagent FROM usage WHERE session_id = :id AND subagent <> '';
 UPDATE usage SET subagent = :masked WHERE session_id = :id AND subagent = :name;
 
 -- name: was_swept
--- Whether the words of a session are gone because it was deleted.
+-- One row where the words of a session are gone because it was deleted.
 SELECT 1 FROM events WHERE stream = :id AND kind = 'events_redacted' AND payload ->> 'cause' = 'retention' LIMIT 1;
 
 -- name: payloads_of_kinds
@@ -496,14 +496,14 @@ WHERE seq > :after AND kind IN (SELECT value FROM json_each(:kinds))
 ORDER BY seq LIMIT :limit;
 
 -- name: room_in_file
--- What takes room inside the constellation: bytes of kept contents of files, deleted sessions, bytes of large payloads.
+-- Disk usage inside the constellation: bytes of saved contents of files, deleted sessions, bytes of large payloads.
 SELECT
     (SELECT coalesce(sum(length(content)), 0) FROM file_contents),
     (SELECT count(*) FROM sessions WHERE deleted = 1 AND prompt_count > 0),
     (SELECT coalesce(sum(length(content)), 0) FROM blobs);
 
 -- name: file_content_sizes
--- Which contents of files are kept, and the bytes that each takes.
+-- The saved contents of files, and the bytes that each takes.
 SELECT hash, length(content) FROM file_contents;
 
 -- name: all_streams
@@ -511,21 +511,21 @@ SELECT hash, length(content) FROM file_contents;
 SELECT stream FROM events WHERE session_seq = 1 ORDER BY seq;
 
 -- name: newest_times
--- When the newest event was appended, and the latest time of the newest thousands, which is another where a clock was set.
+-- The time of the newest event, and the latest time of the newest thousands, which is another where a clock was set.
 SELECT
     (SELECT at_ms FROM events ORDER BY seq DESC LIMIT 1),
     (SELECT max(at_ms) FROM (SELECT at_ms FROM events ORDER BY seq DESC LIMIT 10000));
 
 -- name: file_content_hashes
--- Which contents of files are kept.
+-- The digests of the saved contents of files.
 SELECT hash FROM file_contents;
 
 -- name: drop_file_content
--- The content of a file is kept no longer.
+-- Delete the content of a file.
 DELETE FROM file_contents WHERE hash = :hash;
 
 -- name: has_file_content
--- Whether the content of a file is kept.
+-- One row where the content of a file is saved.
 SELECT 1 FROM file_contents WHERE hash = :hash;
 
 -- name: store_usage
@@ -539,7 +539,7 @@ INSERT INTO usage (
 );
 
 -- name: usage_since
--- What every request since a moment used, oldest first, with the session that it was made for.
+-- Usage of every request since a moment, oldest first, with the session that it was made for.
 SELECT
     at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
     cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated
@@ -588,7 +588,7 @@ SELECT CAST(round(avg(output_tokens)) AS INTEGER) FROM (
 );
 
 -- name: reserve
--- What a request that begins is expected to use.
+-- The expected usage of a request that begins.
 INSERT INTO reservations (id, at_ms, session_id, turn_id, holder, tokens, micro_units)
 VALUES (:id, :at_ms, :session_id, :turn_id, :holder, :tokens, :micro_units);
 
@@ -605,7 +605,7 @@ JOIN leases ON leases.session_id = reservations.session_id AND leases.holder = r
 WHERE at_ms >= :since_ms;
 
 -- name: drop_reservations
--- What processes left behind that ended in the middle of a request.
+-- Reservations of processes that ended in the middle of a request.
 DELETE FROM reservations WHERE at_ms < :before_ms;
 
 -- name: streams_by_use
@@ -617,7 +617,7 @@ SELECT id FROM sessions ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 SELECT id FROM sessions WHERE substr(id, 1, :length) = :beginning ORDER BY updated_ms DESC LIMIT 5;
 
 -- name: is_stream
--- Whether a stream has events.
+-- One row where a stream has events.
 SELECT 1 FROM events WHERE stream = :stream LIMIT 1;
 
 -- name: event_hash
@@ -636,7 +636,7 @@ SELECT seq, stream, session_seq, at_ms, kind, actor, origin, item, size FROM (
 ) ORDER BY seq;
 
 -- name: count_events
--- How many events there are up to a number.
+-- The number of events up to one.
 SELECT count(*) FROM events WHERE seq <= :upto;
 
 -- name: every_session
@@ -653,7 +653,7 @@ SELECT cwd FROM sessions
 UNION SELECT f.value FROM sessions, json_each(sessions.additional_directories) AS f;
 
 -- name: session_state
--- What of a session's row follows from its events alone.
+-- The columns of a session's row that follow from its events alone.
 SELECT title, mode, model, thought_level, cwd, deleted, archived, prompt_count FROM sessions WHERE id = :id;
 
 -- name: set_session_state
