@@ -315,7 +315,7 @@ def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.Avail
         schema.AvailableCommand(
             name=spec.name,
             description=spec.description,
-            input=schema.CommandInput(hint=spec.hint) if spec.hint else None,
+            input=schema.CommandInput(hint=spec.usage) if spec.usage else None,
         )
         for spec in (*COMMANDS.values(), *more)
     )

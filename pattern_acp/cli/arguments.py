@@ -57,37 +57,10 @@ class Doctor(Struct, frozen=True):
     """Show what is well row by row too, and settings that nobody set."""
 
 
-SessionAction: TypeAlias = Literal[
-    "list", "show", "search", "rename", "archive", "unarchive", "delete", "undelete", "fork", "rewind"
-]
-
 JournalAction: TypeAlias = Literal["verify", "export", "anchor", "rebuild", "redact", "replay", "tail"]
-
-UsageGrouping: TypeAlias = Literal["day", "model", "project", "session"]
 
 TAIL_LINES = 20
 """Events that `journal tail` begins with."""
-
-
-class Sessions(Struct, frozen=True):
-    """List sessions, or do something with one."""
-
-    flags: Flags = field(default_factory=Flags)
-    action: SessionAction = "list"
-    session: str = ""
-    """The session that is meant; empty for `list` and `search`, and for `undelete` that lists."""
-    json: bool = False
-    everywhere: bool = False
-    """List or search the sessions of every directory instead of the current one's."""
-    archived: bool = False
-    """List those that were put away."""
-    text: str = ""
-    """The words of `search`, the title of `rename`, the turn of `fork`, the moment of `rewind`."""
-    parts: tuple[str, ...] = ()
-    """What `rewind` puts back: conversation, files, memory; empty for all of it."""
-    preview: bool = False
-    overwrite: bool = False
-    assume_yes: bool = False
 
 
 class Journal(Struct, frozen=True):
@@ -117,18 +90,6 @@ class Journal(Struct, frozen=True):
     """The one turn to run again; 0 for all."""
 
 
-class Trust(Struct, frozen=True):
-    """Trust a folder, list those that are trusted, or take it back."""
-
-    flags: Flags = field(default_factory=Flags)
-    action: Literal["add", "list", "revoke"] = "add"
-    path: str = ""
-    """The folder; empty for the current one."""
-    assume_yes: bool = False
-    json: bool = False
-    """Print the list as JSON."""
-
-
 class Auth(Struct, frozen=True):
     """Sign in at a provider, show which keys there are, or forget one."""
 
@@ -144,16 +105,6 @@ class Auth(Struct, frozen=True):
     browser: bool = True
     """Open a browser; the address is printed in any case."""
     json: bool = False
-
-
-class UsageWanted(Struct, frozen=True):
-    """Sum up what models used and cost."""
-
-    flags: Flags = field(default_factory=Flags)
-    by: UsageGrouping = "day"
-    since: str = ""
-    """A day, `2026-11-01`, or how many days back, `30d`; empty for everything."""
-    form: Literal["text", "json", "csv"] = "text"
 
 
 class ModelsWanted(Struct, frozen=True):
@@ -219,9 +170,7 @@ class BadUsage(Struct, frozen=True):
     sentence: str
 
 
-InTerminal: TypeAlias = (
-    Chat | Sessions | Call | Journal | Trust | Auth | UsageWanted | ModelsWanted | BackUp | Restore | Sweep | Doctor
-)
+InTerminal: TypeAlias = Call | Chat | Journal | Auth | ModelsWanted | BackUp | Restore | Sweep | Doctor
 """The commands that a person runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage
@@ -238,14 +187,10 @@ def decides_for_user(arguments: Arguments) -> str:
     from pattern_acp.policy.own_program import READING
 
     match arguments:
-        case Call(group=command, command=action):
-            pass
-        case Sessions(action="rewind", preview=True):
+        case Call(group="sessions", command="rewind", values={"preview": True}) | Call(group="usage"):
             return ""
-        case Sessions(action=action):
-            command = "sessions"
-        case Trust(action=action):
-            command, action = "trust", "" if action == "add" else action
+        case Call(group=command, command=action):
+            action = "" if action == "add" else action
         case Auth(action=action):
             command = "auth"
         case Journal(action="redact") | Journal(action="rebuild", replace=True):

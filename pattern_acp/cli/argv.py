@@ -26,13 +26,10 @@ from pattern_acp.cli.arguments import (
     ModelsWanted,
     Restore,
     Serve,
-    Sessions,
     ShowText,
     Sweep,
-    Trust,
-    UsageWanted,
 )
-from pattern_acp.cli.command_table import GROUPS, REWIND_PARTS
+from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.commands.parameters import (
     PROGRAM,
     Call,
@@ -125,25 +122,12 @@ def _chat(call: Call) -> Chat:
     return replace(_meaning(Chat)(call), answer=answer)
 
 
-def _sessions(call: Call) -> Sessions:
-    parts = tuple(part for part in REWIND_PARTS if call.values.get(part))
-    return replace(_meaning(Sessions)(call), parts=parts)
-
-
-def _usage(call: Call) -> UsageWanted:
-    form = "json" if call.values["json"] else "csv" if call.values["csv"] else "text"
-    return replace(_meaning(UsageWanted)(call), form=form)
-
-
 _MEANINGS: "dict[str, Callable[[Call], Arguments]]" = {
     "": lambda call: Serve(call.flags),
     "acp": lambda call: Serve(call.flags),
     "chat": _chat,
-    "sessions": _sessions,
     "journal": _meaning(Journal, follow="no_follow"),
-    "trust": _meaning(Trust),
     "auth": _meaning(Auth, browser="no_browser"),
-    "usage": _usage,
     "models": _meaning(ModelsWanted),
     "backup": _meaning(BackUp),
     "restore": _meaning(Restore),

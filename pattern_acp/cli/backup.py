@@ -9,7 +9,7 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
-from pattern_acp.cli.opening import write_segments
+from pattern_acp.cli.command_runner import write_segments
 from pattern_acp.cli.output import (
     OutputClosed,
     format_table,
@@ -19,10 +19,9 @@ from pattern_acp.cli.output import (
     write_sentence,
     write_table,
 )
-from pattern_acp.cli.sessions import moment
 from pattern_acp.cli.tables import cells_of
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.disk_usage import size_text
@@ -145,7 +144,7 @@ def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:
     if as_json:
         write_json({"backups": [_as_json(backup) for backup in backups]})
     elif backups:
-        rows = [(moment(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
+        rows = [(local_minute(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in backup_lines(rows, width):
             write_line(line)

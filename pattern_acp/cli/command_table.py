@@ -9,21 +9,16 @@ from collections.abc import Mapping
 
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.parameters import Command, Group, Kind, Parameter, Value
+from pattern_acp.commands.sessions import JSON, SESSION_VERBS, TRUST_VERBS, flag, session_id
 
 LEVELS = ("none", "secrets", "content")
 """`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
 
-REWIND_PARTS = ("conversation", "files", "memory")
+GROUPINGS = ("day", "model", "project", "session")
 
 _SINCE = re.compile(r"\d{4}-\d{2}-\d{2}|[1-9]\d{0,3}d")
 
 _HERE = "pattern_acp.cli.command_table:"
-
-JSON = Parameter("json", "print JSON", Kind.FLAG, option="--json")
-
-
-def _flag(name: str, about: str, option: str = "") -> Parameter:
-    return Parameter(name, about, Kind.FLAG, option=option or f"--{name.replace('_', '-')}")
 
 
 def _text(name: str, metavar: str, about: str, option: str = "") -> Parameter:
@@ -74,67 +69,16 @@ def wrong_rebuilding(values: Mapping[str, Value]) -> str:
     return "takes either --into FILE or --replace, not both." if values["into"] and values["replace"] else ""
 
 
-def _session(name: str = "session", *, required: bool = True) -> Parameter:
-    return Parameter(
-        name,
-        "the session's id, or the first of it",
-        metavar="ID",
-        required=required,
-        ask="which session, since it needs the id of a session (sessions list shows them)",
-        is_id=True,
-    )
-
-
-_TURN = Parameter("text", "the turn behind which it begins", metavar="TURN")
-
 SESSIONS = Group(
     "sessions",
     "list, show, search, rename, put away, delete or fork sessions",
     "List this directory's sessions, or do something with one.",
-    (
-        Command(
-            "list",
-            "List this directory's sessions",
-            parameters=(_flag("archived", "list the sessions that were put away"),),
-            extra="sessions list takes no session; did you mean sessions show?",
-        ),
-        Command("show", "Show a session as the chat does", parameters=(_session(),)),
-        Command(
-            "search",
-            "Find what was said in sessions",
-            parameters=(
-                Parameter("text", "the words", Kind.TEXT, "WORDS", required=True, ask="which words to look for"),
-            ),
-        ),
-        Command(
-            "rename",
-            "Give a session another title",
-            parameters=(
-                _session(),
-                Parameter("text", "the title", Kind.TEXT, "TITLE", required=True, ask="how to call it"),
-            ),
-        ),
-        Command("archive", "Put a session away until its next prompt", parameters=(_session(),)),
-        Command("unarchive", "Put a session back in the list", parameters=(_session(),)),
-        Command("delete", "Delete a session; it can be had back", parameters=(_session(),)),
-        Command("undelete", "Bring a deleted session back; alone, list them", parameters=(_session(required=False),)),
-        Command("fork", "Begin another session with the history of one", parameters=(_session(), _TURN)),
-        Command(
-            "rewind",
-            "Go back; without a moment, list the moments",
-            parameters=(
-                _session(),
-                Parameter("text", "a turn's number, a checkpoint's name, last or undo", metavar="MOMENT", also="--to"),
-                *(_flag(part, f"go back with the {part}; all three without any") for part in REWIND_PARTS),
-                _flag("preview", "only show what would change"),
-                _flag("overwrite", "also put back files that others changed since"),
-                _flag("assume_yes", "go back without a question", "--yes"),
-            ),
-        ),
-    ),
-    (JSON, _flag("everywhere", "list or search the sessions of every directory", "--all")),
+    SESSION_VERBS,
+    (JSON, flag("everywhere", "list or search the sessions of every directory", "--all")),
     "list",
     "[ACTION] [ID ...]",
+    opens="pattern_acp.cli.sessions:open_sessions",
+    without="pattern_acp.cli.sessions:without_constellation",
 )
 
 MEMORY = Group(
@@ -146,10 +90,12 @@ MEMORY = Group(
     (
         JSON,
         _text("cwd", "DIR", "the project's directory instead of the current one"),
-        _flag("no_pager", "do not show long output in a pager"),
+        flag("no_pager", "do not show long output in a pager"),
     ),
     "list",
     "[VERB] [ARGUMENT ...]",
+    opens="pattern_acp.cli.memory.command:open_memory",
+    without="pattern_acp.cli.memory.command:without_constellation",
 )
 
 JOURNAL = Group(
@@ -169,7 +115,7 @@ JOURNAL = Group(
             "export",
             "Write a session into a bundle that stands alone",
             parameters=(
-                _session("target"),
+                session_id("target"),
                 _text("output", "FILE", "the file to write", "-o --output"),
                 Parameter(
                     "leave_out",
@@ -182,7 +128,7 @@ JOURNAL = Group(
         Command(
             "anchor",
             "Say what a session's end has to agree with later",
-            parameters=(_session("target"), _flag("git_note", "keep it as a git note on HEAD as well")),
+            parameters=(session_id("target"), flag("git_note", "keep it as a git note on HEAD as well")),
         ),
         Command(
             "rebuild",
@@ -190,8 +136,8 @@ JOURNAL = Group(
             parameters=(
                 _text("into", "FILE", "the new file to write; nothing else is changed"),
                 _number("generation", "from the segments of that number instead of the newest", "--from"),
-                _flag("replace", "put the new file in the place of the constellation, which is kept"),
-                _flag("assume_yes", "do not ask", "--yes"),
+                flag("replace", "put the new file in the place of the constellation, which is kept"),
+                flag("assume_yes", "do not ask", "--yes"),
             ),
             check=f"{_HERE}wrong_rebuilding",
             extra="journal rebuild takes no session: it makes the whole constellation again.",
@@ -200,11 +146,11 @@ JOURNAL = Group(
             "redact",
             "Take words out of what a session recorded",
             parameters=(
-                _session("target"),
+                session_id("target"),
                 _number("event", "the event of that number, as tail shows it"),
                 _text("match", "TEXT", "this text, wherever the session recorded it"),
                 _text("reason", "TEXT", "why; it is recorded"),
-                _flag("assume_yes", "do not ask", "--yes"),
+                flag("assume_yes", "do not ask", "--yes"),
             ),
             check=f"{_HERE}wrong_redaction",
             extra="journal redact takes one session; name an event with --event N, or the words with --match TEXT.",
@@ -212,7 +158,7 @@ JOURNAL = Group(
         Command(
             "replay",
             "Run a session's turns again against their record",
-            parameters=(_session("target"), _number("turn", "only this turn, as /rewind counts them")),
+            parameters=(session_id("target"), _number("turn", "only this turn, as /rewind counts them")),
         ),
         Command(
             "tail",
@@ -220,7 +166,7 @@ JOURNAL = Group(
             parameters=(
                 Parameter("target", "a session; all of them without", metavar="SESSION", is_id=True),
                 _number("lines", "events to begin with (20)", least=0),
-                _flag("no_follow", "do not wait for more"),
+                flag("no_follow", "do not wait for more"),
             ),
         ),
     ),
@@ -233,33 +179,11 @@ TRUST = Group(
     "let a folder's own hooks, servers and commands run",
     "Show what a folder would run (hooks, MCP servers, checks, commands, skills) and trust it until that changes; "
     "list the folders that are trusted; revoke takes it back. ./list names a folder called list.",
-    (
-        Command(
-            "add",
-            "Trust a folder; the word may be left out",
-            parameters=(
-                Parameter("path", "the folder; the current one without"),
-                _flag("assume_yes", "do not ask", "--yes"),
-            ),
-            extra="trust takes one folder; trust list takes none. ./list names a folder called list.",
-        ),
-        Command(
-            "list",
-            "List the folders that are trusted",
-            parameters=(JSON,),
-            extra="trust takes one folder; trust list takes none. ./list names a folder called list.",
-        ),
-        Command(
-            "revoke",
-            "Trust a folder no longer",
-            parameters=(
-                Parameter("path", "the folder; the current one without"),
-                _flag("assume_yes", "do not ask", "--yes"),
-            ),
-        ),
-    ),
+    TRUST_VERBS,
     default="add",
     words="[PATH | list | revoke PATH]",
+    opens="pattern_acp.cli.trust:open_trust",
+    without="pattern_acp.cli.trust:without_constellation",
 )
 
 _ONE_PROVIDER = "auth takes one provider; a key is read from the terminal or from stdin."
@@ -275,10 +199,10 @@ AUTH = Group(
             "Keep a key, or sign in",
             parameters=(
                 Parameter("provider", "the provider"),
-                _flag("device", "with a code on another device"),
-                _flag("api_key", "with a key, where the provider has a sign-in"),
-                _flag("in_file", "keep it in a private file, not in the keyring", "--file"),
-                _flag("no_browser", "print the address and open nothing"),
+                flag("device", "with a code on another device"),
+                flag("api_key", "with a key, where the provider has a sign-in"),
+                flag("in_file", "keep it in a private file, not in the keyring", "--file"),
+                flag("no_browser", "print the address and open nothing"),
             ),
             extra=_ONE_PROVIDER,
         ),
@@ -320,7 +244,7 @@ GROUPS = (
         "acp",
         "serve ACP on stdin and stdout",
         "Serve ACP on stdin and stdout.",
-        _flag(
+        flag(
             "exact_model",
             "refuse sessions when the model cannot be had, instead of using another one and saying so",
         ),
@@ -331,8 +255,8 @@ GROUPS = (
         "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
         "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
         Parameter("prompt", "run one turn with this prompt, and what is piped in, and exit", absent=None),
-        _flag("yes", "allow whatever the agent asks permission for"),
-        _flag("deny", "refuse whatever the agent asks permission for"),
+        flag("yes", "allow whatever the agent asks permission for"),
+        flag("deny", "refuse whatever the agent asks permission for"),
         Parameter("json", "print the session's updates as JSON lines", Kind.FLAG, option="--json"),
         _text("cwd", "DIR", "the session's directory instead of the current one"),
         Parameter(
@@ -343,7 +267,7 @@ GROUPS = (
             option="--image",
         ),
         _text("session", "ID", "go on with this session"),
-        _flag("latest", "go on with this directory's newest one", "--continue"),
+        flag("latest", "go on with this directory's newest one", "--continue"),
         words="[PROMPT]",
         check=f"{_HERE}wrong_chat",
     ),
@@ -352,16 +276,31 @@ GROUPS = (
     JOURNAL,
     TRUST,
     AUTH,
-    _one(
+    Group(
         "usage",
         "tokens and money by day, model, project or session",
         "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "
         "session; as a table in a pipe, JSON or CSV.",
-        Parameter("by", "what the sums are over", option="--by", choices=("day", "model", "project", "session")),
-        _text("since", "DAY", "only from this day on: 2026-11-01, or 30d for the last 30 days"),
-        JSON,
-        _flag("csv", "print comma-separated values"),
-        check=f"{_HERE}wrong_usage",
+        (
+            Command(
+                "",
+                "tokens and money by day, model, project or session",
+                "pattern_acp.cli.usage:sum_usage",
+                (
+                    Parameter(
+                        "by", "what the sums are over", option="--by", choices=("day", "model", "project", "session")
+                    ),
+                    _text("since", "DAY", "only from this day on: 2026-11-01, or 30d for the last 30 days"),
+                    JSON,
+                    flag("csv", "print comma-separated values"),
+                ),
+                reads=True,
+                begins=False,
+                check=f"{_HERE}wrong_usage",
+            ),
+        ),
+        opens="pattern_acp.cli.usage:open_usage",
+        without="pattern_acp.cli.usage:without_constellation",
     ),
     _one(
         "models",
@@ -378,7 +317,7 @@ GROUPS = (
         "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
         "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
         _text("output", "FILE", "write this file, which must not exist yet", "-o --output"),
-        _flag("list_only", "list the backups that there are", "--list"),
+        flag("list_only", "list the backups that there are", "--list"),
         JSON,
         check=f"{_HERE}wrong_backup",
     ),
@@ -388,7 +327,7 @@ GROUPS = (
         "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
         "can be taken back. Every window that uses the constellation has to be closed first.",
         Parameter("file", "the backup to go back to"),
-        _flag("latest", "go back to the newest backup that is sound"),
+        flag("latest", "go back to the newest backup that is sound"),
         JSON,
         words="FILE | --latest",
         check=f"{_HERE}wrong_restore",
@@ -399,7 +338,7 @@ GROUPS = (
         "Delete what [retention] in config.toml does not want kept: the words of sessions that were deleted more than "
         "30 days ago, contents of files that no checkpoint names, what restores and migrations kept, snapshots that "
         "may hold words which were forgotten since, and large payloads of no event. Backups that you asked for stay.",
-        _flag("dry_run", "show what would go, and how much it is"),
+        flag("dry_run", "show what would go, and how much it is"),
         JSON,
     ),
     _one(
@@ -418,9 +357,9 @@ GROUPS = (
         "Report what is broken or worth a remark first, then files, providers, and settings with their source. Exits 1 "
         "when something that is needed is broken.",
         JSON,
-        _flag("verify", "check all that is stored, in a temporary copy"),
-        _flag("repair", "mend what can be mended without losing anything"),
-        _flag("all", "show each check that found nothing, and every setting"),
+        flag("verify", "check all that is stored, in a temporary copy"),
+        flag("repair", "mend what can be mended without losing anything"),
+        flag("all", "show each check that found nothing, and every setting"),
     ),
 )
 """All commands, in the order of the help."""

@@ -24,11 +24,8 @@ from pattern_acp.cli.arguments import (
     ModelsWanted,
     Restore,
     Serve,
-    Sessions,
     ShowText,
     Sweep,
-    Trust,
-    UsageWanted,
     decides_for_user,
 )
 from pattern_acp.cli.argv import parse_arguments
@@ -46,13 +43,10 @@ RUNNERS: dict[type[InTerminal], str] = {
     Chat: "pattern_acp.cli.chat:run_chat",
     Doctor: "pattern_acp.cli.doctor:run_doctor",
     Journal: "pattern_acp.cli.journal.command:run_journal",
-    Call: "pattern_acp.cli.memory:run_memory",
+    Call: "pattern_acp.cli.command_runner:run_call",
     ModelsWanted: "pattern_acp.cli.models:run_models",
     Restore: "pattern_acp.cli.backup:run_restore",
-    Sessions: "pattern_acp.cli.sessions:run_sessions",
     Sweep: "pattern_acp.cli.backup:run_sweep",
-    Trust: "pattern_acp.cli.trust:run_trust",
-    UsageWanted: "pattern_acp.cli.usage:run_usage",
 }
 """What carries out each command, as entry points are written: its module is imported when the command is called."""
 
@@ -86,20 +80,27 @@ def run(argv: Sequence[str]) -> int:
 def _run_in_terminal(arguments: InTerminal) -> int:
     from pattern_acp.config.load import process_environment
     from pattern_acp.config.variables import INSIDE_VARIABLE
-    from pattern_acp.domain.errors import PatternError
 
     # Before anything is opened, made or logged.
     if process_environment().get(INSIDE_VARIABLE) and (command := decides_for_user(arguments)):
         return _refuse(command, as_json=getattr(arguments, "json", False) is True)
     process = start(arguments.flags, stderr=False)
     try:
-        return _run_command(arguments, process)
-    except PatternError as error:
-        return _fail(error, as_json=getattr(arguments, "json", False) is True)
+        return run_with(arguments, process)
     finally:
         from pattern_acp.cli.output import finish_output
 
         finish_output()
+
+
+def run_with(arguments: InTerminal, process: "Process") -> int:
+    """Run a command that was read, with settings that were; the exit code."""
+    from pattern_acp.domain.errors import PatternError
+
+    try:
+        return _run_command(arguments, process)
+    except PatternError as error:
+        return _fail(error, as_json=getattr(arguments, "json", False) is True)
 
 
 def _refuse(command: str, *, as_json: bool) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from pattern_acp.cli.output import printable, write_line
-from pattern_acp.cli.tables import lay_out
-from pattern_acp.commands.document import Body, Diff, Fence, Heading, Paragraph, Part, Record, Table
+from pattern_acp.cli.tables import GAP, cells_of, fold, lay_out
+from pattern_acp.commands.document import Bars, Body, Diff, Fence, Heading, Paragraph, Part, Record, Table
 from pattern_acp.memory.diffs import Change, unified_diff, word_diff
 
 Span: TypeAlias = tuple[str, str]
@@ -20,10 +20,25 @@ Span: TypeAlias = tuple[str, str]
 
 Line: TypeAlias = tuple[Span, ...]
 
+BAR = 24
+"""Cells of the longest bar, where there is room."""
+
+LEAST_BAR = 6
+"""Cells of the longest bar in a narrow terminal, where names are cut instead."""
+
 _STYLES = {"note": "yellow", "warning": "yellow", "error": "red"}
 _WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red", Change.ADDED: "green"}
 _WORD_MARKS = {Change.SAME: "{}", Change.REMOVED: "[-{}-]", Change.ADDED: "{{+{}+}}"}
 """Git's marks: a pipe and a terminal without colours have to tell the words apart too."""
+
+
+_TYPED = (
+    ("/memory help", "memory --help"),
+    ("/memory ", "memory "),
+    ("/undelete ", "sessions undelete "),
+    ("/trust", "trust"),
+)
+"""What answers name as slash commands, and how a terminal has it."""
 
 
 def show_parts(parts: Sequence[Part], environ: Mapping[str, str], *, pager: bool) -> None:
@@ -59,12 +74,7 @@ def lines_of(parts: Sequence[Part], width: int | None = None) -> list[Line]:
 def _lines(part: Part, width: int | None) -> list[Line]:
     match part:
         case Paragraph(text, style):
-            typed = (
-                text.replace("`/memory help", "`pattern-acp memory --help")
-                .replace("`/memory ", "`pattern-acp memory ")
-                .replace("`", "")
-            )
-            return _text_lines(typed, _STYLES.get(style, style))
+            return _paragraph_lines(text, _STYLES.get(style, style), width)
         case Heading(text, about):
             return [((text, "bold cyan"), (f"  {about}", ""))]
         case Body(text):
@@ -79,8 +89,27 @@ def _lines(part: Part, width: int | None) -> list[Line]:
             known = "  ".join(("", *part.about, *((part.why,) if part.why else ())))
             head: Line = ((part.head, "bold cyan"), (part.more, ""), (known, "dim"))
             return [head, *_text_lines(part.text, indent="  ")]
-        case Table():
-            return _record_lines(part) if part.as_records else _table_lines(part, width)
+        case Bars() | Table():
+            return _lines_of_table(part, width)
+
+
+def _lines_of_table(part: Table | Bars, width: int | None) -> list[Line]:
+    if isinstance(part, Bars):
+        return _table_lines(part.table, None) if width is None else _bar_lines(part.table, part.sizes, width)
+    if part.form == "records":
+        return _record_lines(part)
+    if part.form == "lines" and width is not None:
+        return [_cut(line, width) for line in _entry_lines(part)]
+    return _table_lines(part, width)
+
+
+def _paragraph_lines(text: str, style: str, width: int | None) -> list[Line]:
+    for slash, line in _TYPED:
+        text = text.replace(f"`{slash}", f"`pattern-acp {line}")
+    lines = printable(text.replace("`", "")).split("\n")
+    if width is not None:
+        lines = [each for line in lines for each in fold(line, width)]
+    return [((line, style),) for line in lines]
 
 
 def _text_lines(text: str, style: str = "", *, indent: str = "") -> list[Line]:
@@ -106,6 +135,70 @@ def _table_lines(table: Table, width: int | None) -> list[Line]:
         for row, lines in zip(rows, lay_out(cells, width), strict=True)
         for folded in lines
     ]
+
+
+def _entry_lines(table: Table) -> list[Line]:
+    lines: list[Line] = []
+    head = ""
+    for row in table.rows:
+        line: list[Span] = []
+        below: list[Line] = []
+        for column, cell in zip(table.columns, row, strict=True):
+            text = " ".join(printable(column.form.format(cell)).replace("`", "").split())
+            if column.heads and text != head:
+                lines += [((text, "bold"),)] if not head else [(), ((text, "bold"),)]
+                head = text
+            elif column.below:
+                below.append(((f"    {text}", column.style),))
+            elif cell != column.usual and not column.heads:
+                line += [("  ", "")] * bool(line) + [(text, column.style)]
+        lines += [tuple(line), *below]
+    return lines
+
+
+def _cut(line: Line, width: int) -> Line:
+    """A line of at most `width` cells."""
+    text = "".join(each for each, _ in line)
+    if cells_of(text) <= width:
+        return line
+    left, spans = width - 1, list[Span]()
+    for each, style in line:
+        fits = each
+        while cells_of(fits) > left:
+            fits = fits[:-1]
+        spans.append((fits, style))
+        left -= cells_of(fits)
+        if fits != each:
+            break
+    return (*spans, ("…", ""))
+
+
+def _bar_lines(table: Table, sizes: Sequence[int], width: int) -> list[Line]:
+    """The rows of a table with a bar behind each name, as long as its size; names are cut where bars need the width."""
+    full = "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"
+    titles = [one.title for one in table.columns]
+    counts = [max(cells_of(row[place]) for row in (titles, *table.rows)) for place in range(1, len(titles))]
+    names = max(cells_of(row[0]) for row in (titles, *table.rows))
+    left = width - sum(counts) - GAP * (len(counts) + 1)
+    bar = min(BAR, max(LEAST_BAR, left - names))
+    names = max(min(names, left - bar), 1)
+    longest = max(*sizes, 1)
+
+    def line(row: Sequence[str], length: int, style: str) -> Line:
+        ((name, _), *more) = _cut(((printable(row[0]), ""),), names)
+        name += "".join(text for text, _ in more)
+        padded = (" " * (GAP + count - cells_of(text)) + text for text, count in zip(row[1:], counts, strict=True))
+        drawn = full * length
+        return (
+            (name + " " * (names - cells_of(name) + GAP), style),
+            (drawn, "cyan"),
+            (" " * (bar - length), ""),
+            ("".join(padded), style),
+        )
+
+    bars = [max(round(bar * size / longest), 1 if size else 0) for size in sizes]
+    lines = [line(titles, 0, "bold"), *map(line, table.rows, [*bars, 0], [*("" for _ in bars), "bold"])]
+    return [_cut(each, width) for each in lines]
 
 
 def _diff_lines(diff: str) -> list[Line]:

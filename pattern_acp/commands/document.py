@@ -6,7 +6,7 @@ parts is cli/rendering.py's, and JSON is the result itself.
 
 import re
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -60,15 +60,38 @@ class Column(Struct, frozen=True):
     code: bool = False
     limit: int = 0
     form: str = "{}"
-    """How a record of a terminal, which has no headings, writes it."""
+    """How a record or line, which has no headings, writes it."""
+    right: bool = False
+    """Numbers, which stand at the right in Markdown."""
+    link: bool = False
+    """It leads to what the table links to."""
+    heads: bool = False
+    """Lines of a terminal that have it in common stand below it."""
+    usual: str = ""
+    """A cell that lines leave out."""
+    below: bool = False
+    """Lines of a terminal have it below their other cells."""
 
 
 class Table(Struct, frozen=True):
-    """Rows of cells. As records, a terminal gives each row's last cell lines of its own: ids leave it no width."""
+    """Rows of cells.
+
+    As records, a terminal gives each row's last cell lines of its own: ids leave it no width. As lines, a terminal
+    shows a row without headings and cut to its width, and Markdown as an item of a list. A pipe gets a table of both.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    as_records: bool = False
+    form: Literal["table", "records", "lines"] = "table"
+    links: tuple[str, ...] = ()
+    """What the rows lead to."""
+
+
+class Bars(Struct, frozen=True):
+    """A table of names and numbers, in a terminal with a bar for each row; the last row is their sum."""
+
+    table: Table
+    sizes: tuple[int, ...]
 
 
 class Record(Struct, frozen=True):
@@ -81,7 +104,7 @@ class Record(Struct, frozen=True):
     text: str
 
 
-Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Record
+Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Bars | Record
 
 
 def columns(*each: str | Column) -> tuple[Column, ...]:
@@ -138,16 +161,33 @@ def _markdown(part: Part) -> str:
             return text
         case Fence(text, language):
             return fence(text, language)
-        case Diff(before, after, _, True):
-            return fence(mark_words(word_diff(before, after)))
-        case Diff(before, after, names):
+        case Diff(before, after, names, words):
+            if words:
+                return fence(mark_words(word_diff(before, after)))
             return fence(unified_diff(before, after, before_name=names[0], after_name=names[1]), "diff")
         case Record(head, more, about, why, text):
             reason = f" *({why})*" if why else ""
             return f"- **{head}**{more} ({', '.join(about)}): {one_line(text, SHOWN_TEXT)}{reason}"
-        case Table(heads, rows):
-            cells = [[_cell(one, text) for one, text in zip(heads, row, strict=True)] for row in rows]
-            return table([one.title for one in heads], cells)
+        case Bars() | Table():
+            return _markdown_table(part.table if isinstance(part, Bars) else part)
+
+
+def _markdown_table(part: Table) -> str:
+    heads, rows = part.columns, part.rows
+    if part.form == "lines":
+        links = part.links or ("",) * len(rows)
+        return "\n".join(_item(heads, row, link) for row, link in zip(rows, links, strict=True))
+    cells = [[_cell(one, text) for one, text in zip(heads, row, strict=True)] for row in rows]
+    return table([one.title for one in heads], cells, [one.right for one in heads])
+
+
+def _item(heads: Sequence[Column], row: Sequence[str], link: str) -> str:
+    cells = [
+        f"[{text}]({link})" if one.link and link else f"`{text}`" if one.code else one.form.format(text)
+        for one, text in zip(heads, row, strict=True)
+        if text != one.usual
+    ]
+    return f"- {', '.join(cells[:-1])}: {cells[-1]}"
 
 
 def _cell(column: Column, text: str) -> str:
@@ -156,9 +196,10 @@ def _cell(column: Column, text: str) -> str:
     return cell(text, column.limit) if column.limit else text
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [headings, ["---"] * len(headings), *rows]
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> str:
+    """A Markdown table, in which columns may stand at the right."""
+    rules = ["---:" if is_right else "---" for is_right in right or (False,) * len(headings)]
+    lines = [headings, rules, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -72,7 +72,9 @@ SEARCH = Command(
 VERBS: dict[str, Command] = {
     command.name: command
     for command in (
-        Command("list", "List the blocks with size, limit and last change", f"{_DO}list_blocks", reads=True),
+        Command(
+            "list", "List the blocks with size, limit and last change", f"{_DO}list_blocks", reads=True, begins=False
+        ),
         Command(
             "show",
             "Show a block, or an older version of it",

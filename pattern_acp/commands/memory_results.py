@@ -704,7 +704,7 @@ class Archive(Result, frozen=True):
             (one.id, one.scope, local_minute(one.at_ms), one.standing, str(one.recalled), one.text)
             for one in self.entries
         )
-        return (Table(heads, rows, as_records=True),)
+        return (Table(heads, rows, "records"),)
 
 
 def entries_archived(entries: Sequence[Archived], *, now_ms: int) -> Archive:
@@ -750,7 +750,7 @@ class Traps(Result, frozen=True):
             (one.id, one.head, one.standing, f"{one.actor}, {local_minute(one.at_ms)}", one.text)
             for one in self.entries
         )
-        return (Table(heads, rows, as_records=True),)
+        return (Table(heads, rows, "records"),)
 
 
 def traps_noted(path: str, noted: Sequence[PathNote], usage: str, *, now_ms: int) -> Traps:

@@ -105,6 +105,9 @@ class Command(Struct, frozen=True):
     begins: bool = True
     """It may be the first command ever; otherwise there has to be a constellation."""
     only: str = ""
+    in_session: str = ""
+    """`module:function` that makes of an open session what carries it out works with; empty where a slash command takes
+    the session itself and its words as they were typed."""
     extra: str = ""
     """What to say of too many words, where they must not be repeated or others were meant."""
     check: str = ""
@@ -171,6 +174,11 @@ class Group(Struct, frozen=True):
     """What stands behind the name, for the first line of help."""
     unknown: str = ""
     """What to say of a verb that there is not, where it must not be repeated."""
+    opens: str = ""
+    """`module:function` that takes a call and the process and opens what carries out its verbs works with; empty for
+    commands that run by themselves."""
+    without: str = ""
+    """`module:function` that takes a call and answers it as long as there is no constellation."""
 
 
 _WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')

@@ -7,6 +7,7 @@ every session, so a command is named here and its module imported when it is fir
 from msgspec import Struct
 
 from pattern_acp.commands.parameters import Command
+from pattern_acp.commands.sessions import ARCHIVE, FORK, RENAME, SEARCH, UNDELETE
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.messages import Message
 
@@ -81,30 +82,14 @@ COMMANDS: dict[str, Command] = {
         Command(
             "budget",
             "What may be spent: show, or set one",
-            "pattern_acp.session.budget_commands:run_budget",
+            "pattern_acp.session.usage_commands:run_budget",
             hint="[turn | session | day AMOUNT]",
         ),
-        Command(
-            "search",
-            "Find what was said in any session",
-            "pattern_acp.session.session_commands:run_search",
-            hint="WORDS",
-        ),
-        Command(
-            "rename", "Give this session another title", "pattern_acp.session.session_commands:run_rename", hint="TITLE"
-        ),
-        Command(
-            "fork",
-            "Begin another session with this one's history",
-            "pattern_acp.session.session_commands:run_fork",
-            hint="[TURN]",
-        ),
-        Command(
-            "archive", "Put this session away until its next prompt", "pattern_acp.session.session_commands:run_archive"
-        ),
-        Command(
-            "undelete", "Bring a deleted session back", "pattern_acp.session.session_commands:run_undelete", hint="[ID]"
-        ),
+        SEARCH,
+        RENAME,
+        FORK,
+        ARCHIVE,
+        UNDELETE,
         Command(
             "handoff",
             "Tell the next session where this one stands; show the last",

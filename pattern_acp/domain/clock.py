@@ -1,6 +1,7 @@
 """The clock port and the system's clock."""
 
 import time
+from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 
@@ -19,6 +20,19 @@ class Clock(Protocol):
 def local_minute(at_ms: int) -> str:
     """A moment as `2026-11-27 14:05` in the time zone of this machine: for a user, never for a model or a program."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
+
+
+def day_of(at_ms: int, zone: tzinfo | None = None) -> str:
+    """The day of a moment, `2026-11-28`, in the machine's own time zone unless one is named."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).strftime("%Y-%m-%d")
+
+
+def day_began_ms(now_ms: int, zone: tzinfo | None = None) -> int:
+    """When the day of a moment began, in the machine's own time zone unless one is named."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
+    # Without an offset where the zone is the machine's: that of now need not be that of midnight.
+    midnight = datetime(now.year, now.month, now.day, tzinfo=zone)
+    return int(midnight.timestamp() * 1000)
 
 
 class SystemClock:

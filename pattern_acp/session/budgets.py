@@ -18,6 +18,7 @@ from msgspec import Struct
 from pattern_acp.context.window import MessageTokens, request_tokens
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.allowance import Allowance, parse_allowance
+from pattern_acp.domain.clock import day_began_ms
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
@@ -40,7 +41,6 @@ from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.state import BudgetScope, BudgetState
-from pattern_acp.session.usage_report import day_began_ms
 from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.sink import Fact

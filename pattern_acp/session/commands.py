@@ -40,7 +40,7 @@ async def run_help(session: "Session", argument: str) -> str:
     del argument
     lines = ["| Command | What it does |", "| --- | --- |"]
     for spec in (*COMMANDS.values(), *more_commands(session)):
-        usage = f"/{spec.name} {spec.hint}".strip().replace("|", "\\|")  # a bar would end the cell, even in code
+        usage = f"/{spec.name} {spec.usage}".strip().replace("|", "\\|")  # a bar would end the cell, even in code
         lines.append(f"| `{usage}` | {spec.description} |")
     return "\n".join(lines)
 

@@ -37,7 +37,7 @@ class ServerCommand(Struct, frozen=True):
 
     name: str
     description: str
-    hint: str
+    usage: str
 
 
 class RecordedAgreements:

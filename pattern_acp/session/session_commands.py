@@ -1,19 +1,37 @@
-"""Slash commands about sessions: /rename, /archive, /fork, /search, /undelete.
+"""What can be done with sessions by /rename, /archive, /fork, /search, /undelete and by `pattern-acp sessions`.
 
-Owns: what they take and answer. Must not know: how a session is stored (session/stored.py) or searched
-(session/searching.py).
+Owns: each verb, with its arguments read already, and what it answers. Must not know: where it was typed, how a session
+is stored (session/stored.py) or searched (session/searching.py).
 """
 
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.ids import SessionId
+from msgspec import Struct
+
+from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock, local_minute
+from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions
+from pattern_acp.journal.errors import UnknownSessionError
 from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.leases import this_process
+from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
+from pattern_acp.journal.sessions import cwd_key
 from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.searching import search_sessions
-from pattern_acp.session.stored import DAY_MS, archive_session, clean_title, restore_session
+from pattern_acp.session.stored import (
+    DAY_MS,
+    archive_session,
+    clean_title,
+    delete_session,
+    rename_session,
+    restore_session,
+)
 from pattern_acp.tools.base import SessionHit
 from pattern_acp.turn.sink import Fact
 
@@ -21,62 +39,260 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 FOUND = 10
-"""Most sessions that /search names."""
+"""Most sessions that a slash command names."""
+
+PAGE = 200
+"""Sessions that a terminal lists: the newest; older ones are found by `search`."""
+
+HITS = 30
+"""Passages that a terminal shows."""
+
+SHOWN_TEXT = 120
+"""Characters of a passage that a line shows."""
 
 
-async def run_rename(session: "Session", argument: str) -> str:
-    """Give the session another title; the editor is told at once."""
-    title = clean_title(argument)
-    await session.sink.record(Fact(SessionTitled(title), Actor.HUMAN, Origin.PERSON))
-    session.state.title = title
-    return f"This session is now called “{title}”."
+class SessionDesk(Struct, frozen=True):
+    """What every verb works with."""
+
+    database: Database
+    clock: Clock
+    ids: IdFactory
+    deleted_days: int
+    """How long a deleted session can be brought back."""
+    folder: str = ""
+    """The folder whose sessions are listed and searched; empty for those of every folder."""
+    session: "Session | None" = None
+    """The open session in which the command was typed; it is meant where none is named."""
+    full_id: Callable[[Database, str], Awaitable[str]] | None = None
+    """Completes an id of which only the first characters were typed."""
+
+    async def id_of(self, named: str) -> str:
+        """The session that is meant."""
+        if self.session is not None and not named:
+            return self.session.session_id
+        return named if self.full_id is None else await self.full_id(self.database, named)
 
 
-async def run_archive(session: "Session", argument: str) -> str:
-    """Put the session away."""
-    if argument:
-        raise CommandMisusedError("/archive takes nothing behind it; it puts this session away.")
+def desk_of(session: "Session") -> SessionDesk:
+    """What the verbs work with in an open session."""
     shared = session.constellation
-    await archive_session(shared.database, session.session_id, archived=True, now=shared.clock.now_ms())
-    return "This session is put away: lists leave it out until its next prompt. `/search` still finds it."
+    return SessionDesk(
+        shared.database, shared.clock, shared.ids, shared.settings.retention.deleted_days, session=session
+    )
 
 
-async def run_fork(session: "Session", argument: str) -> str:
-    """Begin another session with this one's history."""
-    shared = session.constellation
-    fork = await fork_session(shared.database, session.session_id, argument, clock=shared.clock, ids=shared.ids)
-    from pattern_acp.session.rewind_text import fork_sentence
+class SessionList(Result, frozen=True):
+    """Sessions of a list; `empty` is what to say when there is none."""
 
-    return fork_sentence(fork)
+    sessions: tuple[ListedSession, ...] = ()
+    empty: str = ""
+    head: str = ""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A line for each, below its folder."""
+        if not self.sessions:
+            return (Paragraph(self.empty),)
+        columns = (
+            Column("Session", "cyan", code=True),
+            Column("Updated", "dim"),
+            Column("Status", "green", usual=SessionStatus.IDLE.value),
+            Column("Title"),
+            Column("Folder", heads=True),
+        )
+        rows = tuple(
+            (
+                one.row.session_id,
+                local_minute(one.row.updated_ms),
+                one.status.value,
+                one.row.title or "untitled",
+                one.row.cwd,
+            )
+            for one in self.sessions
+        )
+        return (*((Paragraph(self.head),) if self.head else ()), Table(columns, rows, "lines"))
+
+    @property
+    def value(self) -> object:
+        """The facts of each; times are UTC."""
+        return [
+            {
+                "id": one.row.session_id,
+                "title": one.row.title,
+                "cwd": one.row.cwd,
+                "updated": datetime.fromtimestamp(one.row.updated_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+                "status": one.status.value,
+                "messages": one.row.message_count,
+                "preview": one.preview,
+                "archived": one.row.archived,
+                "parent": one.row.parent,
+            }
+            for one in self.sessions
+        ]
 
 
-async def run_search(session: "Session", argument: str) -> str:
-    """Find what was said in any session."""
-    if not argument:
-        raise CommandMisusedError("Say what to look for: /search WORDS.")
-    shared = session.constellation
-    hits = await search_sessions(shared.database, argument, FOUND, now=shared.clock.now_ms())
-    if not hits:
-        return f"No session has anything about “{argument}”."
-    return "\n".join(hit_line(hit) for hit in hits)
+def no_sessions(folder: str) -> SessionList:
+    """The empty list of a folder, or of all."""
+    if not folder:
+        return SessionList(empty="No sessions anywhere yet.")
+    return SessionList(empty="No sessions here yet. `pattern-acp sessions list --all` lists those of every folder.")
 
 
-def hit_line(hit: SessionHit) -> str:
-    """A hit in Markdown; the link opens the session in a client that knows the scheme."""
-    return f"- [{hit.name}]({hit.uri}) ({hit.day}, {hit.speaker}): {hit.text}"
+class Passages(Result, frozen=True):
+    """Where something was said; `empty` is what to say when it was said nowhere."""
+
+    hits: tuple[SessionHit, ...]
+    empty: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """Each with its session, and below that what was said."""
+        if not self.hits:
+            return (Paragraph(self.empty),)
+        columns = (
+            Column("Session", "cyan", code=True),
+            Column("Turn", form="turn {}"),
+            Column("Day", "dim"),
+            Column("Title", link=True),
+            Column("By"),
+            Column("Text", below=True),
+        )
+        rows = tuple(
+            (
+                hit.session_id,
+                str(hit.turn),
+                hit.day,
+                " ".join(hit.title.split()) or "untitled",
+                hit.speaker,
+                one_line(hit.text, SHOWN_TEXT),
+            )
+            for hit in self.hits
+        )
+        return (Table(columns, rows, "lines", tuple(hit.uri for hit in self.hits)),)
+
+    @property
+    def value(self) -> object:
+        """The facts of each; a day is UTC."""
+        return [{"id": h.session_id, "title": h.title, "turn": h.turn, "at": h.day, "text": h.text} for h in self.hits]
 
 
-async def run_undelete(session: "Session", argument: str) -> str:
+class SessionChanged(Result, frozen=True, omit_defaults=True):
+    """What was done with a session; `fork` is the one that was made of it."""
+
+    id: str
+    done: str
+    title: str | None = None
+    fork: str | None = None
+    turns: int | None = None
+    here: bool = False
+    """It is the one in which the command was typed."""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """What is different now, and how that is taken back."""
+        name = "This session" if self.here else self.id
+        match self.done:
+            case "rename":
+                text = f"{name} is now called “{self.title}”."
+            case "archive":
+                text = f"{name} is put away: lists leave it out until its next prompt, and a search still finds it."
+            case "unarchive":
+                text = f"{name} is back in the list."
+            case "undelete":
+                text = f"{name} “{self.title or 'Untitled'}” is back in the list."
+            case "fork":
+                text = (
+                    f"“{self.title}” begins with {plural(self.turns or 0, 'turn')} of "
+                    f"{'this session' if self.here else self.id}: `{self.fork}`. Open it from the list of sessions, or "
+                    f"in a terminal: `pattern-acp chat --session {self.fork}`. The other one goes on as it is."
+                )
+            case _:
+                text = f"Deleted {self.id}; `pattern-acp sessions undelete {self.id}` brings it back."
+        return (Paragraph(text),)
+
+
+async def list_sessions(desk: SessionDesk, *, archived: bool) -> SessionList:
+    """The newest sessions."""
+    holder, now = this_process(desk.ids.new("cli")), desk.clock.now_ms()
+
+    def read(tx: Transaction) -> list[ListedSession]:
+        rows, _ = sessions.list_sessions(tx, cwd=desk.folder or None, cursor=None, limit=PAGE, archived=archived)
+        return with_details(tx, rows, holder, now)
+
+    listed = await desk.database.read(read)
+    return SessionList(tuple(listed)) if listed else no_sessions(desk.folder)
+
+
+async def search(desk: SessionDesk, text: str) -> Passages:
+    """Find what was said."""
+    most = HITS if desk.session is None else FOUND
+    hits = await search_sessions(desk.database, text, most, now=desk.clock.now_ms())
+    if not desk.folder:
+        return Passages(hits, f"No session has anything about “{text}”.")
+    here = cwd_key(desk.folder)
+    found = tuple(hit for hit in hits if cwd_key(hit.cwd) == here)
+    return Passages(found, f"No session here has anything about “{text}”; `--all` searches those of every folder.")
+
+
+async def rename(desk: SessionDesk, text: str, session: str = "") -> SessionChanged:
+    """Give a session another title; the editor of an open one is told at once."""
+    meant, own = await desk.id_of(session), desk.session
+    if own is None:
+        title = await rename_session(desk.database, meant, text, now=desk.clock.now_ms())
+    else:
+        title = clean_title(text)
+        await own.sink.record(Fact(SessionTitled(title), Actor.HUMAN, Origin.PERSON))
+        own.state.title = title
+    return SessionChanged(meant, "rename", title, here=own is not None)
+
+
+async def archive(desk: SessionDesk, session: str = "") -> SessionChanged:
+    """Put a session away."""
+    meant = await desk.id_of(session)
+    await archive_session(desk.database, meant, archived=True, now=desk.clock.now_ms())
+    return SessionChanged(meant, "archive", here=desk.session is not None)
+
+
+async def unarchive(desk: SessionDesk, session: str) -> SessionChanged:
+    """Put a session back in the list."""
+    meant = await desk.id_of(session)
+    await archive_session(desk.database, meant, archived=False, now=desk.clock.now_ms())
+    return SessionChanged(meant, "unarchive")
+
+
+async def delete(desk: SessionDesk, session: str) -> SessionChanged:
+    """Delete a session.
+
+    Raises:
+        UnknownSessionError: there is none.
+        LeaseHeldError: another process works on it.
+    """
+    meant, holder = await desk.id_of(session), this_process(desk.ids.new("cli"))
+    if not await delete_session(desk.database, meant, holder, now=desk.clock.now_ms()):
+        raise UnknownSessionError(meant)
+    return SessionChanged(meant, "delete")
+
+
+async def undelete(desk: SessionDesk, session: str) -> Result:
     """Bring a deleted session back, or list those that can be."""
-    shared = session.constellation
-    now, days = shared.clock.now_ms(), shared.settings.retention.deleted_days
-    if argument:
-        await restore_session(shared.database, argument, now=now, days=days)
-        row = await shared.database.read(lambda tx: sessions.get_session(tx, SessionId(argument)))
-        return f"“{row.title if row is not None else argument}” is back in the list."
-    since_ms = now - days * DAY_MS
-    rows = await shared.database.read(lambda tx: sessions.deleted_sessions(tx, since_ms=since_ms, limit=FOUND))
-    if not rows:
-        return f"No session was deleted in the last {days} days."
-    lines = [f"- `{row.session_id}` {row.title or 'Untitled'} ({row.cwd})" for row in rows]
-    return "\n".join(["Deleted, newest first; `/undelete ID` brings one back:", *lines])
+    now = desk.clock.now_ms()
+    if session:
+        meant = session if desk.full_id is None else await desk.full_id(desk.database, session)
+        await restore_session(desk.database, meant, now=now, days=desk.deleted_days)
+        row = await desk.database.read(lambda tx: sessions.get_session(tx, SessionId(meant)))
+        return SessionChanged(meant, "undelete", None if row is None else row.title)
+    most = PAGE if desk.session is None else FOUND
+    since = now - desk.deleted_days * DAY_MS
+    rows = await desk.database.read(lambda tx: sessions.deleted_sessions(tx, since_ms=since, limit=most))
+    return SessionList(
+        tuple(ListedSession(row, SessionStatus.IDLE, "") for row in rows),
+        f"No session was deleted in the last {desk.deleted_days} days.",
+        "Deleted, newest first; `/undelete ID` brings one back:",
+    )
+
+
+async def fork(desk: SessionDesk, text: str, session: str = "") -> SessionChanged:
+    """Begin another session with the history of one."""
+    meant = await desk.id_of(session)
+    made = await fork_session(desk.database, meant, text, clock=desk.clock, ids=desk.ids)
+    return SessionChanged(meant, "fork", made.title, made.session_id, made.turns, here=desk.session is not None)

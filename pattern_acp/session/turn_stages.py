@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import anyio
@@ -293,13 +294,25 @@ async def _record_start(session: Session, turn: Turn) -> None:
 
 async def run_command(session: Session, turn_id: TurnId, command: Typed) -> TurnEnd:
     """Answer a slash command with a message that the model does not see."""
-    run = COMMANDS[command.name].run
+    row = COMMANDS[command.name]
     try:
-        answer = await run(session, command.argument)
+        if row.in_session:
+            # Late: only some commands are read by their rows.
+            from pattern_acp.commands.parameters import read_slash
+
+            values = read_slash(row, command.argument, f"/{row.name}")
+            answer = await row.run(resolve_name(row.in_session)(session), **values)
+        else:
+            answer = await row.run(session, command.argument)
     except (DatabaseError, LeaseLostError):
         raise
     except PatternError as error:
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
+    if not isinstance(answer, str):
+        # Late: only some commands have a result of parts.
+        from pattern_acp.commands.document import markdown
+
+        answer = markdown(answer.document)
     await show_sentence(session.sink, turn_id, session.constellation.ids, answer)
     return TurnEnd(StopReason.END_TURN)
 

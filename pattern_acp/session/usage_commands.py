@@ -1,25 +1,28 @@
-"""/usage: what models used and cost.
+"""/usage and /budget: what models used and cost, and what may be spent.
 
-Owns: what it takes and answers. Must not know: how sums are made (session/usage_report.py).
+Owns: what they take. Must not know: how sums are made and shown (commands/usage.py), or how a budget is checked
+(session/budgets.py).
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.usage import Usage
-from pattern_acp.journal.usage import UsedOnce, usage_of_session, usage_since
-from pattern_acp.session.usage_report import UsageSum, assumed_note, day_began_ms, sum_up, total_of
+from pattern_acp.commands.usage import BudgetRow, Budgets, BudgetSet, SessionUsage, session_usage
+from pattern_acp.domain.allowance import ALLOWED, parse_allowance
+from pattern_acp.domain.clock import day_began_ms
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.journal.usage import usage_of_session, usage_since
+from pattern_acp.session.budgets import SCOPES, change_budget, limit_of, spent_now
+from pattern_acp.session.state import BudgetScope
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
-HEADINGS = "requests | in | from the cache | out | thinking | cost |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-
-TURNS_SHOWN = 5
+FORM = "/budget turn|session|day AMOUNT, such as `/budget session 2.50 USD`; `off` takes a budget away"
 
 
-async def run_usage(session: "Session", argument: str) -> str:
+async def run_usage(session: "Session", argument: str) -> SessionUsage:
     """Sums of this session: its last turns, models and subagents; and of today, over all sessions."""
     if argument:
         raise CommandMisusedError("/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.")
@@ -27,51 +30,31 @@ async def run_usage(session: "Session", argument: str) -> str:
     since = day_began_ms(shared.clock.now_ms())
     own = await shared.database.read(lambda tx: usage_of_session(tx, session.session_id))
     today = await shared.database.read(lambda tx: usage_since(tx, since))
-    if not own and not today:
-        return "No model was asked today, nor in this session before."
-    used = [*own, *today]
-    assumed = assumed_note(used, lambda name: shared.models.resolve(name)[1])
-    notes = [*_notes(used), *([assumed] if assumed else []), *_estimates(own, today)]
-    return "\n\n".join([_table("", _rows(own, today)), *_parts(own), *notes])
+    return session_usage(own, today, lambda name: shared.models.resolve(name)[1])
 
 
-def _rows(own: Sequence[UsedOnce], today: Sequence[UsedOnce]) -> list[tuple[str, UsageSum]]:
-    turns = sum_up(own, "turn")
-    rows = [(f"Turn {number} of {len(turns)}", one) for number, one in enumerate(turns, 1)][-TURNS_SHOWN:]
-    return [*rows, ("This session", total_of(own)), ("Today, all sessions", total_of(today))]
+async def run_budget(session: "Session", argument: str) -> Result:
+    """Show the budgets, or set one for this session."""
+    if not argument:
+        return await _budgets(session)
+    name, _, amount = argument.partition(" ")
+    words: dict[str, BudgetScope] = {scope: scope for scope in SCOPES}
+    scope = words.get(name.lower())
+    if scope is None or not amount.strip():
+        raise CommandMisusedError(f"Say which budget, and how much: {FORM}.")
+    allowance = parse_allowance(amount)
+    if allowance is None:
+        raise CommandMisusedError(f"A budget must be {ALLOWED.partition(';')[0]}, or `off`.")
+    await change_budget(session, scope, allowance)
+    return BudgetSet(scope, f"{allowance}", elsewhere=scope != "session")
 
 
-def _parts(own: Sequence[UsedOnce]) -> list[str]:
-    models, subagents = sum_up(own, "model"), sum_up(own, "subagent")
-    tables: list[str] = []
-    if len(models) > 1:
-        tables.append(_table("Model", [(f"`{one.title}`", one) for one in models]))
-    if len(subagents) > 1:
-        tables.append(_table("Subagent", [(one.title, one) for one in subagents]))
-    return tables
-
-
-def _table(heading: str, rows: Sequence[tuple[str, UsageSum]]) -> str:
-    return "\n".join([f"| {heading} | {HEADINGS}", *(_line(name, one) for name, one in rows)])
-
-
-def _line(name: str, one: UsageSum) -> str:
-    usage: Usage = one.usage
-    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    counts = (one.requests, read, usage.cache_read_tokens, usage.output_tokens, usage.thinking_tokens)
-    name = name.replace("|", "\\|")
-    return f"| {name} | {' | '.join(f'{count:,}' for count in counts)} | {one.money or 'unknown'} |"
-
-
-def _estimates(own: Sequence[UsedOnce], today: Sequence[UsedOnce]) -> list[str]:
-    sums = (("In this session", total_of(own)), ("Today", total_of(today)))
-    return [f"{when}, {one.estimate_note}" for when, one in sums if one.estimated][:1]
-
-
-def _notes(used: Sequence[UsedOnce]) -> list[str]:
-    whole = total_of(used)
-    notes = [f"Prices: {', '.join(whole.prices)}."] if whole.prices else []
-    unknown = sorted({one.model or "models of before" for one in used if one.micro_units is None})
-    if unknown:
-        notes.append(f"No price is known of {', '.join(unknown)}; what they cost is not in these sums.")
-    return notes
+async def _budgets(session: "Session") -> Budgets:
+    spent = await spent_now(session, session.memory.turn_id or TurnId(""))
+    used: dict[BudgetScope, tuple[int, int] | tuple[()]] = {
+        "session": (spent.session.micro_units, spent.session.tokens),
+        "day": (spent.since.micro_units, spent.since.tokens),
+        "turn": (),
+    }
+    rows = (BudgetRow(scope, f"{limit_of(session, scope)}", *counts) for scope, counts in used.items())
+    return Budgets(tuple(rows), FORM)

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.memory import run_memory
+from pattern_acp.cli.command_runner import run_call
 from pattern_acp.cli.memory.editing import EditingError, editor_command
 from pattern_acp.commands.parameters import Call, Value
 from pattern_acp.config.settings import Flags, MemorySettings
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import record_session, running_agent
@@ -50,14 +51,14 @@ def ask(process: Process, folder: Path, line: str, *, code: int = 0) -> None:
     arguments = parse_arguments(["memory", *line.split()])
     assert isinstance(arguments, Call), arguments
     with chdir(folder):
-        assert run_memory(arguments, process) == code
+        assert run_call(arguments, process) == code
 
 
 def ask_words(process: Process, folder: Path, *words: str) -> None:
     arguments = parse_arguments(["memory", *words])
     assert isinstance(arguments, Call), arguments
     with chdir(folder):
-        assert run_memory(arguments, process) == 0
+        assert run_call(arguments, process) == 0
 
 
 def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], line: str, *, code: int = 0) -> str:
@@ -76,8 +77,8 @@ def test_without_a_constellation_nothing_is_remembered(home: Process, folder: Pa
         "isolation": "none",
         "not_attached": [],
     }
-    ask(home, folder, "show human", code=1)
-    assert "nothing is remembered yet" in capsys.readouterr().err
+    with pytest.raises(PatternError, match="nothing is remembered yet"):
+        ask(home, folder, "show human")
     assert not home.loaded.paths.constellation_path("default").exists()
 
 

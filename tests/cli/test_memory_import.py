@@ -11,7 +11,7 @@ import pytest
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.memory import run_memory
+from pattern_acp.cli.command_runner import run_call
 from pattern_acp.cli.memory.importing import read_import
 from pattern_acp.commands.parameters import Call
 from pattern_acp.domain.errors import PatternError
@@ -39,7 +39,7 @@ class Terminal:
         arguments = parse_arguments(["memory", *words])
         assert isinstance(arguments, Call), arguments
         with chdir(self._folder):
-            assert run_memory(arguments, self._home) == 0
+            assert run_call(arguments, self._home) == 0
         return self._capsys.readouterr().out
 
     def text(self, label: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.memory import run_memory
+from pattern_acp.cli.command_runner import run_call
 from pattern_acp.commands.parameters import Call
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
@@ -28,7 +28,7 @@ def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *
     capsys.readouterr()
     arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
     assert isinstance(arguments, Call), arguments
-    run_memory(arguments, process)
+    run_call(arguments, process)
     printed = capsys.readouterr()
     return printed.out + printed.err
 

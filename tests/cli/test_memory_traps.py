@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.memory import run_memory
+from pattern_acp.cli.command_runner import run_call
 from pattern_acp.commands.parameters import Call
 
 
@@ -15,7 +15,7 @@ def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *
     capsys.readouterr()
     arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
     assert isinstance(arguments, Call), arguments
-    assert run_memory(arguments, process) == 0
+    assert run_call(arguments, process) == 0
     return capsys.readouterr().out
 
 

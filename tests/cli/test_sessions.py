@@ -1,9 +1,7 @@
 """Sessions are listed, shown and deleted."""
 
-import io
 import json
 from contextlib import chdir
-from datetime import UTC
 from pathlib import Path
 
 import anyio
@@ -11,18 +9,21 @@ import pytest
 from acp import schema as sdk
 from msgspec.structs import replace
 from pydantic import TypeAdapter
-from rich.console import Console
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import SessionAction, Sessions
-from pattern_acp.cli.sessions import moment, print_hits, print_table, run_sessions
+from pattern_acp.cli.main import run_with
+from pattern_acp.cli.output import printable
+from pattern_acp.cli.rendering import lines_of
+from pattern_acp.commands.document import Result
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.session_commands import Passages, SessionList
 from pattern_acp.tools.base import SessionHit
 from tests.support.agent import record_session
 from tests.support.editor import JsonDict
+from tests.support.process import typed
 from tests.support.scripts import calls, says
 
 
@@ -46,11 +47,11 @@ def session(home: Process, folder: Path) -> str:
 
 
 def test_without_a_constellation_there_is_nothing_and_that_is_fine(home: Process, capsys: pytest.CaptureFixture[str]):
-    assert run_sessions(Sessions(), home) == 0
+    assert run_with(typed("sessions", "list"), home) == 0
     assert "No sessions here yet." in capsys.readouterr().out
-    assert run_sessions(Sessions(json=True), home) == 0
+    assert run_with(typed("sessions", "list", "--json"), home) == 0
     assert json.loads(capsys.readouterr().out) == []
-    assert run_sessions(Sessions(action="show", session="s1"), home) == 1
+    assert run_with(typed("sessions", "show", "s1"), home) == 1
     assert "no session s1" in capsys.readouterr().err
 
 
@@ -58,13 +59,13 @@ def test_the_list_is_that_of_the_folder_unless_all_are_wanted(
     home: Process, folder: Path, session: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     with chdir(folder):
-        assert run_sessions(Sessions(json=True), home) == 0
+        assert run_with(typed("sessions", "list", "--json"), home) == 0
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["id"], listed["cwd"]) == (session, str(folder))
     with chdir(tmp_path):
-        assert run_sessions(Sessions(), home) == 0
+        assert run_with(typed("sessions", "list"), home) == 0
         assert "No sessions here yet." in capsys.readouterr().out
-        assert run_sessions(Sessions(everywhere=True), home) == 0
+        assert run_with(typed("sessions", "list", "--all"), home) == 0
     heading, line = capsys.readouterr().out.splitlines()
     assert heading.split() == ["SESSION", "UPDATED", "STATUS", "TITLE", "FOLDER"]
     assert line.startswith(session)
@@ -72,7 +73,7 @@ def test_the_list_is_that_of_the_folder_unless_all_are_wanted(
 
 
 def test_a_session_is_shown_as_the_chat_shows_it(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
-    assert run_sessions(Sessions(action="show", session=session), home) == 0
+    assert run_with(typed("sessions", "show", session), home) == 0
     shown = capsys.readouterr().out
     positions = [shown.index(part) for part in ("Where is it?", "Let me look.", "Read a.txt", "It is *there*.")]
     assert positions == sorted(positions)
@@ -80,16 +81,16 @@ def test_a_session_is_shown_as_the_chat_shows_it(home: Process, session: str, ca
 
 
 def test_the_first_characters_of_an_id_are_enough(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
-    assert run_sessions(Sessions(action="show", session=session[:12]), home) == 0
+    assert run_with(typed("sessions", "show", session[:12]), home) == 0
     assert "Where is it?" in capsys.readouterr().out
-    assert run_sessions(Sessions(action="rename", session=session[:12], text="Finding it"), home) == 0
+    assert run_with(typed("sessions", "rename", session[:12], "Finding it"), home) == 0
     assert capsys.readouterr().out == f"{session} is now called “Finding it”.\n"
-    assert run_sessions(Sessions(action="rewind", session=session[4:12]), home) == 0
+    assert run_with(typed("sessions", "rewind", session[4:12]), home) == 0
     assert "Where is it?" in capsys.readouterr().out
 
 
 def test_json_shows_the_updates_of_a_replay(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
-    assert run_sessions(Sessions(action="show", session=session, json=True), home) == 0
+    assert run_with(typed("sessions", "show", session, "--json"), home) == 0
     updates = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     judge = TypeAdapter(sdk.SessionNotification)
     for update in updates:
@@ -99,10 +100,10 @@ def test_json_shows_the_updates_of_a_replay(home: Process, session: str, capsys:
 
 
 def test_a_deleted_session_is_gone(home: Process, session: str, capsys: pytest.CaptureFixture[str]):
-    assert run_sessions(Sessions(action="delete", session=session), home) == 0
-    assert capsys.readouterr().out == f"Deleted {session}; `pattern-acp sessions undelete {session}` brings it back.\n"
-    assert run_sessions(Sessions(action="delete", session=session), home) == 1
-    assert run_sessions(Sessions(action="show", session=session), home) == 1
+    assert run_with(typed("sessions", "delete", session), home) == 0
+    assert capsys.readouterr().out == f"Deleted {session}; pattern-acp sessions undelete {session} brings it back.\n"
+    assert run_with(typed("sessions", "delete", session), home) == 1
+    assert run_with(typed("sessions", "show", session), home) == 1
     assert "no session" in capsys.readouterr().err
 
 
@@ -112,12 +113,15 @@ def row(number: int, cwd: str, title: str) -> ListedSession:
     return ListedSession(named, SessionStatus.RUNNING if number == 2 else SessionStatus.IDLE, "")
 
 
+def shown(result: Result, width: int) -> list[str]:
+    """The lines of a terminal, as it gets them."""
+    return ["".join(printable(text) for text, _ in line) for line in lines_of(result.document, width)]
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_hit_is_where_it_is_and_below_that_what_was_said(width: int):
     hit = SessionHit(SessionId(f"ses_{1:032x}"), "A title", "/one", 3, "user", "said \x1b[2J" + "so " * 99, 0)
-    out = io.StringIO()
-    print_hits([hit], Console(file=out, width=width, color_system=None, legacy_windows=False))
-    head, said = out.getvalue().splitlines()
+    head, said = shown(Passages((hit,), ""), width)
     assert head.startswith(f"{hit.session_id}  turn 3  1970-01")
     assert said.startswith("    said \\u001b[2Jso so")
     assert max(len(head), len(said)) <= width
@@ -126,9 +130,7 @@ def test_a_hit_is_where_it_is_and_below_that_what_was_said(width: int):
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_ids_are_whole_and_lines_fit_the_screen(width: int):
     rows = [row(1, "/one", "word " * 40), row(2, "/one", ""), row(3, "/two", "\x1b[2Jevil\n")]
-    out = io.StringIO()
-    print_table(rows, Console(file=out, width=width, color_system=None, legacy_windows=False), everywhere=True)
-    lines = out.getvalue().splitlines()
+    lines = shown(SessionList(tuple(rows)), width)
     assert [line.split()[0] for line in lines if line] == [
         "/one",
         rows[0].row.session_id,
@@ -137,22 +139,18 @@ def test_ids_are_whole_and_lines_fit_the_screen(width: int):
         rows[2].row.session_id,
     ]
     assert max(len(line) for line in lines) <= width
-    assert "\x1b" not in out.getvalue()
-
-
-def test_moments_are_told_to_the_minute():
-    assert moment(1_700_000_000_000, UTC) == "2023-11-14 22:13"
+    assert "\x1b" not in "".join(lines)
 
 
 def test_a_session_is_renamed_put_away_forked_deleted_and_brought_back(
     home: Process, session: str, capsys: pytest.CaptureFixture[str]
 ):
-    def done(action: SessionAction, text: str = "") -> JsonDict:
-        assert run_sessions(Sessions(action=action, json=True, session=session, text=text), home) == 0
+    def done(action: str, text: str = "") -> JsonDict:
+        assert run_with(typed("sessions", action, session, *([text] if text else []), "--json"), home) == 0
         return json.loads(capsys.readouterr().out)
 
     def listed(*, archived: bool = False) -> list[JsonDict]:
-        assert run_sessions(Sessions(json=True, everywhere=True, archived=archived), home) == 0
+        assert run_with(typed("sessions", "list", "--json", "--all", *["--archived"] * archived), home) == 0
         return json.loads(capsys.readouterr().out)
 
     assert done("rename", "Where things\nare")["title"] == "Where things are"
@@ -166,26 +164,26 @@ def test_a_session_is_renamed_put_away_forked_deleted_and_brought_back(
     (left,) = listed()
     assert (left["id"], left["parent"], left["messages"], left["status"]) == (fork["fork"], session, 3, "idle")
     assert left["preview"] == "It is *there*."
-    assert run_sessions(Sessions(action="undelete"), home) == 0
+    assert run_with(typed("sessions", "undelete"), home) == 0
     assert session in capsys.readouterr().out
     done("undelete")
     assert {one["id"] for one in listed()} == {session, fork["fork"]}
-    assert run_sessions(Sessions(action="undelete"), home) == 0
+    assert run_with(typed("sessions", "undelete"), home) == 0
     assert "No session was deleted" in capsys.readouterr().out
-    assert run_sessions(Sessions(action="show", session=fork["fork"]), home) == 0
+    assert run_with(typed("sessions", "show", fork["fork"]), home) == 0
     assert "It is *there*." in capsys.readouterr().out
 
 
 def test_what_was_said_is_found_with_its_turn(
     home: Process, folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ):
-    assert run_sessions(Sessions(action="search", text="where", everywhere=True, json=True), home) == 0
+    assert run_with(typed("sessions", "search", "where", "--json", "--all"), home) == 0
     found = json.loads(capsys.readouterr().out)
     assert {(one["id"], one["turn"]) for one in found} == {(session, 1)}
     with chdir(folder):
-        assert run_sessions(Sessions(action="search", text="where"), home) == 0
+        assert run_with(typed("sessions", "search", "where"), home) == 0
         assert session in capsys.readouterr().out
-        assert run_sessions(Sessions(action="search", text="zebra"), home) == 0
+        assert run_with(typed("sessions", "search", "zebra"), home) == 0
         assert "No session here has anything" in capsys.readouterr().out
 
 
@@ -193,10 +191,10 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
     home: Process, session: str, capsys: pytest.CaptureFixture[str]
 ):
     for asked, sentence in (
-        (Sessions(action="fork", session=session, text="7"), "no turn 7; the session has 1"),
-        (Sessions(action="undelete", session=session), "no deleted session"),
-        (Sessions(action="rename", session="s1", text="x"), "no session s1"),
-        (Sessions(action="delete", session="s1"), "no session s1"),
+        (typed("sessions", "fork", session, "7"), "no turn 7; the session has 1"),
+        (typed("sessions", "undelete", session), "no deleted session"),
+        (typed("sessions", "rename", "s1", "x"), "no session s1"),
+        (typed("sessions", "delete", "s1"), "no session s1"),
     ):
-        assert run_sessions(asked, home) == 1
+        assert run_with(asked, home) == 1
         assert sentence in capsys.readouterr().err

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import anyio
 import pytest
-from rich.console import Console
 
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.cli.arguments import BadUsage, UsageGrouping, UsageWanted
+from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.usage import print_bars, run_usage, since_ms, what_is_assumed
+from pattern_acp.cli.main import run_with
+from pattern_acp.cli.rendering import lines_of
+from pattern_acp.cli.usage import assumed_free, since_ms
+from pattern_acp.commands.parameters import Call, Value
+from pattern_acp.commands.usage import UsageSum, UsageTotals, total_of
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.usage_report import UsageSum, total_of
 from tests.support.agent import record_session
-from tests.support.process import agent_environment
+from tests.support.process import agent_environment, typed
 from tests.support.scripts import says
 
 
@@ -38,6 +40,11 @@ async def record(database: Path, folder: Path) -> None:
     await record_session(database, folder, model, "First, and more", "Second")
 
 
+def shown(totals: UsageTotals, width: int) -> list[str]:
+    """The lines of a terminal."""
+    return ["".join(text for text, _ in line).rstrip() for line in lines_of(totals.document, width)]
+
+
 def used(model: str, micro_units: int) -> UsedOnce:
     return UsedOnce(0, SessionId("s"), TurnId("t"), "", model, Usage(1, 1), micro_units, "", "/p", "")
 
@@ -49,7 +56,7 @@ def home(home: Process, tmp_path: Path) -> Process:
 
 
 def test_json_has_exact_money_and_all_token_counts(home: Process, capsys: pytest.CaptureFixture[str]):
-    assert run_usage(UsageWanted(by="model", form="json"), home) == 0
+    assert run_with(typed("usage", "--by", "model", "--json"), home) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["by"] == "model"
     (model,) = printed["sums"]
@@ -60,24 +67,25 @@ def test_json_has_exact_money_and_all_token_counts(home: Process, capsys: pytest
 
 
 @pytest.mark.parametrize("by", ["day", "model", "project", "session"])
-def test_csv_is_read_back_by_a_reader_of_csv(home: Process, by: UsageGrouping, capsys: pytest.CaptureFixture[str]):
-    assert run_usage(UsageWanted(by=by, form="csv"), home) == 0
+def test_csv_is_read_back_by_a_reader_of_csv(home: Process, by: str, capsys: pytest.CaptureFixture[str]):
+    assert run_with(typed("usage", "--by", by, "--csv"), home) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert (row["requests"], row["cost_usd"]) == ("2", "1.5")
 
 
 def test_a_pipe_gets_a_table_with_a_total(home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert run_usage(UsageWanted(by="session"), home) == 0
-    heading, row, total = capsys.readouterr().out.splitlines()
+    assert run_with(typed("usage", "--by", "session"), home) == 0
+    heading, row, total, unpriced = capsys.readouterr().out.splitlines()
     assert heading.split() == ["SESSION", "REQUESTS", "IN", "CACHED", "OUT", "THINKING", "COST"]
     assert row.startswith("First, and more")
     assert total.split() == ["Total", "2", "137", "30", "21", "5", "1.50", "USD+"]
+    assert unpriced == "1 of 2 requests have no known price and are not in the cost."
 
 
 def test_nothing_used_is_said_and_a_day_that_is_none_is_refused(home: Process, capsys: pytest.CaptureFixture[str]):
-    assert run_usage(UsageWanted(since="2999-01-01"), home) == 0
+    assert run_with(typed("usage", "--since", "2999-01-01"), home) == 0
     assert "No model was asked since 2999-01-01." in capsys.readouterr().out
-    assert run_usage(UsageWanted(since="2026-02-31"), home) == 1
+    assert run_with(typed("usage", "--since", "2026-02-31"), home) == 1
     assert "no day of the calendar" in capsys.readouterr().err
 
 
@@ -100,16 +108,11 @@ def test_days_back_are_days_of_the_calendar_also_when_one_of_them_has_23_hours()
 
 
 def test_a_terminal_gets_bars_as_long_as_the_money():
-    text = io.StringIO()
-    console = Console(file=text, width=120, force_terminal=False)
-    sums = [UsageSum("a", "a/dear", 2, Usage(10), 400, 0, ("table 1",)), UsageSum("b", "b/cheap", 1, Usage(99), 100, 0)]
-    print_bars(sums, UsageSum("total", "Total", 3, Usage(109), 500, 1, ("table 1",)), "model", console)
-    lines = text.getvalue().splitlines()
+    sums = (UsageSum("a", "a/dear", 2, Usage(10), 400, 0, ("table 1",)), UsageSum("b", "b/cheap", 1, Usage(99), 100, 0))
+    lines = shown(UsageTotals("model", "", sums, UsageSum("total", "Total", 3, Usage(109), 500, 1, ("table 1",))), 120)
     bars = [sum(line.count(cell) for cell in "█#") for line in lines[1:3]]
     assert bars == [24, 6]
-    assert "Prices: table 1." in text.getvalue()
-    assert "1 of 3 requests have no known price" in text.getvalue()
-    print_bars([], total_of([]), "day", console)
+    assert lines[-2:] == ["Prices: table 1.", "1 of 3 requests have no known price and are not in the cost."]
 
 
 def test_models_that_only_count_as_free_are_named_and_those_of_gone_providers_passed_over(tmp_path: Path):
@@ -118,30 +121,33 @@ def test_models_that_only_count_as_free_are_named_and_those_of_gone_providers_pa
     table = '[providers.lab]\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["llama"]\n'
     (home / "config.toml").write_text(table, encoding="utf-8")
     process = start_process(Flags(), {"PATTERN_ACP_HOME": str(home)})
-    note = what_is_assumed(process, [used("lab/llama", 0), used("gone/llama", 0), used("offline/offline", 0)])
+
+    def note_of(*requests: UsedOnce) -> str:
+        return anyio.run(assumed_free, process, requests)
+
+    note = note_of(used("lab/llama", 0), used("gone/llama", 0), used("offline/offline", 0))
     assert note.startswith("lab/llama counts as free, which is assumed")
-    assert what_is_assumed(process, [used("lab/llama", 5), used("offline/offline", 0)]) == ""
-    both = what_is_assumed(process, [used("lab/llama", 0), used("lab/other", 0)])
+    assert note_of(used("lab/llama", 5), used("offline/offline", 0)) == ""
+    both = note_of(used("lab/llama", 0), used("lab/other", 0))
     assert both.startswith("lab/llama, lab/other count as free, which is assumed, since their servers are on")
-    text = io.StringIO()
-    print_bars([], total_of([]), "day", Console(file=text, width=300), note=note)
-    assert note in text.getvalue()
+    totals = UsageTotals("day", "", (total_of([]),), total_of([]), note)
+    assert note.replace("`", "") in shown(totals, 300)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_bars_keep_their_proportion_in_a_narrow_terminal(width: int):
-    text = io.StringIO()
     usage = Usage(12_345_678, 1_234_567)
-    sums = [UsageSum("a", "local/first", 2, usage, 400, 0), UsageSum("b", "local/second", 1, usage, 200, 0)]
-    print_bars(sums, UsageSum("total", "Total", 3, usage, 600, 0), "model", Console(file=text, width=width))
-    bars = [sum(line.count(cell) for cell in "█#") for line in text.getvalue().splitlines()[1:3]]
+    sums = (UsageSum("a", "local/first", 2, usage, 400, 0), UsageSum("b", "local/second", 1, usage, 200, 0))
+    lines = shown(UsageTotals("model", "", sums, UsageSum("total", "Total", 3, usage, 600, 0)), width)
+    bars = [sum(line.count(cell) for cell in "█#") for line in lines[1:3]]
     assert bars[1] > 0
     assert abs(bars[0] - 2 * bars[1]) <= 1
-    assert all(len(line) <= width for line in text.getvalue().splitlines())
+    assert all(len(line) <= width for line in lines)
 
 
 def test_the_command_line_is_understood_and_a_wrong_day_is_refused():
     wanted = parse_arguments(["usage", "--by", "project", "--since", "30d", "--csv"])
-    assert wanted == UsageWanted(Flags(), "project", "30d", "csv")
+    values: dict[str, Value] = {"by": "project", "since": "30d", "json": False, "csv": True}
+    assert wanted == Call("usage", "", values)
     assert isinstance(parse_arguments(["usage", "--since", "yesterday"]), BadUsage)
     assert isinstance(parse_arguments(["usage", "--json", "--csv"]), BadUsage)

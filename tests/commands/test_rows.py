@@ -25,9 +25,20 @@ def test_what_carries_out_a_verb_takes_what_its_row_names(command: Command, plac
         inspect.signature(command.run).bind("desk", **taken)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [verb for group in GROUPS if group.opens for verb in group.commands],
+    ids=lambda command: f"{command.do}",
+)
+def test_what_carries_out_a_command_of_a_terminal_takes_what_its_row_names(command: Command):
+    taken = {one.name: "" for one in command.taken("terminal") if one.name != "json"}
+    inspect.signature(command.run).bind("desk", **taken)
+
+
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
 def test_what_carries_out_a_slash_command_takes_the_session_and_what_was_typed(command: Command):
-    inspect.signature(command.run).bind("session", "argument")
+    taken = {one.name: "" for one in command.taken("slash")} if command.in_session else {}
+    inspect.signature(command.run).bind("session", *([] if command.in_session else ["argument"]), **taken)
 
 
 def test_choices_are_those_of_memory():

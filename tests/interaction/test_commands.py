@@ -104,7 +104,7 @@ async def test_a_prompt_in_the_form_of_a_client_is_titled_and_found_by_its_words
         (listed,) = (await agent.editor.request("session/list", {}))["sessions"]
         assert listed["title"] == "Paint the zebra"
         found = await answer(agent, session, "/search zebra")
-        assert found.count(", user)") == 1
+        assert found.count(", user: ") == 1
         assert "previous_user_message" not in found
 
 

@@ -152,7 +152,7 @@ async def test_what_was_said_is_found_also_in_a_fork_whose_parent_is_gone_and_af
             await agent.editor.prompt(asking, "/search zebra")
             return texts(agent, asking)
 
-        assert f"turn 1](pattern-acp://session/{session}?turn=1)" in await found()
+        assert f"](pattern-acp://session/{session}?turn=1)" in await found()
         await agent.editor.request("session/delete", {"sessionId": session})
         assert f"session/{fork}?turn=1" in await found()
         agent.editor.updates.clear()

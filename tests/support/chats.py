@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.bootstrap.serve import serve_transport
-from pattern_acp.cli.arguments import EXIT_ERROR, Chat, Sessions
+from pattern_acp.cli.arguments import EXIT_ERROR, Chat
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.chat.agent_process import AgentProcess
 from pattern_acp.cli.chat.run import run
+from pattern_acp.cli.command_runner import run_call
 from pattern_acp.cli.output import write_failed
-from pattern_acp.cli.sessions import run_sessions
+from pattern_acp.commands.parameters import Call
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, loopback_pair
@@ -115,10 +116,10 @@ def chat_beside(environ: Mapping[str, str], folder: Path, *words: str, stdin: st
 def sessions_beside(environ: Mapping[str, str], folder: Path, *words: str) -> str:
     """What `pattern-acp sessions` with these words prints in `folder`."""
     arguments = parse_arguments(["sessions", *words])
-    if not isinstance(arguments, Sessions):
+    if not isinstance(arguments, Call):
         raise TypeError(arguments)
     with chdir(folder), _streams("") as (out, _):
-        run_sessions(arguments, start_process(Flags(), environ))
+        run_call(arguments, start_process(Flags(), environ))
     return _text(out)
 
 

@@ -21,6 +21,8 @@ from typing import IO, cast
 import anyio
 import anyio.to_thread
 
+from pattern_acp.cli.argv import parse_arguments
+from pattern_acp.commands.parameters import Call
 from pattern_acp.config.load import process_environment
 from pattern_acp.db.connection import open_database
 from pattern_acp.db.integrity import quick_check
@@ -312,3 +314,10 @@ def judge_recordings(folder: Path) -> int:
                 judge.agent_wrote(line)
                 count += 1
     return count
+
+
+def typed(*words: str) -> Call:
+    """What a command line of ours asks for."""
+    called = parse_arguments(words)
+    assert isinstance(called, Call), called
+    return called

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Journal
+from pattern_acp.cli.command_runner import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.journal.checking import anchor_session, verify_file, verify_streams
 from pattern_acp.cli.journal.exporting import export_session
 from pattern_acp.cli.journal.rebuilding import rebuild_constellation
 from pattern_acp.cli.journal.redacting import redact, report_redaction
 from pattern_acp.cli.journal.replaying import replay_session
 from pattern_acp.cli.journal.tailing import tail
-from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line
 from pattern_acp.cli.session_ids import full_id
 from pattern_acp.config.load import known_secrets

@@ -8,8 +8,8 @@ import anyio
 
 from pattern_acp.cli.arguments import EXIT_OK, Journal
 from pattern_acp.cli.output import printable, write_json, write_line
-from pattern_acp.cli.sessions import moment
 from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.journal.streams import EventHead, newest_heads
 
 LOOK_SECONDS = 0.25
@@ -42,6 +42,6 @@ def _print(head: EventHead, arguments: Journal) -> None:
     where = "" if arguments.target else f"{head.stream}  "
     about = f"  {printable(head.item)}" if head.item else ""
     write_line(
-        f"{moment(head.at_ms)}  {where}{head.session_seq:>6}  {head.kind:<22} {head.actor}/{head.origin}"
+        f"{local_minute(head.at_ms)}  {where}{head.session_seq:>6}  {head.kind:<22} {head.actor}/{head.origin}"
         f"  {head.size:,} B{about}"
     )

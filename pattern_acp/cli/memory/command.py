@@ -15,12 +15,9 @@ import anyio.to_thread
 from pattern_acp.bootstrap.constellation import TEMPLATES, read_persona
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.memory.editing import edit_text, read_edited
-from pattern_acp.cli.opening import constellation_path, open_for_command, refuse_if_lost
-from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json
-from pattern_acp.cli.rendering import plain, show_parts
-from pattern_acp.commands.document import Result, Said
+from pattern_acp.cli.output import write_error, write_failure
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.memory_actions import Desk, EditedText
 from pattern_acp.commands.memory_results import Blocks, forgetting_question
@@ -52,56 +49,35 @@ LOG_LENGTH = 50
 """Writes that history shows at a time; BEFORE shows older ones."""
 
 
-def run_memory(arguments: Call, process: Process) -> int:
-    """Carry out the verb and print what it gives; 1 when it could not be done.
+@asynccontextmanager
+async def open_memory(call: Call, process: Process) -> AsyncGenerator[Desk, None]:
+    """What the verbs work with; files of memory are brought up to date behind what changes it.
 
     Raises:
-        PatternError: it could not be done, and why.
+        PatternError: the constellation cannot be used.
     """
-    path = constellation_path(process)
-    verb = VERBS[arguments.command]
-    try:
-        if verb.name == "list" or not verb.begins:
-            refuse_if_lost(path)
-            if not path.exists():
-                return _without_constellation(arguments, process)
-        result = anyio.run(_answer, arguments, process)
-        _show(result, arguments, process)
-    except OutputClosed:
-        return EXIT_OK
-    except KeyboardInterrupt:
-        return EXIT_CANCELLED
-    return EXIT_ERROR if result.is_failure else EXIT_OK
-
-
-def _show(result: Result, arguments: Call, process: Process) -> None:
-    if arguments.json:
-        # Words are told to a program as they are to the user.
-        write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
-    else:
-        show_parts(result.document, process.environ, pager=not arguments.shared["no_pager"])
-
-
-def _without_constellation(arguments: Call, process: Process) -> int:
-    if arguments.command == "list":
-        _show(Blocks(), arguments, process)
-        return EXIT_OK
-    label = arguments.values.get("label") or arguments.values.get("entry")
-    write_failure("memory.block-missing", f"There is no memory block named {label!r}, since nothing is remembered yet.")
-    return EXIT_ERROR
-
-
-async def _answer(arguments: Call, process: Process) -> Result:
-    verb = VERBS[arguments.command]
+    verb = VERBS[call.command]
     async with open_for_command(process) as database:
-        desk = await anyio.to_thread.run_sync(_open_desk, arguments, process, database)
+        desk = await anyio.to_thread.run_sync(_open_desk, call, process, database)
         if verb.begins:
             # The default blocks are made when memory is first looked at.
             await desk.memory.blocks()
-        result = await verb.run(desk, **arguments.values)
+        yield desk
         if process.loaded.settings.memory.files and not verb.reads:
             await _renew_files(desk, database)
-        return result
+
+
+def without_constellation(call: Call) -> Blocks:
+    """What is answered as long as nothing was recorded.
+
+    Raises:
+        PatternError: a block was named.
+    """
+    if call.command == "list":
+        return Blocks()
+    label = call.values.get("label") or call.values.get("entry")
+    sentence = f"There is no memory block named {label!r}, since nothing is remembered yet."
+    raise PatternError(sentence, failure_code="memory.block-missing")
 
 
 async def _renew_files(desk: Desk, database: Database) -> None:

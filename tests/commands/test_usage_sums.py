@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.commands.usage import Grouping, sum_up, total_of
+from pattern_acp.domain.clock import day_began_ms, day_of
 from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
-from pattern_acp.session.usage_report import Grouping, day_began_ms, day_of, sum_up, total_of
 from tests.support.process import agent_environment
 
 COUNTS = st.integers(0, 10**9)
@@ -82,7 +83,7 @@ def test_a_day_is_that_of_the_time_zone():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="TZ is POSIX")
 def test_the_day_on_which_clocks_change_begins_at_its_midnight():
-    code = "from pattern_acp.session.usage_report import day_began_ms, day_of; import sys; at = int(sys.argv[1]);"
+    code = "from pattern_acp.domain.clock import day_began_ms, day_of; import sys; at = int(sys.argv[1]);"
     code += "print(day_began_ms(at), day_of(day_began_ms(at)), day_of(day_began_ms(at) - 1))"
     noon = int(datetime(2026, 10, 25, 12, tzinfo=UTC).timestamp() * 1000)
     began = int(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp() * 1000)

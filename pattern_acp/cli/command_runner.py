@@ -1,0 +1,127 @@
+"""Carrying out a command of the table in a terminal.
+
+Owns: opening the constellation, what is said when it is gone, showing the result, and that what the command recorded
+is in segments too before it ends. Must not know: what any command does.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from pkgutil import resolve_name
+
+import anyio
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.command_table import GROUPS
+from pattern_acp.cli.output import OutputClosed, write_error, write_json
+from pattern_acp.cli.rendering import plain, show_parts
+from pattern_acp.commands.document import Result, Said
+from pattern_acp.commands.parameters import Call, Command, Group
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.journal.errors import UnknownSessionError
+from pattern_acp.journal.redact import newest_event
+from pattern_acp.recovery.backups import lost_constellation
+
+SEGMENT_SECONDS = 10.0
+"""Longest that a command waits for its segments. Usually it is some milliseconds; after words were forgotten all are
+written anew, and what is not written then is added by the next command or session."""
+
+
+def run_call(call: Call, process: Process) -> int:
+    """Carry out a command and show its result; the exit code.
+
+    Raises:
+        PatternError: it could not be done, and why.
+    """
+    group, command = _row(call)
+    path = constellation_path(process)
+    try:
+        if command.begins or path.exists():
+            if not command.begins:
+                refuse_if_lost(path)
+            result = anyio.run(_result, group, command, call, process)
+        else:
+            refuse_if_lost(path)
+            result = resolve_name(group.without)(call)
+        if isinstance(result, int):
+            return result
+        show_result(result, call, process)
+    except UnknownSessionError as error:
+        sentence = f"There is no session {error.session_id}; `pattern-acp sessions list --all` lists them."
+        raise PatternError(sentence, failure_code=error.failure_code) from error
+    except OutputClosed:
+        return EXIT_OK
+    except KeyboardInterrupt:
+        return EXIT_CANCELLED
+    return EXIT_ERROR if result.is_failure else EXIT_OK
+
+
+def show_result(result: Result, call: Call, process: Process) -> None:
+    """Write a result to stdout, as JSON where a program reads it.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    if call.json:
+        # Words are told to a program as they are to the user.
+        write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
+    else:
+        show_parts(result.document, process.environ, pager=not call.shared.get("no_pager", True))
+
+
+def _row(call: Call) -> tuple[Group, Command]:
+    group = next(group for group in GROUPS if group.name == call.group)
+    return group, next(one for one in group.commands if one.name == call.command)
+
+
+async def _result(group: Group, command: Command, call: Call, process: Process) -> "Result | int":
+    """What the command gives; a number is the exit code of one that showed everything itself."""
+    values = {name: value for name, value in call.values.items() if name != "json"}
+    async with resolve_name(group.opens)(call, process) as desk:
+        return await command.run(desk, **values)
+
+
+def constellation_path(process: Process) -> Path:
+    """Where the constellation of the settings is."""
+    return process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+
+
+def refuse_if_lost(path: Path) -> None:
+    """For a command that only reads: with what was recorded gone, it must not say that there is nothing.
+
+    Raises:
+        DatabaseError: the constellation is gone or empty, and how it can be had back.
+    """
+    if lost := lost_constellation(path, begun=False):
+        raise DatabaseError(lost, failure_code="database.lost")
+
+
+@asynccontextmanager
+async def open_for_command(process: Process) -> AsyncGenerator[Database, None]:
+    """Open the constellation for a command that may write; it is made when there is none.
+
+    Raises:
+        DatabaseError: it cannot be used.
+    """
+    path = constellation_path(process)
+    if lost := lost_constellation(path, begun=False):
+        write_error(f"pattern-acp: {lost}")
+    async with open_database(path, clock=SystemClock()) as database:
+        before = await database.read(newest_event)
+        try:
+            yield database
+        finally:
+            # A session would write them at some later time, and the disk may be lost before.
+            if process.loaded.settings.backup.segments and await database.read(newest_event) != before:
+                await write_segments(path)
+
+
+async def write_segments(path: Path) -> None:
+    """Have what a command recorded in segments before it ends."""
+    from pattern_acp.recovery.segment_export import export_last
+
+    with anyio.move_on_after(SEGMENT_SECONDS):
+        await export_last(path)
