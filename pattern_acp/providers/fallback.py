@@ -84,7 +84,7 @@ class FallbackProvider:
 
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         failed: list[str] = []
-        told = 0
+        reported = 0
         if self._current.info is not None:
             # Whoever reckons the costs of a turn knows those of the chosen model.
             if problem := await self._cannot_take(self._current.info, request):
@@ -107,9 +107,9 @@ class FallbackProvider:
                     raise NoModelLeftError(" ".join(failed)) from error
             else:
                 return
-            sentence = f"{' '.join(failed[told:])} {qualified} goes on for this turn."
+            sentence = f"{' '.join(failed[reported:])} {qualified} goes on for this turn."
             yield ModelSwitched(qualified, sentence, self._current.info)
-            told = len(failed)
+            reported = len(failed)
 
     async def _take_next(self, failed: list[str], request: ProviderRequest) -> str:
         """Make the next model that there is the current one; its name, empty when none is left."""

@@ -49,7 +49,7 @@ QUIET_SECONDS = 5.0
 """Longest wait for more events after the reason for the end of an answer. Gemini, above all with its own tools, sends
 such a reason early and goes on; other servers send no more and leave the connection open."""
 
-TOLD_MS = 1_000
+SHORTEST_SHOWN_MS = 1_000
 """Waits for a rate limit that are shorter are not worth a line."""
 
 
@@ -170,7 +170,7 @@ class WireProvider:
         wire: ProviderWire,
         http: "Callable[[], Awaitable[HttpClient]]",
         retry: RetryPolicy,
-        buckets: RateLimiters,
+        limiters: RateLimiters,
         *,
         needs_key: bool,
         sign: Sign | None = None,
@@ -179,7 +179,7 @@ class WireProvider:
         self._wire = wire
         self._http = http
         self._retry = retry
-        self._buckets = buckets
+        self._limiters = limiters
         self._needs_key = needs_key
         self._sign = sign
 
@@ -196,21 +196,21 @@ class WireProvider:
         """See `TokenCounter.count_tokens`. Tried once: who counts can do without."""
         if not isinstance(self._wire, CountingWire) or (self._needs_key and self._settings.api_key is None):
             return None
-        encoded, buckets = (
+        encoded, limiter = (
             self._wire.encode_count(request),
-            self._buckets.of(self._settings, request.model, counting=True),
+            self._limiters.of(self._settings, request.model, counting=True),
         )
-        taken = buckets.reserve(len(encoded.body))
-        if taken.wait_ms:
-            buckets.release(taken)
+        reservation = limiter.reserve(len(encoded.body))
+        if reservation.wait_ms:
+            limiter.release(reservation)
             return None
-        buckets.sent(taken)
+        limiter.sent(reservation)
         http = await self._http()
         async with http.post(encoded) as response:
-            buckets.observe(response.rate_headers)
+            limiter.observe(response.rate_headers)
             body = await response.read()
             if response.status != 200:
-                buckets.refused(response.retry_after_ms)
+                limiter.refused(response.retry_after_ms)
                 raise error_of_status(self._settings, request.model, response.status, body, response.retry_after_ms)
             return self._wire.read_count(body)
 
@@ -230,16 +230,16 @@ class WireProvider:
 
     async def _attempt(self, request: ProviderRequest, encoded: HttpRequest) -> AsyncGenerator[ProviderEvent, None]:
         http = await self._http()
-        buckets, size, usage = self._buckets.of(self._settings, request.model), len(encoded.body), Usage()
-        async with aclosing(self._wait_for_room(request, buckets, size)) as waits:
+        limiter, size, usage = self._limiters.of(self._settings, request.model), len(encoded.body), Usage()
+        async with aclosing(self._wait_for_limit(request, limiter, size)) as waits:
             async for wait in waits:
                 yield wait
         # Anew for each attempt: a signature is valid for a few minutes.
         signed = encoded if self._sign is None else await self._sign(encoded)
         async with http.post(signed) as response:
-            buckets.observe(response.rate_headers)
+            limiter.observe(response.rate_headers)
             if response.status != 200:
-                buckets.refused(response.retry_after_ms)
+                limiter.refused(response.retry_after_ms)
             await self._check(response, request.model)
             decoder = self._wire.new_decoder(request)
             async with aclosing(response.chunks()) as chunks:
@@ -249,30 +249,30 @@ class WireProvider:
                         yield event
                 await _drain(chunks)
             if usage != Usage():
-                buckets.charged(usage, size)
+                limiter.charged(usage, size)
             else:
                 yield UsageMissing()
             for event in decoder.end():
                 yield event
 
-    async def _wait_for_room(
-        self, request: ProviderRequest, buckets: RateLimiter, size: int
+    async def _wait_for_limit(
+        self, request: ProviderRequest, limiter: RateLimiter, size: int
     ) -> AsyncGenerator[RateLimitWait, None]:
-        taken = buckets.reserve(size)
+        reservation = limiter.reserve(size)
         used_up = f"The rate limit of {self.name} for {request.model} is used up"
-        words = time_in_words(taken.wait_ms)
-        if taken.wait_ms > request.patience_ms:
-            buckets.release(taken)
-            raise ProviderOverloadedError(f"{used_up} for {words}; wait or choose another model.", taken.wait_ms)
+        words = time_in_words(reservation.wait_ms)
+        if reservation.wait_ms > request.patience_ms:
+            limiter.release(reservation)
+            raise ProviderOverloadedError(f"{used_up} for {words}; wait or choose another model.", reservation.wait_ms)
         try:
-            if taken.wait_ms >= TOLD_MS:
-                yield RateLimitWait(taken.wait_ms, f"{used_up}. Waiting {words}.")
-            if taken.wait_ms:
-                await self._retry.sleep(taken.wait_ms / 1000)
+            if reservation.wait_ms >= SHORTEST_SHOWN_MS:
+                yield RateLimitWait(reservation.wait_ms, f"{used_up}. Waiting {words}.")
+            if reservation.wait_ms:
+                await self._retry.sleep(reservation.wait_ms / 1000)
         except BaseException:
-            buckets.release(taken)
+            limiter.release(reservation)
             raise
-        buckets.sent(taken)
+        limiter.sent(reservation)
 
     async def _decoded(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
         parser = self._wire.new_parser() if isinstance(self._wire, FramedWire) else SseParser()

@@ -249,8 +249,8 @@ class TextToolsProvider:
                             yield TextDelta(shown)
                     case Stopped(reason):
                         is_cut = reason is ProviderStop.MAX_TOKENS
-                        for told in _end(reader.end(), verbs, native, f"action_{len(request.messages)}", is_cut=is_cut):
-                            yield told
+                        for last in _end(reader.end(), verbs, native, f"action_{len(request.messages)}", is_cut=is_cut):
+                            yield last
                         yield event
                     case _:
                         native = max(native, event.index + 1) if isinstance(event, ToolCallBegun) else native
@@ -259,8 +259,8 @@ class TextToolsProvider:
 
 def put_as_text(request: ProviderRequest) -> ProviderRequest:
     """The request without native tools: they are described in the system prompt, and calls are text."""
-    told = instruction(request.tools)
-    system = "\n\n".join(part for part in (request.system.rstrip("\n"), told) if part)
+    described = instruction(request.tools)
+    system = "\n\n".join(part for part in (request.system.rstrip("\n"), described) if part)
     return replace(
         request, system=system, tools=(), messages=with_text_calls(request.messages, verbs_of(request.tools))
     )
