@@ -12,6 +12,8 @@ from pattern_acp.codemap.find import FindQuery, find, targets_named
 from pattern_acp.db.connection import Database
 from tests.support.code_index import code_index
 
+pytestmark = pytest.mark.slow  # the index of a repository is built first
+
 ROOT = Path(pattern_acp.__file__).parent.parent
 PARTS = ("acp", "bootstrap", "journal", "policy", "session", "tools", "turn")
 
@@ -35,7 +37,6 @@ def everything(_path: str) -> bool:
     return True
 
 
-@pytest.mark.slow
 async def test_serve_is_where_the_process_is_served(index: Database):
     answer = await index.read(lambda tx: find(tx, FindQuery("serve"), may_show=everything))
     first = answer.hits[0].symbol

@@ -47,6 +47,7 @@ def test_the_canonical_form_is_that_of_the_json_module_with_sorted_keys(value: J
     assert canonical_json(value) == spelled.encode("utf-8", "surrogatepass")
 
 
+@pytest.mark.slow
 @given(value=values, place=st.integers(0, 2))
 def test_a_float_is_refused_wherever_it_stands(value: Json, place: int):
     holder: tuple[Json, ...] = (1.5, {"a": [value, 1.5]}, (value, {"b": {"c": -0.0}}))

@@ -367,6 +367,7 @@ ends = st.one_of(
 conversations = st.lists(st.tuples(st.lists(steps, max_size=2), ends), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations, st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]))
 async def test_whatever_a_model_does_replays_the_same(turns: list[tuple[list[Turn], Turn]], answer: str):
