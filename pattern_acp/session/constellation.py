@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
@@ -26,6 +26,9 @@ from pattern_acp.workspace.git_status import GitStatus
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
+
+AskGit: TypeAlias = Callable[[str, float], Awaitable[GitStatus | None]]
+"""The state of the repository around a folder, within so many seconds."""
 
 RECALL_SECONDS = 0.15
 """Longest a turn waits for what is recalled (issue 3, section 5): a person does not notice it."""
@@ -122,7 +125,7 @@ class Constellation(Struct):
     """The user's own templates of memory blocks."""
     servers: ServerHost | None = None
     """Runs MCP servers of sessions; None: there are none."""
-    git_status: Callable[[str, float], Awaitable[GitStatus | None]] | None = None
+    git_status: AskGit | None = None
     """The state of the repository around a folder, within so many seconds; None: nobody can say."""
     folder_changes: FolderChanges | None = None
     """Finds out what commands changed in files; None: only what file tools change is kept."""

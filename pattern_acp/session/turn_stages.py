@@ -24,8 +24,9 @@ from pattern_acp.context.builder import MemoryView, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.context.window import text_limit
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
@@ -50,6 +51,7 @@ from pattern_acp.session.checks import (
 )
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.commands import more_commands, refuse_unknown
+from pattern_acp.session.constellation import AskGit
 from pattern_acp.session.context_usage import offered_tools, skill_tools, stable_part
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
@@ -70,6 +72,7 @@ from pattern_acp.session.memory_context import (
 from pattern_acp.session.options import thought_level_of
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
+from pattern_acp.session.state import SessionState
 from pattern_acp.session.subagents.delegation import Subagents
 from pattern_acp.session.subagents.kinds import TurnParts
 from pattern_acp.session.titles import title_of
@@ -115,7 +118,7 @@ async def answer_prompt(
     Raises:
         CredentialsError: the provider's key is missing or was refused.
     """
-    turn = new_turn(session, parts)
+    turn = new_turn(session.constellation.ids, parts)
     end = TurnEnd(StopReason.CANCELLED)
     try:
         with ticket.scope:
@@ -138,9 +141,8 @@ async def answer_prompt(
     return end
 
 
-def new_turn(session: Session, parts: Sequence[Part]) -> Turn:
+def new_turn(ids: IdFactory, parts: Sequence[Part]) -> Turn:
     """The turn for a prompt of these parts."""
-    ids = session.constellation.ids
     message = Message(MessageId(ids.new("msg")), Role.USER, tuple(parts))
     return Turn(TurnId(ids.new("turn")), message, command_of(message))
 
@@ -368,7 +370,7 @@ async def _run_loop(session: Session, turn_id: TurnId) -> TurnEnd:
         raise ProviderAuthError(missing)
     provider, info = shared.models.resolve(session.state.model.qualified)
     session.state.model = info
-    budget = turn_budget(session)
+    budget = turn_budget(session.state, shared.clock)
     gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
     provider = shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal)
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
@@ -420,11 +422,11 @@ async def _run_loop(session: Session, turn_id: TurnId) -> TurnEnd:
         session.state.cost = budget.cost
 
 
-def turn_budget(session: Session) -> Budget:
+def turn_budget(state: SessionState, clock: Clock) -> Budget:
     """What one turn may use, its subagents included."""
-    limits, clock = session.state.settings.turn, session.constellation.clock
+    limits = state.settings.turn
     asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
-    return Budget(asked, clock, UserWaitTimer(clock), cost=session.state.cost)
+    return Budget(asked, clock, UserWaitTimer(clock), cost=state.cost)
 
 
 def runner_of(
@@ -479,7 +481,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         languages=servers_of(session),
         sessions=sessions_of(session),
         may_read=lambda path: may_read(session, path),
-        long_text=lambda text_id: whole_text(session, text_id),
+        long_text=lambda text_id: whole_text(session.constellation.database, session.session_id, text_id),
     )
 
 
@@ -495,7 +497,7 @@ async def _before_turn(session: Session, turn_id: TurnId) -> tuple[Section, ...]
     git: list[Section] = []
 
     async def ask_git() -> None:
-        git.append(await git_note(session))
+        git.append(await git_note(session.constellation.git_status, session.state.cwd))
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -511,10 +513,9 @@ async def _before_turn(session: Session, turn_id: TurnId) -> tuple[Section, ...]
     return tuple(text for text in (*git, *told) if text)
 
 
-async def git_note(session: Session) -> Section:
+async def git_note(ask: AskGit | None, cwd: str) -> Section:
     """The state of the repository for the requests of this turn; empty where there is none, or git is slow."""
-    ask = session.constellation.git_status
-    status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
+    status = await ask(cwd, GIT_SECONDS) if ask is not None else None
     return note_section(f"Git when this turn began: {status.sentence()}.") if status is not None else NOTHING
 
 
