@@ -24,7 +24,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.memory.service.access import MemoryEdit
-from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ async def check(path: Path, names: list[str], writes: int) -> None:
 
 def memory_of(database: Database, name: str) -> ConstellationMemory:
     ids = RandomIds()
-    owner = MemoryOwner("tester", "/project", SessionId(name))
+    owner = MemoryScope("tester", "/project", SessionId(name))
     return ConstellationMemory(database, owner, clock=SystemClock(), ids=ids, peer=ids.peer())
 
 

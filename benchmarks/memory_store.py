@@ -15,7 +15,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.service.access import MemoryEdit
-from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 
 BLOCK_CHARACTERS = 20_000
@@ -37,7 +37,7 @@ def main() -> None:
 async def measure(folder: Path, rounds: int, sizes: list[int]) -> None:
     clock, ids = SystemClock(), RandomIds()
     async with open_database(folder / "constellation.db", clock=clock) as database:
-        owner = MemoryOwner("default", "/project", SessionId("ses"))
+        owner = MemoryScope("default", "/project", SessionId("ses"))
         memory = ConstellationMemory(database, owner, clock=clock, ids=ids, peer=ids.peer())
         chooser = random.Random(1)
         print_table("Memory blocks", await measure_blocks(database, memory, chooser, rounds))

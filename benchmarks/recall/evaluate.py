@@ -34,8 +34,8 @@ from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.minilm import MiniLm, is_installed
 from pattern_acp.memory.recall import (
     Candidate,
-    Found,
     QueryFacts,
+    SearchResult,
     index_message,
     is_guess,
     retrieve_candidates,
@@ -150,11 +150,11 @@ async def evaluate(database: Database, embedder: Embedder, memory: MemorySet) ->
     return outcomes
 
 
-def shipped(tx: Transaction, question: str, vector: QueryVector) -> tuple[Found, ...]:
+def shipped(tx: Transaction, question: str, vector: QueryVector) -> tuple[SearchResult, ...]:
     return search(tx, question, FILTERS, limit=DEPTH, now_ms=NOW, vector=vector)
 
 
-def identity(one: Candidate | Found) -> str:
+def identity(one: Candidate | SearchResult) -> str:
     return one.source if one.kind == "archival" else one.item
 
 

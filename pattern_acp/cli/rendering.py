@@ -13,7 +13,7 @@ from typing import TypeAlias
 from pattern_acp.cli.output import printable, write_line
 from pattern_acp.cli.tables import GAP, cells_of, fold, lay_out
 from pattern_acp.commands.document import Bars, Body, Diff, Fence, Heading, Paragraph, Part, Record, Table
-from pattern_acp.memory.diffs import Change, unified_diff, word_diff
+from pattern_acp.memory.diffs import TextChange, unified_diff, word_diff
 
 Span: TypeAlias = tuple[str, str]
 """A piece of a line and its style, in rich's words; empty for none."""
@@ -27,8 +27,8 @@ LEAST_BAR = 6
 """Cells of the longest bar in a narrow terminal, where names are cut instead."""
 
 _STYLES = {"note": "yellow", "warning": "yellow", "error": "red"}
-_WORD_STYLES = {Change.SAME: "", Change.REMOVED: "red", Change.ADDED: "green"}
-_WORD_MARKS = {Change.SAME: "{}", Change.REMOVED: "[-{}-]", Change.ADDED: "{{+{}+}}"}
+_WORD_STYLES = {TextChange.SAME: "", TextChange.REMOVED: "red", TextChange.ADDED: "green"}
+_WORD_MARKS = {TextChange.SAME: "{}", TextChange.REMOVED: "[-{}-]", TextChange.ADDED: "{{+{}+}}"}
 """Git's marks: a pipe and a terminal without colours have to tell the words apart too."""
 
 
@@ -214,7 +214,7 @@ def _word_lines(before: str, after: str) -> list[Line]:
     for part in word_diff(before, after):
         style, mark = _WORD_STYLES[part.change], _WORD_MARKS[part.change]
         marked = [mark.format(text) if text else "" for text in part.text.split("\n")]
-        if part.change is not Change.SAME and not part.text.strip("\n"):
+        if part.change is not TextChange.SAME and not part.text.strip("\n"):
             # A line end alone would not be seen.
             marked = [mark.format("↵" * part.text.count("\n")), *[""] * part.text.count("\n")]
         spans.append((marked[0], style))

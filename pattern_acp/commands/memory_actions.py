@@ -21,10 +21,10 @@ from pattern_acp.domain.globs import split_patterns
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.path_notes import BoundKind, PathNote, Status, entries_about, relative_names
+from pattern_acp.memory.path_notes import NoteKind, PathNote, Status, entries_about, relative_names
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.project import project_key
-from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit, MemoryHit, MemoryNarrowing
+from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit, MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.search import narrowing_of, without_repeats
@@ -42,7 +42,7 @@ RECALL_LIMIT = 8
 RECALLED_FROM = 40
 """Results that are looked at, since the same thing may have been said many times."""
 
-Search = Callable[[str, int, MemoryNarrowing], Awaitable[Sequence[MemoryHit]]]
+Search = Callable[[str, int, MemoryFilter], Awaitable[Sequence[MemoryHit]]]
 
 
 class EditedText(Struct, frozen=True):
@@ -305,7 +305,7 @@ async def search(
     found = without_repeats(await desk.find(query, RECALLED_FROM, narrowing))[:RECALL_LIMIT]
     if desk.recalled is not None:
         desk.recalled([hit.entry for hit in found])
-    return results.hits_found(query, found, narrowed=narrowing != MemoryNarrowing())
+    return results.hits_found(query, found, narrowed=narrowing != MemoryFilter())
 
 
 async def archive(desk: Desk) -> Result:
@@ -342,22 +342,22 @@ def _about(bound: Sequence[PathNote], path: str, cwd: str, now_ms: int) -> tuple
 
 async def note_trap(desk: Desk, **noted: str) -> Result:
     """Note a trap."""
-    return await _note(desk, BoundKind.TRAP, **noted)
+    return await _note(desk, NoteKind.TRAP, **noted)
 
 
 async def note_constraint(desk: Desk, **noted: str) -> Result:
     """Note a constraint."""
-    return await _note(desk, BoundKind.CONSTRAINT, **noted)
+    return await _note(desk, NoteKind.CONSTRAINT, **noted)
 
 
 async def note_decision(desk: Desk, **noted: str) -> Result:
     """Note a decision."""
-    return await _note(desk, BoundKind.DECISION, **noted)
+    return await _note(desk, NoteKind.DECISION, **noted)
 
 
 async def _note(  # noqa: PLR0913  the parameters of three rows
     desk: Desk,
-    kind: BoundKind,
+    kind: NoteKind,
     *,
     text: str,
     paths: str,
@@ -381,7 +381,7 @@ async def _note(  # noqa: PLR0913  the parameters of three rows
         until=until,
     )
     change = await desk.memory.commit(edit, None)
-    if kind is not BoundKind.DECISION and len(change.notes) == 1:
+    if kind is not NoteKind.DECISION and len(change.notes) == 1:
         return Said(f"{change.notes[0]} The agent is told before it edits these files.")
     return Said(" ".join(change.notes))
 

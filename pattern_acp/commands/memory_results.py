@@ -35,7 +35,15 @@ from pattern_acp.memory.path_notes import PathNote, Status, head_of, last_day
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.service.access import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, ForgottenReport
-from pattern_acp.memory.service.history import Archived, Blamed, BlamedRange, Listed, Verified, Version, Versions
+from pattern_acp.memory.service.history import (
+    ArchivedEntry,
+    BlamedRange,
+    BlockBlame,
+    BlockCheck,
+    BlockVersion,
+    ListedBlock,
+    VersionPair,
+)
 from pattern_acp.memory.service.search import repeats
 from pattern_acp.memory.service.undo import HistoryChange
 
@@ -202,7 +210,7 @@ class Blocks(Result, frozen=True):
 
 
 def blocks_listed(
-    blocks: Sequence[Listed],
+    blocks: Sequence[ListedBlock],
     deleted: Sequence[Block],
     healed: Sequence[str],
     elsewhere: Sequence[Block],
@@ -289,7 +297,7 @@ class Shown(Result, frozen=True):
         )
 
 
-def version_shown(version: Version, *, now_ms: int) -> Shown:
+def version_shown(version: BlockVersion, *, now_ms: int) -> Shown:
     """A version with what is to be said of it."""
     block, write = version.block, version.write
     stale = stale_sentence(version.text, now_ms=now_ms) if write.number == block.head_update else ""
@@ -370,7 +378,7 @@ class Compared(Result, frozen=True):
         return (Paragraph(name), Diff(self.before, self.after, names, self.words))
 
 
-def versions_compared(versions: Versions, *, words: bool) -> Compared:
+def versions_compared(versions: VersionPair, *, words: bool) -> Compared:
     """Two versions with their difference."""
     before, after = versions.before, versions.after
     by_lines = unified_diff(before, after, before_name=str(versions.old), after_name=str(versions.new))
@@ -425,7 +433,7 @@ class Blame(Result, frozen=True):
         return (Table(heads, rows),)
 
 
-def lines_blamed(blamed: Blamed) -> Blame:
+def lines_blamed(blamed: BlockBlame) -> Blame:
     """Who wrote each line."""
     return Blame(tuple(BlamedRow(one.text, write_row(blamed.writes[one.number]), one.line) for one in blamed.lines))
 
@@ -707,13 +715,13 @@ class Archive(Result, frozen=True):
         return (Table(heads, rows, "records"),)
 
 
-def entries_archived(entries: Sequence[Archived], *, now_ms: int) -> Archive:
+def entries_archived(entries: Sequence[ArchivedEntry], *, now_ms: int) -> Archive:
     """Entries with how each stands."""
     rows = (_entry_row(one.entry, one.bound, one.times, _standing(one, now_ms=now_ms), now_ms) for one in entries)
     return Archive(tuple(rows))
 
 
-def _standing(archived: Archived, *, now_ms: int) -> str:
+def _standing(archived: ArchivedEntry, *, now_ms: int) -> str:
     """Whether an archival entry is in force, superseded by which other, or stale."""
     entry, bound = archived.entry, archived.bound
     if not entry.is_current:
@@ -772,7 +780,7 @@ def _bound_standing(bound: PathNote, *, now_ms: int) -> str:
 class VerifiedBlocks(Result, frozen=True):
     """Blocks that were checked, each with what does not agree."""
 
-    blocks: tuple[Verified, ...]
+    blocks: tuple[BlockCheck, ...]
 
     @property
     def value(self) -> object:

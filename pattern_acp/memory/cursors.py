@@ -31,7 +31,7 @@ class LaterWrite(Struct, frozen=True):
     stream: str
 
 
-class Change(Struct, frozen=True):
+class UnseenChange(Struct, frozen=True):
     """One write as it is told of later: the block's label, who, why, when, in which stream, and what was done."""
 
     label: str
@@ -69,11 +69,11 @@ def move_cursor(tx: Transaction, persona: str, project: str, *, seq: int) -> Non
 
 def changes_since(
     tx: Transaction, block_ids: Sequence[str], after: int, *, not_in: str, limit: int
-) -> tuple[Change, ...]:
+) -> tuple[UnseenChange, ...]:
     """The newest writes into some blocks after an event, newest first, without those of the stream `not_in`."""
     asked = {"ids": json.dumps(list(block_ids)), "after": after, "stream": not_in, "limit": limit}
     return tuple(
-        Change(
+        UnseenChange(
             columns.text(row[0]),
             Actor(columns.text(row[1])),
             columns.text(row[2]),

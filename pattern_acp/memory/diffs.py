@@ -23,7 +23,7 @@ _DEEPEST = 1_000_000
 """Stands for the indentation of an empty line, with which no item begins."""
 
 
-class Change(StrEnum):
+class TextChange(StrEnum):
     """What became of a part of a text."""
 
     SAME = "same"
@@ -34,7 +34,7 @@ class Change(StrEnum):
 class DiffPart(Struct, frozen=True):
     """A part of the comparison."""
 
-    change: Change
+    change: TextChange
     text: str
 
 
@@ -78,7 +78,7 @@ def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:
     for tag, old_start, old_end, new_start, new_end in _opcodes(old, new):
         gone, come = "".join(old[old_start:old_end]), "".join(new[new_start:new_end])
         if tag == "equal":
-            parts.append(DiffPart(Change.SAME, gone))
+            parts.append(DiffPart(TextChange.SAME, gone))
         else:
             parts += _by_words(gone, come)
     return _joined(parts)
@@ -86,21 +86,21 @@ def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:
 
 def mark_words(parts: tuple[DiffPart, ...]) -> str:
     """A comparison by words as plain text, in git's form: `[-gone-]` and `{+come+}`."""
-    forms = {Change.SAME: "{}", Change.REMOVED: "[-{}-]", Change.ADDED: "{{+{}+}}"}
+    forms = {TextChange.SAME: "{}", TextChange.REMOVED: "[-{}-]", TextChange.ADDED: "{{+{}+}}"}
     return "".join(forms[part.change].format(part.text) for part in parts)
 
 
 def _by_words(gone: str, come: str) -> list[DiffPart]:
     old, new = _WORD.findall(gone), _WORD.findall(come)
     if max(len(old), len(new)) > _LONGEST_BY_WORD:
-        return [DiffPart(Change.REMOVED, gone), DiffPart(Change.ADDED, come)]
+        return [DiffPart(TextChange.REMOVED, gone), DiffPart(TextChange.ADDED, come)]
     parts: list[DiffPart] = []
     for tag, old_start, old_end, new_start, new_end in _opcodes(old, new):
         if tag == "equal":
-            parts.append(DiffPart(Change.SAME, "".join(old[old_start:old_end])))
+            parts.append(DiffPart(TextChange.SAME, "".join(old[old_start:old_end])))
         else:
-            parts.append(DiffPart(Change.REMOVED, "".join(old[old_start:old_end])))
-            parts.append(DiffPart(Change.ADDED, "".join(new[new_start:new_end])))
+            parts.append(DiffPart(TextChange.REMOVED, "".join(old[old_start:old_end])))
+            parts.append(DiffPart(TextChange.ADDED, "".join(new[new_start:new_end])))
     return parts
 
 

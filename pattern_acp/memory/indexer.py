@@ -17,7 +17,7 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.memory import vectors
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
 from pattern_acp.memory.repeats import find_repeats, store_repeats
-from pattern_acp.memory.vectors import QueryVector, VectorTable, Waiting
+from pattern_acp.memory.vectors import QueryVector, QueuedText, VectorTable
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class Indexer:
         waiting = await self._database.read(lambda tx: vectors.count_waiting(tx, table, 1_000_000))
         return IndexState(self._embedder.model.name, waiting, self._problem)
 
-    async def _note_repeats(self, table: VectorTable, batch: Sequence[Waiting], made: Sequence[Vector]) -> None:
+    async def _note_repeats(self, table: VectorTable, batch: Sequence[QueuedText], made: Sequence[Vector]) -> None:
         model = self._embedder.model
         if model.trust < TELLS_REPEATS:
             return
@@ -204,7 +204,7 @@ def _is_awaited(tx: Transaction, table: VectorTable, beside: str) -> bool:
 
 
 def _storing(
-    table: VectorTable, batch: tuple[Waiting, ...], made: tuple[Vector, ...]
+    table: VectorTable, batch: tuple[QueuedText, ...], made: tuple[Vector, ...]
 ) -> Callable[[Transaction], tuple[int, bool]]:
     def store(tx: Transaction) -> tuple[int, bool]:
         stored = vectors.store_vectors(tx, table, tuple(zip(batch, made, strict=True)))

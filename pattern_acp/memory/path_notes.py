@@ -33,7 +33,7 @@ MOST_PATTERNS = 30
 """Of one entry; more are a folder."""
 
 
-class BoundKind(StrEnum):
+class NoteKind(StrEnum):
     """What an entry is."""
 
     TRAP = "trap"
@@ -58,21 +58,21 @@ class Status(StrEnum):
     """Its end has passed; nobody had to say so."""
 
 
-WARNING_KINDS = (BoundKind.TRAP, BoundKind.CONSTRAINT)
+WARNING_KINDS = (NoteKind.TRAP, NoteKind.CONSTRAINT)
 """Those that are told before an edit; a decision is told along with them."""
 
 
-class Terms(Struct, frozen=True):
+class NoteRule(Struct, frozen=True):
     """What an entry is beside its text. `paths` are patterns as in `.gitignore`, relative to the project."""
 
-    kind: BoundKind
+    kind: NoteKind
     paths: tuple[str, ...] = ()
     severity: Severity = Severity.MEDIUM
     until_ms: int | None = None
     """From when on it holds no longer, in milliseconds since 1970-01-01 UTC."""
 
 
-class StatusChange(Struct, frozen=True):
+class NoteStatusChange(Struct, frozen=True):
     """Who said that an entry holds, or does no longer, when and why."""
 
     actor: Actor
@@ -84,9 +84,9 @@ class PathNote(Struct, frozen=True):
     """An entry with its terms, as stored."""
 
     entry: ArchivalEntry
-    terms: Terms
+    terms: NoteRule
     stored_status: Status
-    changed: StatusChange | None = None
+    changed: NoteStatusChange | None = None
     """The last change of its status; None where nobody changed it."""
 
     def status(self, now_ms: int) -> Status:
@@ -123,7 +123,7 @@ def head_of(bound: PathNote) -> str:
     return ", ".join(parts)
 
 
-def bind_entry(tx: Transaction, entry: ArchivalEntry, terms: Terms, *, seq: int) -> None:
+def bind_entry(tx: Transaction, entry: ArchivalEntry, terms: NoteRule, *, seq: int) -> None:
     """Store the terms of an entry, which holds from now on.
 
     Raises:
@@ -148,7 +148,7 @@ def bind_entry(tx: Transaction, entry: ArchivalEntry, terms: Terms, *, seq: int)
     tx.execute(_QUERIES["bind_entry"], fields)
 
 
-def set_status(tx: Transaction, entry_id: str, status: Status, change: StatusChange, *, seq: int) -> PathNote:
+def set_status(tx: Transaction, entry_id: str, status: Status, change: NoteStatusChange, *, seq: int) -> PathNote:
     """Note that an entry holds no longer, or does again.
 
     Raises:
@@ -214,14 +214,14 @@ def _asked(owners: Sequence[tuple[Scope, str]], now_ms: int) -> dict[str, SqlVal
 
 def _bound(tx: Transaction, row: Row) -> PathNote:
     paths: list[str] = json.loads(columns.text(row[2]))
-    terms = Terms(
-        BoundKind(columns.text(row[1])),
+    terms = NoteRule(
+        NoteKind(columns.text(row[1])),
         tuple(paths),
         Severity(columns.text(row[3])),
         None if row[4] is None else columns.integer(row[4]),
     )
     actor = columns.text(row[6])
-    changed = StatusChange(Actor(actor), columns.integer(row[7]), columns.text(row[8])) if actor else None
+    changed = NoteStatusChange(Actor(actor), columns.integer(row[7]), columns.text(row[8])) if actor else None
     return PathNote(load_entry(tx, columns.text(row[0])), terms, Status(columns.text(row[5])), changed)
 
 
@@ -234,7 +234,7 @@ MOST_CHARACTERS = 1_200
 _AUTHORS = {Actor.HUMAN: "the person", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
 
 
-class Meant(Struct, frozen=True):
+class MatchedNote(Struct, frozen=True):
     """An entry and the files, relative to the project, that its patterns mean."""
 
     bound: PathNote
@@ -252,14 +252,14 @@ def relative_names(paths: Iterable[str], root: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) -> tuple[Meant, ...]:
+def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) -> tuple[MatchedNote, ...]:
     """The entries that mean one of the names, the worst first and among equals the newest."""
-    found = [Meant(bound, files) for bound in entries if (files := _files_meant(bound, names, root))]
+    found = [MatchedNote(bound, files) for bound in entries if (files := _files_meant(bound, names, root))]
     ranks = tuple(Severity)
     return tuple(sorted(found, key=lambda meant: (ranks.index(meant.bound.terms.severity), -meant.bound.entry.at_ms)))
 
 
-def warning_text(unknown: Sequence[Meant], decisions: Sequence[Meant], *, now_ms: int) -> str:
+def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote], *, now_ms: int) -> str:
     """What the model reads in the place of the effect: what memory holds about the files, and how to go on."""
     told = unknown[:MOST_TOLD]
     things = plural(len(unknown), "thing")
@@ -279,18 +279,18 @@ def warning_text(unknown: Sequence[Meant], decisions: Sequence[Meant], *, now_ms
     return "\n".join(lines)
 
 
-def again_text(held: Sequence[Meant]) -> str:
+def again_text(held: Sequence[MatchedNote]) -> str:
     """What the model reads of a second call of one message, whose warning it has had no time to read."""
     ids = ", ".join(meant.bound.entry.id for meant in held)
     return f"Not done yet either, nothing was changed: {ids}, told above, is about this call too. Send it once more."
 
 
-def unknown_of(meant: Sequence[Meant], known: Collection[str]) -> tuple[Meant, ...]:
+def unknown_of(meant: Sequence[MatchedNote], known: Collection[str]) -> tuple[MatchedNote, ...]:
     """Those that have to be told before an edit and are not among the known ids."""
     return tuple(one for one in meant if one.bound.terms.kind in WARNING_KINDS and one.bound.entry.id not in known)
 
 
-def _told(meant: Meant, now_ms: int) -> str:
+def _told(meant: MatchedNote, now_ms: int) -> str:
     entry = meant.bound.entry
     day = datetime.fromtimestamp(entry.at_ms / 1000, UTC).date().isoformat()
     author = _AUTHORS.get(entry.actor, entry.actor.value)

@@ -33,7 +33,7 @@ class Permission(StrEnum):
         return tuple(Permission).index(self)
 
 
-class Action(StrEnum):
+class WriteAction(StrEnum):
     """What a write does to what is there."""
 
     APPEND = "append"
@@ -64,15 +64,15 @@ _MAY = {
 }
 
 
-def judge(permission: Permission, action: Action, actor: Actor = Actor.PERSONA) -> WriteVerdict:
+def judge(permission: Permission, action: WriteAction, actor: Actor = Actor.PERSONA) -> WriteVerdict:
     """Whether `actor` may do `action` with a block of this permission."""
     if actor in {Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT}:
         return WriteVerdict.ALLOWED
-    if action is Action.DELETE:
+    if action is WriteAction.DELETE:
         return WriteVerdict.ALLOWED if permission is Permission.ADMIN else WriteVerdict.DENIED
     if permission in _ASKING:
         return WriteVerdict.CONSENT
-    needed = Permission.APPEND if action is Action.APPEND else Permission.READ_WRITE
+    needed = Permission.APPEND if action is WriteAction.APPEND else Permission.READ_WRITE
     return WriteVerdict.ALLOWED if permission.rank >= needed.rank else WriteVerdict.DENIED
 
 
@@ -93,18 +93,18 @@ def isolation_sentence(isolation: Isolation) -> str:
     return f"This project is isolated (memory.isolation is {isolation}): {kept}. You see all of it."
 
 
-def action_of(edit: AnyEdit, schema: BlockSchema) -> Action:
+def action_of(edit: AnyEdit, schema: BlockSchema) -> WriteAction:
     """What an edit does. Only what is added at the end of a text, list, log or outline counts as an append."""
     if isinstance(edit, Within):
         if not isinstance(schema, CompositeSchema) or "." in edit.place:
-            return Action.OVERWRITE
+            return WriteAction.OVERWRITE
         inner = next((part.schema for part in schema.sections if part.name == edit.place), None)
-        return Action.OVERWRITE if inner is None else action_of(edit.edit, inner)
+        return WriteAction.OVERWRITE if inner is None else action_of(edit.edit, inner)
     adds = isinstance(edit, Append | AddItem)
     takes_more = isinstance(schema, TextSchema | ListSchema | LogSchema | TreeSchema)
-    return Action.APPEND if adds and takes_more else Action.OVERWRITE
+    return WriteAction.APPEND if adds and takes_more else WriteAction.OVERWRITE
 
 
-def action_named(operation: Operation) -> Action:
+def action_named(operation: Operation) -> WriteAction:
     """What an operation of the history does: undo, redo and rollback change what is there."""
-    return Action.DELETE if operation is Operation.DELETE else Action.OVERWRITE
+    return WriteAction.DELETE if operation is Operation.DELETE else WriteAction.OVERWRITE

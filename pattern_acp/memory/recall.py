@@ -64,7 +64,7 @@ _TOLD_MEANING = 0.2
 _TOLD_RECENCY = 0.05
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """One result, best first. `text` is an excerpt, `why` says how it got here.
 
     `source` is the id of a block (then `label` is its label), of an archival entry, or of a session; `item` the number
@@ -235,7 +235,7 @@ def search(
     now_ms: int,
     vector: QueryVector | None = None,
     attached: Sequence[Filters] = (),
-) -> tuple[Found, ...]:
+) -> tuple[SearchResult, ...]:
     """The best visible passages for `query`, best first, at most one a message.
 
     Any input is safe; one without a word finds nothing. `vector` is the query as the embedder sees it; without one,
@@ -258,7 +258,7 @@ def search(
     return tuple(_found(rows[one.entry], one, marker, terms) for one in best)
 
 
-def is_guess(found: Sequence[Found], query: str, vector: QueryVector | None) -> bool:
+def is_guess(found: Sequence[SearchResult], query: str, vector: QueryVector | None) -> bool:
     """Whether none of the first results has much in common with the query: the best there is, but hardly an answer.
 
     That is when each has a third of its words at most, and a cosine below what right answers have. Without a vector
@@ -290,9 +290,9 @@ def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: Q
     return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(matched) / len(terms)))
 
 
-def _found(row: Row, ranked: Ranked, marker: MatchHighlighter, terms: tuple[str, ...]) -> Found:
+def _found(row: Row, ranked: Ranked, marker: MatchHighlighter, terms: tuple[str, ...]) -> SearchResult:
     words = marker.words(columns.text(row[4]), columns.text(row[9]))
-    return Found(
+    return SearchResult(
         kind=columns.text(row[1]),
         source=columns.text(row[2]),
         label=columns.text(row[6]),

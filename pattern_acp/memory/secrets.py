@@ -17,7 +17,7 @@ from msgspec import Struct
 from pattern_acp.domain.late_pattern import AnchoredPattern
 
 
-class Secret(Struct, frozen=True):
+class SecretMatch(Struct, frozen=True):
     """What was recognised: the kind, with its article, and an excerpt that does not give it away."""
 
     what: str
@@ -121,7 +121,7 @@ _SWITCHES = 0.45
 """Share of neighbouring characters of different classes; identifiers in camel case have up to 0.4, random runs 0.6."""
 
 
-def find_secret(text: str) -> Secret | None:
+def find_secret(text: str) -> SecretMatch | None:
     """The first secret in `text`, or None."""
     return next(_secrets(text), None)
 
@@ -167,16 +167,16 @@ def _assigned_name(match: re.Match[str]) -> str:
     return prefix + match[1]
 
 
-def _secrets(text: str) -> Iterator[Secret]:
+def _secrets(text: str) -> Iterator[SecretMatch]:
     for what, shape in _SHAPES:
-        yield from (Secret(what, _masked(match[0])) for match in shape.finditer(text))
+        yield from (SecretMatch(what, _masked(match[0])) for match in shape.finditer(text))
     for what, shape in _named(text):
         given = (match[1] for match in shape.finditer(text))
-        yield from (Secret(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
+        yield from (SecretMatch(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
     for match in _ASSIGNED.finditer(text):
         if _is_assigned(match):
-            yield Secret(f"a value of `{_assigned_name(match)[:40]}`", _masked(match[3], shown=0))
-    yield from (Secret("a random key", _masked(run)) for run in _RUN.findall(text) if _looks_random(run))
+            yield SecretMatch(f"a value of `{_assigned_name(match)[:40]}`", _masked(match[3], shown=0))
+    yield from (SecretMatch("a random key", _masked(run)) for run in _RUN.findall(text) if _looks_random(run))
 
 
 def _looks_assigned(value: str) -> bool:

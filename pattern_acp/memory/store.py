@@ -421,14 +421,14 @@ LONGEST_LABEL = 64
 """Characters of a label: it stands in titles and file names."""
 
 
-class Changed(Struct, frozen=True):
+class AppliedEdit(Struct, frozen=True):
     """What was done to a document, and the double changes that are in it now."""
 
     operation: Operation
     conflicts: tuple[Conflict, ...]
 
 
-def change_document(document: BlockDocument, block: Block, edit: AnyEdit, author: Authoring) -> Changed:
+def change_document(document: BlockDocument, block: Block, edit: AnyEdit, author: Authoring) -> AppliedEdit:
     """Carry `edit` out on the document of `block`.
 
     Raises:
@@ -445,7 +445,7 @@ def change_document(document: BlockDocument, block: Block, edit: AnyEdit, author
             operation, conflicts = _change_content(document, block, edit, author)
     except ContentError as error:
         raise ContentRefusedError(label, str(error), error.field) from error
-    return Changed(operation, open_conflicts(document.text, (*block.conflicts, *conflicts)))
+    return AppliedEdit(operation, open_conflicts(document.text, (*block.conflicts, *conflicts)))
 
 
 def new_document(spec: BlockSpec, *, peer: int) -> BlockDocument:

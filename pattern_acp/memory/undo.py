@@ -32,7 +32,7 @@ _LINE_BROKEN = "later writes put text into a line that it brought; edit the bloc
 _SURROUNDINGS_GONE = "later writes changed the text around the place where it took something out."
 
 
-class Plan(Struct, frozen=True):
+class RevertPlan(Struct, frozen=True):
     """A change worked out from a history whose newest write is `head`.
 
     `target` is the write that it reverts or the version it goes back to. `conflicts` are lines that were changed here
@@ -45,7 +45,7 @@ class Plan(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-def plan_undo(history: StoredHistory, number: int | None = None) -> Plan:
+def plan_undo(history: StoredHistory, number: int | None = None) -> RevertPlan:
     """Take back write `number`, or the newest that still counts.
 
     Raises:
@@ -67,7 +67,7 @@ def plan_undo(history: StoredHistory, number: int | None = None) -> Plan:
     return _plan_revert(history, chain, number)
 
 
-def plan_redo(history: StoredHistory, number: int | None = None) -> Plan:
+def plan_redo(history: StoredHistory, number: int | None = None) -> RevertPlan:
     """Take back undo `number`, or the newest that still counts.
 
     Raises:
@@ -91,17 +91,17 @@ def plan_redo(history: StoredHistory, number: int | None = None) -> Plan:
     return _plan_revert(history, chain, number)
 
 
-def plan_rollback(history: StoredHistory, number: int) -> Plan:
+def plan_rollback(history: StoredHistory, number: int) -> RevertPlan:
     """Make the block read as write `number` left it, as a new change.
 
     Raises:
         VersionError: there is no such version, or its words were forgotten.
         BlockCorruptError: the history is damaged.
     """
-    return Plan(Rewrite(text_of_version(history, number), Operation.ROLLBACK), history.head, target=number)
+    return RevertPlan(Rewrite(text_of_version(history, number), Operation.ROLLBACK), history.head, target=number)
 
 
-def plan_merge(history: StoredHistory, opened: int, text: str) -> Plan:
+def plan_merge(history: StoredHistory, opened: int, text: str) -> RevertPlan:
     """Change the block as an edit of version `opened` to `text` does, keeping what was written since.
 
     Raises:
@@ -114,7 +114,7 @@ def plan_merge(history: StoredHistory, opened: int, text: str) -> Plan:
     from pattern_acp.memory.schemas.three_way import merge_contents
 
     merged = merge_contents(history.schema, text_of_version(history, opened), history.text, wanted)
-    return Plan(Rewrite(merged.text, Operation.EDIT), history.head, conflicts=merged.conflicts)
+    return RevertPlan(Rewrite(merged.text, Operation.EDIT), history.head, conflicts=merged.conflicts)
 
 
 class _Chain:
@@ -141,7 +141,7 @@ class _Chain:
         return number
 
 
-def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> Plan:
+def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> RevertPlan:
     done = history.write(number).operation
     if number < history.history_from or done in _NEVER_REVERTED:
         problem = _NEVER_REVERTED.get(done, "its words were forgotten.")
@@ -154,8 +154,8 @@ def _plan_revert(history: StoredHistory, chain: _Chain, number: int) -> Plan:
     splices = _inverse(history, target, number)
     operation = Operation.REDO if redo else Operation.UNDO
     if isinstance(history.schema, TextSchema):
-        return Plan(Patch(operation, splices), history.head, target)
-    return Plan(Rewrite(apply_splices(splices, history.text), operation), history.head, target)
+        return RevertPlan(Patch(operation, splices), history.head, target)
+    return RevertPlan(Rewrite(apply_splices(splices, history.text), operation), history.head, target)
 
 
 class _Hunk(Struct, frozen=True):

@@ -118,7 +118,7 @@ class QueryVector(Struct, frozen=True):
     vector: Vector
 
 
-class Waiting(Struct, frozen=True):
+class QueuedText(Struct, frozen=True):
     """A text that is not embedded yet."""
 
     entry: int
@@ -152,10 +152,10 @@ def find_model(tx: Transaction, name: str, *, has_extension: bool) -> VectorTabl
     return None if number is None else VectorTable(number, has_extension)
 
 
-def waiting(tx: Transaction, table: VectorTable, limit: int) -> tuple[Waiting, ...]:
+def waiting(tx: Transaction, table: VectorTable, limit: int) -> tuple[QueuedText, ...]:
     """Texts that are not embedded yet, newest first, since those are what the next question is about."""
     rows = tx.all(_QUERIES["waiting"], {"model": table.model, "limit": limit})
-    return tuple(Waiting(columns.integer(row[0]), columns.text(row[1])) for row in rows)
+    return tuple(QueuedText(columns.integer(row[0]), columns.text(row[1])) for row in rows)
 
 
 def count_waiting(tx: Transaction, table: VectorTable, at_most: int) -> int:
@@ -169,7 +169,7 @@ def is_waiting_beside(tx: Transaction, table: VectorTable, source: str) -> bool:
     return tx.one(_QUERIES["waiting_beside"], {"model": table.model, "source": source}) is not None
 
 
-def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[Waiting, Vector]]) -> int:
+def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[QueuedText, Vector]]) -> int:
     """Store vectors of texts that `waiting` gave, and say how many; texts that changed or went since are left out."""
     if made:
         _note_dimensions(tx, table, len(made[0][1]))

@@ -26,7 +26,7 @@ from pattern_acp.memory.recalls import Seldom, least_needed
 from pattern_acp.memory.words import query_terms
 
 if TYPE_CHECKING:
-    from pattern_acp.memory.secrets import Secret
+    from pattern_acp.memory.secrets import SecretMatch
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -82,7 +82,7 @@ def check_words(label: str, text: str) -> None:
             raise SystemTextError(label, f"`{mark.strip()[:40]}`")
 
 
-def check_secret(label: str, text: str, rule: SecretRule) -> "Secret | None":
+def check_secret(label: str, text: str, rule: SecretRule) -> "SecretMatch | None":
     """The secret that the person has to be asked about, or None.
 
     Raises:

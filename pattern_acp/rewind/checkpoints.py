@@ -33,7 +33,7 @@ from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.tools.base import CodeAccess
@@ -69,7 +69,7 @@ class RewindScope(Struct, frozen=True):
     """Its roots bound what goes back."""
     memory: ConstellationMemory
     """The agent's memory, which knows the running turn."""
-    owner: MemoryOwner
+    owner: MemoryScope
     history: "Callable[[], HistoryScope]"
     """Memory's past as the user may change it, under the current settings."""
     folder_changes: FolderChanges | None = None

@@ -32,7 +32,7 @@ from pattern_acp.journal.events import HandoffLeft
 from pattern_acp.journal.handoffs import Handoff, handoff_to_leave, handoffs_since
 from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.cursors import Change, changes_since, read_cursor
+from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
 from pattern_acp.session.memory_context import show_search
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ _TOLD_BY_NAME = frozenset({"undo", "redo", "rollback", "archive", "delete", "res
 """Operations that say more than the number of lines does."""
 
 
-def _decision(change: Change) -> Decision:
+def _decision(change: UnseenChange) -> Decision:
     author = {Actor.HUMAN: "the person", Actor.PERSONA: "you"}.get(change.actor, change.actor.value)
     lines = f"+{change.lines_added} -{change.lines_removed} lines"
     if change.operation in _TOLD_BY_NAME:

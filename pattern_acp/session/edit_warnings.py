@@ -47,7 +47,7 @@ class EditWarnings:
         if not paths:
             return ""
         # Late: what only edits need, which the first turn need not wait for.
-        from pattern_acp.memory.path_notes import BoundKind, acting_entries
+        from pattern_acp.memory.path_notes import NoteKind, acting_entries
 
         session = self._session
         owner, now_ms = memory_owner(session), session.constellation.clock.now_ms()
@@ -75,7 +75,7 @@ class EditWarnings:
             return warnings.again_text(unknown)
         self._told |= {one.bound.entry.id: length for one in unknown}
         decisions = [
-            one for one in meant if one.bound.terms.kind is BoundKind.DECISION and one.bound.entry.id not in known
+            one for one in meant if one.bound.terms.kind is NoteKind.DECISION and one.bound.entry.id not in known
         ]
         return warnings.warning_text(fresh, decisions, now_ms=now_ms)
 

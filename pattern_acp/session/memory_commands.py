@@ -21,7 +21,7 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.service.access import MemoryHit, MemoryNarrowing
+from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.share import MemorySetup
@@ -95,7 +95,7 @@ def _desk(session: "Session") -> Desk:
     forgetting = MemoryForgetting(shared.database, scope, clock=shared.clock, parameters=parameter_names)
     setup.turn_id = reverts.turn_id = forgetting.turn_id = session.person_memory.turn_id
 
-    async def find(query: str, limit: int, narrowing: MemoryNarrowing) -> Sequence[MemoryHit]:
+    async def find(query: str, limit: int, narrowing: MemoryFilter) -> Sequence[MemoryHit]:
         # Isolation keeps the persona's memory from the agent of a project, never from the user.
         return await session.person_memory.search(query, limit, narrowing)
 

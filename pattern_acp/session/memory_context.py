@@ -35,8 +35,8 @@ from pattern_acp.journal.history import newest_redaction_of_history
 from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.repeats import Pair
-from pattern_acp.memory.service.access import MemoryBlockView, MemoryNarrowing
-from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.access import MemoryBlockView, MemoryFilter
+from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.memory.words import query_terms
 from pattern_acp.session.history_cache import reload_history
@@ -69,9 +69,9 @@ _AUTHORS = {
 }
 
 
-def memory_owner(session: "Session") -> MemoryOwner:
+def memory_owner(session: "Session") -> MemoryScope:
     """Whose memory a session uses."""
-    return MemoryOwner(session.constellation.persona.name, session.state.project_key, session.session_id)
+    return MemoryScope(session.constellation.persona.name, session.state.project_key, session.session_id)
 
 
 def memory_view(block: MemoryBlockView) -> MemoryView:
@@ -268,7 +268,7 @@ SHOWN_QUERY = 200
 """Characters of the prompt that the tool call repeats as its input."""
 
 
-_RECALLED = MemoryNarrowing(kinds=("block", "archival", "user", "assistant", "task"), hurried=True)
+_RECALLED = MemoryFilter(kinds=("block", "archival", "user", "assistant", "task"), hurried=True)
 """Not skills, which the model has a list of."""
 
 

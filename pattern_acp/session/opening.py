@@ -35,7 +35,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
-from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
@@ -154,7 +154,7 @@ def assemble(
     known: tuple[Job, ...] = (),
 ) -> Session:
     """The session over its ports. One that is only read starts no MCP servers."""
-    owner = MemoryOwner(shared.persona.name, state.project_key, state.session_id)
+    owner = MemoryScope(shared.persona.name, state.project_key, state.session_id)
     memory = SessionMemory(
         *(
             ConstellationMemory(

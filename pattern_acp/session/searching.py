@@ -12,7 +12,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.history import turn_number
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.recall import Found, message_owners, search
+from pattern_acp.memory.recall import SearchResult, message_owners, search
 from pattern_acp.tools.base import SessionHit
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def sessions_of(session: "Session") -> ProjectSessions:
     return ProjectSessions(shared.database, state.project_key, state.session_id, shared.clock)
 
 
-def _hit(tx: Transaction, found: Found) -> SessionHit | None:
+def _hit(tx: Transaction, found: SearchResult) -> SessionHit | None:
     row = get_session(tx, SessionId(found.source))
     if row is None:
         return None

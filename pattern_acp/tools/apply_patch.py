@@ -34,12 +34,12 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.edit_file import (
     BYTE_ORDER_MARK,
     CANDIDATES_SHOWN,
-    PassageError,
+    EditPassageError,
     closest_lines,
     indent_map,
     indented,
 )
-from pattern_acp.tools.file_changes import FileChange, prepared_changes, read_if_there, require_current
+from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes, read_if_there, require_current
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
@@ -355,7 +355,7 @@ class _Lines:
 def _find_as_shown(lines: _Lines, hunk: Hunk, done: int, name: str) -> tuple[Hunk, _Place]:
     try:
         return hunk, _find(lines, hunk, done, name)
-    except PassageError:
+    except EditPassageError:
         # Requests show our own marks in files with a backslash.
         stored = _as_stored(hunk, "\n".join(lines.texts))
         if stored == hunk:
@@ -376,7 +376,9 @@ def _find(lines: _Lines, hunk: Hunk, done: int, name: str) -> _Place:
     for anchor in hunk.anchors:
         _, found = lines.find([anchor], start)
         if not found:
-            raise PassageError(f"{name}: {_missing(lines, [anchor], done, f'the anchor `@@ {cut_line(anchor, 120)}`')}")
+            raise EditPassageError(
+                f"{name}: {_missing(lines, [anchor], done, f'the anchor `@@ {cut_line(anchor, 120)}`')}"
+            )
         start = found[0] + 1
     old = hunk.old
     if not old:
@@ -389,9 +391,9 @@ def _find(lines: _Lines, hunk: Hunk, done: int, name: str) -> _Place:
     if hunk.at_end:
         found = [at for at in found if at + len(old) == len(lines.texts)]
         if not found:
-            raise PassageError(f"{name}: {_missing(lines, old, done, 'the passage at the end of the file')}")
+            raise EditPassageError(f"{name}: {_missing(lines, old, done, 'the passage at the end of the file')}")
     if not found:
-        raise PassageError(f"{name}: {_missing(lines, old, done, 'the passage')}")
+        raise EditPassageError(f"{name}: {_missing(lines, old, done, 'the passage')}")
     if len(found) > 1 and not hunk.anchors:
         raise _not_unique(name, [at + 1 for at in found])
     return _Place(found[0], found[0] + len(old), tolerance)
@@ -402,7 +404,7 @@ def _insertion(lines: _Lines, hunk: Hunk, start: int, name: str) -> _Place:
         return _Place(len(lines.texts), len(lines.texts))
     if hunk.anchors:
         return _Place(start, start)
-    raise PassageError(
+    raise EditPassageError(
         f"{name} only adds lines and does not say where; add kept lines, an `@@ LINE` above it, or `*** End of File` "
         "below it. Nothing was changed."
     )
@@ -420,10 +422,10 @@ def _missing(lines: _Lines, wanted: list[str], done: int, what: str) -> str:
     return f"{what} is not in the file; nothing was changed. {closest_lines(lines.texts, wanted)}"
 
 
-def _not_unique(name: str, numbers: list[int]) -> PassageError:
+def _not_unique(name: str, numbers: list[int]) -> EditPassageError:
     shown = ", ".join(str(number) for number in numbers[:CANDIDATES_SHOWN])
     more = f" and {len(numbers) - CANDIDATES_SHOWN} more" if len(numbers) > CANDIDATES_SHOWN else ""
-    return PassageError(
+    return EditPassageError(
         f"{name} fits in {len(numbers)} places, at lines {shown}{more}; nothing was changed. Add kept lines until it "
         "fits in one, or a line `@@ LINE` with a line that stands above the place."
     )
@@ -539,7 +541,7 @@ def _require_distinct(targets: list[CodeTarget]) -> None:
         seen.add(target.resolved)
 
 
-async def _plan(section: Section, target: CodeTarget, to: CodeTarget | None, context: ToolContext) -> FileChange:
+async def _plan(section: Section, target: CodeTarget, to: CodeTarget | None, context: ToolContext) -> PlannedFileChange:
     before = await read_if_there(target, context)
     if isinstance(section, AddFile):
         return _addition(section, target, before)
@@ -549,22 +551,22 @@ async def _plan(section: Section, target: CodeTarget, to: CodeTarget | None, con
     if isinstance(section, DeleteFile) or to is not None:
         await _require_no_link(target)
     if isinstance(section, DeleteFile):
-        return FileChange(target, before, None, f"Deleted {target.shown}.")
+        return PlannedFileChange(target, before, None, f"Deleted {target.shown}.")
     if to is not None and await _exists(to):
         raise WrongTargetError(f"{to.shown} exists already, so nothing is moved there. Nothing was changed.")
     patched = await _patched(section, target, before)
     summary = _summary(target, to, patched)
     line = patched.lines[0] if patched.lines else 1
-    return FileChange(target, before, patched.text, summary, line, is_known, to)
+    return PlannedFileChange(target, before, patched.text, summary, line, is_known, to)
 
 
-def _addition(section: AddFile, target: CodeTarget, before: TextFile | None) -> FileChange:
+def _addition(section: AddFile, target: CodeTarget, before: TextFile | None) -> PlannedFileChange:
     if before is not None:
         raise WrongTargetError(
             f"{target.shown} exists already; change it with `*** Update File: {target.shown}`. Nothing was changed."
         )
     lines = plural(len(text_lines(section.text)), "line")
-    return FileChange(target, None, section.text, f"Created {target.shown} ({lines}).", knows_text=True)
+    return PlannedFileChange(target, None, section.text, f"Created {target.shown} ({lines}).", knows_text=True)
 
 
 async def _patched(section: UpdateFile, target: CodeTarget, before: TextFile) -> PatchedText:

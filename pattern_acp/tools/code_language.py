@@ -33,7 +33,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.code_texts import CodeRoot, Line
-from pattern_acp.tools.file_changes import FileChange, prepared_changes
+from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes
 from pattern_acp.tools.targets import find_target, missing_sentence
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import TextFile
@@ -200,14 +200,14 @@ async def _read(path: str, context: ToolContext) -> TextFile:
         raise TargetMissingError(await missing_sentence(target)) from None
 
 
-async def _change(edits: FileEdits, context: ToolContext) -> FileChange:
+async def _change(edits: FileEdits, context: ToolContext) -> PlannedFileChange:
     target = await find_target(edits.path, context)
     before = await context.files.read_text_file(target.path)
     after = apply_edits(before.text, edits.edits)
     line = min(each.span.line for each in edits.edits) + 1 if edits.edits else 1
     is_known = context.read_fingerprints.get(target.resolved) == before.fingerprint
     summary = f"Renamed in {target.shown} at {plural(len(edits.edits), 'place')}."
-    return FileChange(target, before, after, summary, line, is_known)
+    return PlannedFileChange(target, before, after, summary, line, is_known)
 
 
 async def _place_lines(places: Sequence[CodeLocation], context: ToolContext) -> list[Line]:

@@ -24,7 +24,13 @@ from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import NothingChangedError, PreparedCall, TargetMissingError, ToolContext, ToolFailedError
-from pattern_acp.tools.file_changes import FileChange, changed_since, prepared_change, read_if_there, require_current
+from pattern_acp.tools.file_changes import (
+    PlannedFileChange,
+    changed_since,
+    prepared_change,
+    read_if_there,
+    require_current,
+)
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
@@ -85,7 +91,7 @@ class EditResult(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class PassageError(ToolFailedError):
+class EditPassageError(ToolFailedError):
     """A passage is missing or not unique: the text may differ from what the model believes."""
 
     failure_code = "tool.passage-not-unique"
@@ -231,7 +237,7 @@ def _apply_one(body: _Body, replacement: Replacement, name: str) -> None:
             body.notes.append(note)
             return
     sentence = f"`{name}.old_text` is not in the file; nothing was changed. {_hint(text, replacement)}"
-    raise PassageError(sentence)
+    raise EditPassageError(sentence)
 
 
 def _fill_empty(body: _Body, replacement: Replacement, name: str) -> None:
@@ -274,10 +280,10 @@ def _replace_lines(body: _Body, text: str, replacement: Replacement, places: lis
         read = place.end
 
 
-def _not_unique(name: str, lines: list[int]) -> PassageError:
+def _not_unique(name: str, lines: list[int]) -> EditPassageError:
     shown = ", ".join(str(line) for line in lines[:CANDIDATES_SHOWN])
     more = f" and {len(lines) - CANDIDATES_SHOWN} more" if len(lines) > CANDIDATES_SHOWN else ""
-    return PassageError(
+    return EditPassageError(
         f"`{name}.old_text` is in the file {len(lines)} times, at lines {shown}{more}; nothing was changed. "
         "Add neighbouring lines until it is unique, or set replace_all."
     )
@@ -398,7 +404,7 @@ class EditFile:
         return prepared_change(f"Edit {target.shown}", await _plan(asked, target, context), context)
 
 
-async def _plan(asked: EditFileArguments, target: CodeTarget, context: ToolContext) -> FileChange:
+async def _plan(asked: EditFileArguments, target: CodeTarget, context: ToolContext) -> PlannedFileChange:
     before = await read_if_there(target, context)
     if before is None:
         raise TargetMissingError(f"{await missing_sentence(target)} A new file is made with write_file.")
@@ -406,7 +412,7 @@ async def _plan(asked: EditFileArguments, target: CodeTarget, context: ToolConte
     replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
     result = await anyio.to_thread.run_sync(partial(apply_replacements, before.text, replacements))
     summary = _summary(target, result)
-    return FileChange(target, before, result.text, summary, result.lines[0], is_known)
+    return PlannedFileChange(target, before, result.text, summary, result.lines[0], is_known)
 
 
 def _summary(target: CodeTarget, result: EditResult) -> str:
@@ -556,17 +562,17 @@ class WriteFile:
         return prepared_change(f"{'Create' if change.before is None else 'Write'} {target.shown}", change, context)
 
 
-async def _plan_whole(asked: WriteFileArguments, target: CodeTarget, context: ToolContext) -> FileChange:
+async def _plan_whole(asked: WriteFileArguments, target: CodeTarget, context: ToolContext) -> PlannedFileChange:
     before = await read_if_there(target, context)
     lines = plural(len(text_lines(asked.content)), "line")
     if before is None:
-        return FileChange(target, None, asked.content, f"Created {target.shown} ({lines}).", knows_text=True)
+        return PlannedFileChange(target, None, asked.content, f"Created {target.shown} ({lines}).", knows_text=True)
     _require_read(before, target, context)
     after = _in_form_of(before.text, asked.content)
     if after == before.text:
         raise NothingChangedError(f"{target.shown} already has exactly this text; nothing was written.")
     summary = f"Wrote {target.shown} ({lines}, {len(text_lines(before.text)):,} before)."
-    return FileChange(target, before, after, summary, knows_text=True)
+    return PlannedFileChange(target, before, after, summary, knows_text=True)
 
 
 def _require_read(before: TextFile, target: CodeTarget, context: ToolContext) -> None:

@@ -34,7 +34,7 @@ RESTORE_SECONDS = 0.8
 """Longest that putting files back may take; a cancelled call has a second to end (turn/tool_runner.py)."""
 
 
-class FileChange(Struct, frozen=True):
+class PlannedFileChange(Struct, frozen=True):
     """A change that is understood: the file it is for (`before` None: it is new), the whole new text, and what to say.
 
     `after` is None when the file is to be deleted; `moved_to` is its new name when it gets one. `line` is the first
@@ -97,12 +97,12 @@ async def read_if_there(target: CodeTarget, context: ToolContext) -> TextFile | 
         return None
 
 
-def prepared_change(title: str, change: FileChange, context: ToolContext) -> PreparedCall:
+def prepared_change(title: str, change: PlannedFileChange, context: ToolContext) -> PreparedCall:
     """The call that makes the change, with its diff as the preview."""
     return prepared_changes(title, (change,), context)
 
 
-def prepared_changes(title: str, changes: Sequence[FileChange], context: ToolContext) -> PreparedCall:
+def prepared_changes(title: str, changes: Sequence[PlannedFileChange], context: ToolContext) -> PreparedCall:
     """The call that makes all changes or none, with their diffs as the preview; policy decides on every path."""
     shown = tuple(change.diffs(change.after) for change in changes)
     return PreparedCall(
@@ -151,7 +151,7 @@ class _Undo(Struct, frozen=True):
 
 
 async def _make_changes(
-    changes: tuple[FileChange, ...],
+    changes: tuple[PlannedFileChange, ...],
     shown: tuple[tuple[ToolContent, ...], ...],
     context: ToolContext,
     _progress: Progress,
@@ -181,7 +181,7 @@ async def _make_changes(
     return await _outcome(changes, shown, written, context)
 
 
-async def _note_before(changes: Sequence[FileChange], context: ToolContext) -> None:
+async def _note_before(changes: Sequence[PlannedFileChange], context: ToolContext) -> None:
     """Let language servers see what was wrong before: only what is new will be told."""
     if context.languages is not None:
         for change in changes:
@@ -189,14 +189,16 @@ async def _note_before(changes: Sequence[FileChange], context: ToolContext) -> N
                 await context.languages.note_before((change.moved_to or change.target).path, change.old_text)
 
 
-def _note_gone(changes: Sequence[FileChange], context: ToolContext) -> None:
+def _note_gone(changes: Sequence[PlannedFileChange], context: ToolContext) -> None:
     if context.languages is not None:
         for change in changes:
             if change.after is None or change.moved_to is not None:
                 context.languages.note_gone(change.target.path)
 
 
-async def _make_one(change: FileChange, context: ToolContext, undos: list[_Undo], aside: list[str]) -> TextFile | None:
+async def _make_one(
+    change: PlannedFileChange, context: ToolContext, undos: list[_Undo], aside: list[str]
+) -> TextFile | None:
     # Reading may take an editor's round trip, in which a link could be swapped; so this check comes last.
     for target in change.targets:
         await confirm_target(target)
@@ -267,7 +269,7 @@ async def _move_back(context: ToolContext, kept: str, path: str) -> bool:
     return True
 
 
-async def _rename_back(context: ToolContext, change: FileChange, to: str) -> bool:
+async def _rename_back(context: ToolContext, change: PlannedFileChange, to: str) -> bool:
     if await anyio.to_thread.run_sync(Path(change.target.path).exists):
         return False
     await context.files.move_file(to, change.target.path)
@@ -276,7 +278,7 @@ async def _rename_back(context: ToolContext, change: FileChange, to: str) -> boo
 
 
 async def _outcome(
-    changes: Sequence[FileChange],
+    changes: Sequence[PlannedFileChange],
     shown: Sequence[tuple[ToolContent, ...]],
     written: dict[int, TextFile],
     context: ToolContext,
@@ -311,7 +313,7 @@ async def _outcome(
     )
 
 
-async def _confirm_unchanged(change: FileChange, context: ToolContext) -> None:
+async def _confirm_unchanged(change: PlannedFileChange, context: ToolContext) -> None:
     if change.moved_to is not None and await read_if_there(change.moved_to, context) is not None:
         raise FileChangedError(f"{change.moved_to.shown} was created meanwhile. Nothing was written.")
     now = await read_if_there(change.target, context)

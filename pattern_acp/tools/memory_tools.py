@@ -21,8 +21,10 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
+from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import PermissionDeniedError
-from pattern_acp.memory.permissions import Action, Permission, explain_permission, judge
+from pattern_acp.memory.path_notes import NoteKind, Severity
+from pattern_acp.memory.permissions import Permission, WriteAction, explain_permission, judge
 from pattern_acp.memory.service.access import (
     ARCHIVE,
     NO_GOOD_MATCH,
@@ -32,8 +34,8 @@ from pattern_acp.memory.service.access import (
     MemoryBlockView,
     MemoryChange,
     MemoryEdit,
+    MemoryFilter,
     MemoryHit,
-    MemoryNarrowing,
 )
 from pattern_acp.memory.service.search import repeats, without_repeats
 from pattern_acp.providers.base import ToolSpec
@@ -52,7 +54,7 @@ from pattern_acp.tools.schema import input_schema, parse_arguments
 if TYPE_CHECKING:
     from pattern_acp.memory.history import Write
     from pattern_acp.memory.service.undo import AgentHistory, HistoryChange
-    from pattern_acp.memory.undo import Plan
+    from pattern_acp.memory.undo import RevertPlan
 
 DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""
@@ -75,14 +77,6 @@ class SearchKind(StrEnum):
     SKILL = "skill"
 
 
-class SearchScope(StrEnum):
-    """Whose memory memory_search looks in."""
-
-    PERSONA = "persona"
-    PROJECT = "project"
-    SHARED = "shared"
-
-
 class MemoryReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_read."""
 
@@ -97,7 +91,7 @@ class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1)]
     limit: Annotated[int, Meta(ge=1, le=30)] = DEFAULT_HITS
     kinds: tuple[SearchKind, ...] = ()
-    scope: SearchScope | None = None
+    scope: Scope | None = None
     session: str = ""
     since: Annotated[str, Meta(description="Date, like 2026-11-27.")] = ""
     until: str = ""
@@ -142,8 +136,8 @@ class MemorySearch:
         return PreparedCall(title, (ReadMemory(),), partial(_search, asked, narrowing, context))
 
 
-def _narrowing(asked: MemorySearchArguments) -> MemoryNarrowing:
-    return MemoryNarrowing(
+def _narrowing(asked: MemorySearchArguments) -> MemoryFilter:
+    return MemoryFilter(
         scope=asked.scope or "",
         kinds=tuple(asked.kinds),
         session=asked.session,
@@ -201,7 +195,7 @@ def _block_text(block: MemoryBlockView) -> str:
 
 
 async def _search(
-    asked: MemorySearchArguments, narrowing: MemoryNarrowing, context: ToolContext, _progress: Progress
+    asked: MemorySearchArguments, narrowing: MemoryFilter, context: ToolContext, _progress: Progress
 ) -> ToolOutcome:
     looked_at = await context.memory.search(asked.query, MOST_LOOKED_AT, narrowing)
     found = without_repeats(looked_at)
@@ -255,30 +249,6 @@ class MemoryOperation(StrEnum):
     ROLLBACK = "rollback"
 
 
-class MemoryScope(StrEnum):
-    """Where a new block belongs."""
-
-    PERSONA = "persona"
-    PROJECT = "project"
-    SHARED = "shared"
-
-
-class EntryKind(StrEnum):
-    """What an archival entry is beside a fact."""
-
-    TRAP = "trap"
-    CONSTRAINT = "constraint"
-    DECISION = "decision"
-
-
-class EntrySeverity(StrEnum):
-    """How bad it is to overlook an entry."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
 class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
     """One of several edits; what it leaves out is that of the call."""
 
@@ -291,10 +261,10 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
     check: str = ""
     template: str = ""
     description: str = ""
-    scope: MemoryScope | None = None
-    kind: EntryKind | None = None
+    scope: Scope | None = None
+    kind: NoteKind | None = None
     paths: tuple[str, ...] = ()
-    severity: EntrySeverity | None = None
+    severity: Severity | None = None
     until: str = ""
 
 
@@ -310,10 +280,10 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     check: Annotated[str, Meta(description="Command that tells whether a fact still holds.")] = ""
     template: Annotated[str, Meta(description="For create, like decision-record.")] = ""
     description: Annotated[str, Meta(description="For create: what belongs there.")] = ""
-    scope: MemoryScope | None = None
-    kind: EntryKind | None = None
+    scope: Scope | None = None
+    kind: NoteKind | None = None
     paths: Annotated[tuple[str, ...], Meta(description="Files like src/db/**: told before they are edited.")] = ()
-    severity: EntrySeverity | None = None
+    severity: Severity | None = None
     until: Annotated[str, Meta(description="Last day of a kind, or never.")] = ""
     version: Annotated[int, Meta(ge=1, description="Write to undo, or version for rollback.")] | None = None
     reason: str = ""
@@ -484,7 +454,7 @@ def _refuse_without_permission(blocks: Sequence[MemoryBlockView]) -> None:
         if block.write_denied:
             raise ToolFailedError(block.write_denied)
         permission = Permission(block.permission)
-        if judge(permission, Action.OVERWRITE) is WriteVerdict.DENIED:
+        if judge(permission, WriteAction.OVERWRITE) is WriteVerdict.DENIED:
             raise PermissionDeniedError(block.label, explain_permission(permission) + ".")
 
 
@@ -526,7 +496,7 @@ async def _undo(
     return ToolOutcome(text, content=(_diff(change, context),), origin=Origin.MEMORY)
 
 
-def _plan(asked: MemoryWriteArguments) -> "partial[Plan]":
+def _plan(asked: MemoryWriteArguments) -> "partial[RevertPlan]":
     # Late, with all of memory's history behind it.
     from pattern_acp.memory.undo import plan_redo, plan_rollback, plan_undo
 

@@ -16,7 +16,7 @@ from pattern_acp.memory.feed import MOST_DELTAS, QUEUE_EVENTS
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.history import HistoryScope
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.undo import MemoryReverts
 from tests.support.editor import JsonDict
@@ -102,7 +102,7 @@ async def test_a_client_that_stops_reading_loses_events_and_holds_the_same_memor
             await client.ask("session/prompt", {**session, "prompt": prompt})
             (path,) = home.rglob("constellation.db")
             async with open_database(path, clock=clock) as database:
-                owner = MemoryOwner("default", project_key(None, str(folder)), SessionId("other"))
+                owner = MemoryScope("default", project_key(None, str(folder)), SessionId("other"))
                 memory = ConstellationMemory(database, owner, clock=clock, ids=ids, peer=ids.peer())
                 for label in BLOCKS:
                     await memory.commit(MemoryEdit(label, "create", label, description="Notes."), None)

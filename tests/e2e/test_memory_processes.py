@@ -18,7 +18,7 @@ from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.history import archived_document, document_at, read_history
-from pattern_acp.memory.service.scope import MemoryOwner
+from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.store import load_block
 from tests.support.process import agent_environment
@@ -47,17 +47,19 @@ PRELUDE = textwrap.dedent(
     from pattern_acp.domain.origin import Actor, Origin
     from pattern_acp.memory.undo import plan_undo
     from pattern_acp.memory.service.access import MemoryEdit
-    from pattern_acp.memory.service.session_memory import ConstellationMemory, MemoryOwner
+    from pattern_acp.memory.service.scope import MemoryScope
+    from pattern_acp.memory.service.session_memory import ConstellationMemory
     from pattern_acp.memory.service.forget import MemoryForgetting
     from pattern_acp.memory.service.history import HistoryScope
     from pattern_acp.memory.service.undo import MemoryReverts
+    from pattern_acp.tools.registry import parameter_names
 
     path, name = Path(sys.argv[1]), sys.argv[2]
     clock, ids = SystemClock(), RandomIds()
 
 
     def memory_in(database):
-        owner = MemoryOwner("tester", "/project", SessionId(name))
+        owner = MemoryScope("tester", "/project", SessionId(name))
         return ConstellationMemory(database, owner, clock=clock, ids=ids, peer=ids.peer())
     """
 )
@@ -84,7 +86,7 @@ CHANGER = PRELUDE + textwrap.dedent(
     async def main():
         async with open_database(path, clock=clock) as database:
             memory = memory_in(database)
-            owners = MemoryOwner("tester", "/project", SessionId(name)).owners
+            owners = MemoryScope("tester", "/project", SessionId(name)).owners
             scope = HistoryScope(owners, name, Actor.HUMAN, Origin.PERSON, ids.peer())
             reverts = MemoryReverts(database, scope, clock=clock)
             forgetting = MemoryForgetting(database, scope, clock=clock, parameters=parameter_names)
@@ -131,7 +133,7 @@ async def make_room(path: Path) -> None:
     """The default blocks, the one that is written to with the largest limit."""
     async with opened(path) as database:
         ids = RandomIds()
-        owner = MemoryOwner("tester", "/project", SessionId("first"))
+        owner = MemoryScope("tester", "/project", SessionId("first"))
         await ConstellationMemory(database, owner, clock=SystemClock(), ids=ids, peer=ids.peer()).blocks()
         await database.write(lambda tx: tx.execute("UPDATE blocks SET char_limit = 32000"))
 

@@ -19,7 +19,7 @@ from pattern_acp.memory.history import archived_document, read_history
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
-from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryScope, Writer
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block
@@ -95,7 +95,7 @@ async def constellation() -> AsyncGenerator[Constellation, None]:
 
 
 def memory_in(constellation: Constellation, session: str = "s1", writer: Writer = PERSONA) -> ConstellationMemory:
-    owner = MemoryOwner("tester", "/project", SessionId(session))
+    owner = MemoryScope("tester", "/project", SessionId(session))
     database, clock = constellation.database, constellation.clock
     return ConstellationMemory(database, owner, clock=clock, ids=IDS, peer=PEER, writer=writer)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.diffs import Change, line_splices, mark_words, unified_diff, word_diff
+from pattern_acp.memory.diffs import TextChange, line_splices, mark_words, unified_diff, word_diff
 from pattern_acp.memory.edits import Splice, apply_splices
 
 TEXTS = st.text(st.sampled_from("ab \nécd"), max_size=40)
@@ -36,14 +36,14 @@ def test_words_are_marked_in_gits_form():
 
 def test_a_very_long_change_is_told_whole():
     before, after = " ".join(map(str, range(5_000))), " ".join(map(str, range(5_000, 10_000)))
-    assert [part.change for part in word_diff(before, after)] == [Change.REMOVED, Change.ADDED]
+    assert [part.change for part in word_diff(before, after)] == [TextChange.REMOVED, TextChange.ADDED]
 
 
 @given(TEXTS, TEXTS)
 def test_both_texts_can_be_read_from_their_comparison(before: str, after: str):
     parts = word_diff(before, after)
-    assert "".join(part.text for part in parts if part.change is not Change.ADDED) == before
-    assert "".join(part.text for part in parts if part.change is not Change.REMOVED) == after
+    assert "".join(part.text for part in parts if part.change is not TextChange.ADDED) == before
+    assert "".join(part.text for part in parts if part.change is not TextChange.REMOVED) == after
 
 
 @given(TEXTS, TEXTS)

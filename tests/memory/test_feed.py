@@ -22,15 +22,15 @@ from pattern_acp.memory.feed import (
 )
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.service.access import MemoryEdit
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
 from tests.support.constellation import Constellation, temporary_constellation
 
 IDS = RandomIds()
-ADA = MemoryOwner("ada", "/repo", SessionId("s1"))
-EVE = MemoryOwner("eve", "/other", SessionId("s2"))
+ADA = MemoryScope("ada", "/repo", SessionId("s1"))
+EVE = MemoryScope("eve", "/other", SessionId("s2"))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def heard(feed: MemoryFeed, subscription: Subscription) -> list[FeedEvent]
     return events[:-1]
 
 
-async def since_now(feed: MemoryFeed, owner: MemoryOwner) -> Subscription:
+async def since_now(feed: MemoryFeed, owner: MemoryScope) -> Subscription:
     """A subscriber that knows all that is there."""
     subscription = await feed.subscribe(Watch(owner.owners))
     known = {block_id: known.version for block_id, known in subscription.known.items()}

@@ -14,7 +14,7 @@ from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
 from pattern_acp.memory.indexer import CATCH_UP, FRESH, FRESH_SECONDS, RETRY_SECONDS, Indexer
-from pattern_acp.memory.recall import Found, index_message, search
+from pattern_acp.memory.recall import SearchResult, index_message, search
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.passing_time import passing
 
@@ -63,7 +63,7 @@ def say(tx: Transaction, *texts: str) -> None:
         )
 
 
-async def look(constellation: Constellation, indexer: Indexer, query: str) -> tuple[Found, ...]:
+async def look(constellation: Constellation, indexer: Indexer, query: str) -> tuple[SearchResult, ...]:
     vector = await indexer.query(query)
     return await constellation.database.read(
         lambda tx: search(tx, query, Filters(("me",)), limit=5, now_ms=NOW, vector=vector)

@@ -13,14 +13,14 @@ from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner, MemoryRules
+from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.tools.registry import parameter_names
 from tests.support.constellation import Constellation, temporary_constellation
 
 IDS = RandomIds()
-OWNER = MemoryOwner("tester", "/project", SessionId("s1"))
+OWNER = MemoryScope("tester", "/project", SessionId("s1"))
 SCOPE = HistoryScope(OWNER.owners, "s1", Actor.HUMAN, Origin.PERSON, IDS.peer())
 TEMPLATE = """
 description = "What happened, and what is known."

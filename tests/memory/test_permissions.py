@@ -8,8 +8,8 @@ from pattern_acp.domain.access import WriteVerdict
 from pattern_acp.domain.origin import Actor
 from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, RemoveItem, Replace, Rewrite, SetField, Within
 from pattern_acp.memory.permissions import (
-    Action,
     Permission,
+    WriteAction,
     action_named,
     action_of,
     explain_permission,
@@ -46,14 +46,14 @@ COMPOSITE = CompositeSchema((SectionSpec("list", ListSchema()), SectionSpec("map
 def test_the_agent_may_what_the_table_says(
     permission: Permission, append: WriteVerdict, overwrite: WriteVerdict, delete: WriteVerdict
 ):
-    assert judge(permission, Action.APPEND) is append
-    assert judge(permission, Action.OVERWRITE) is overwrite
-    assert judge(permission, Action.DELETE) is delete
+    assert judge(permission, WriteAction.APPEND) is append
+    assert judge(permission, WriteAction.OVERWRITE) is overwrite
+    assert judge(permission, WriteAction.DELETE) is delete
 
 
 @pytest.mark.parametrize("actor", [Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT])
-@given(permission=st.sampled_from(Permission), action=st.sampled_from(Action))
-def test_the_person_and_the_program_may_do_everything(actor: Actor, permission: Permission, action: Action):
+@given(permission=st.sampled_from(Permission), action=st.sampled_from(WriteAction))
+def test_the_person_and_the_program_may_do_everything(actor: Actor, permission: Permission, action: WriteAction):
     assert judge(permission, action, actor) is WriteVerdict.ALLOWED
 
 
@@ -72,27 +72,27 @@ def test_the_permissions_have_an_order():
 @pytest.mark.parametrize(
     ("edit", "schema", "action"),
     [
-        (Append("x"), TEXT, Action.APPEND),
-        (Append("x"), ListSchema(), Action.APPEND),
-        (Append("x"), LogSchema(), Action.APPEND),
-        (AddItem("x"), TreeSchema(), Action.APPEND),
-        (Append("x"), MAP, Action.OVERWRITE),
-        (Within("list", AddItem("x")), COMPOSITE, Action.APPEND),
-        (Within("map", AddItem("x")), COMPOSITE, Action.OVERWRITE),
-        (Within("map.a", SetField("x")), COMPOSITE, Action.OVERWRITE),
-        (Within("none", AddItem("x")), COMPOSITE, Action.OVERWRITE),
-        (Replace("a", "b"), TEXT, Action.OVERWRITE),
-        (Rewrite("a"), TEXT, Action.OVERWRITE),
-        (RemoveItem("a"), ListSchema(), Action.OVERWRITE),
+        (Append("x"), TEXT, WriteAction.APPEND),
+        (Append("x"), ListSchema(), WriteAction.APPEND),
+        (Append("x"), LogSchema(), WriteAction.APPEND),
+        (AddItem("x"), TreeSchema(), WriteAction.APPEND),
+        (Append("x"), MAP, WriteAction.OVERWRITE),
+        (Within("list", AddItem("x")), COMPOSITE, WriteAction.APPEND),
+        (Within("map", AddItem("x")), COMPOSITE, WriteAction.OVERWRITE),
+        (Within("map.a", SetField("x")), COMPOSITE, WriteAction.OVERWRITE),
+        (Within("none", AddItem("x")), COMPOSITE, WriteAction.OVERWRITE),
+        (Replace("a", "b"), TEXT, WriteAction.OVERWRITE),
+        (Rewrite("a"), TEXT, WriteAction.OVERWRITE),
+        (RemoveItem("a"), ListSchema(), WriteAction.OVERWRITE),
     ],
 )
-def test_only_what_is_added_at_an_end_is_an_append(edit: AnyEdit, schema: BlockSchema, action: Action):
+def test_only_what_is_added_at_an_end_is_an_append(edit: AnyEdit, schema: BlockSchema, action: WriteAction):
     assert action_of(edit, schema) is action
 
 
 def test_operations_of_the_history_change_what_is_there():
-    assert action_named(Operation.UNDO) is Action.OVERWRITE
-    assert action_named(Operation.DELETE) is Action.DELETE
+    assert action_named(Operation.UNDO) is WriteAction.OVERWRITE
+    assert action_named(Operation.DELETE) is WriteAction.DELETE
 
 
 @pytest.mark.parametrize("permission", Permission)

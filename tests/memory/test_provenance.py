@@ -24,7 +24,7 @@ from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
@@ -35,7 +35,7 @@ from tests.support.constellation import Constellation, FakeClock, temporary_cons
 
 OWNERS = ((Scope.PERSONA, "tester"), (Scope.PROJECT, "/project"))
 SCOPE = HistoryScope(OWNERS, CONSTELLATION_STREAM, Actor.HUMAN, Origin.PERSON, peer=99)
-OWNER = MemoryOwner("tester", "/project", SessionId("s1"))
+OWNER = MemoryScope("tester", "/project", SessionId("s1"))
 
 TABLES = ("blocks", "block_updates", "block_archives")
 ARCHIVE = ("archival_entries", "bound_entries")

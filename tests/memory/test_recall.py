@@ -18,7 +18,7 @@ from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.passages import EXCERPT, block_passages
-from pattern_acp.memory.recall import Found, MessageKind, Why, index_message, is_guess, remove_source, search
+from pattern_acp.memory.recall import MessageKind, SearchResult, Why, index_message, is_guess, remove_source, search
 from pattern_acp.memory.vectors import QueryVector, VectorTable
 from tests.support.constellation import Constellation, temporary_constellation
 
@@ -62,18 +62,18 @@ def say(
     )
 
 
-def look(tx: Transaction, query: str, *owners: str, limit: int = 5, exclude: str | None = None) -> list[Found]:
+def look(tx: Transaction, query: str, *owners: str, limit: int = 5, exclude: str | None = None) -> list[SearchResult]:
     filters = Filters(owners or ("tester",), exclude_session=exclude or "")
     found = search(tx, query, filters, limit=limit, now_ms=NOW)
     return list(found)
 
 
-def texts(found: list[Found]) -> list[str]:
+def texts(found: list[SearchResult]) -> list[str]:
     return [one.text for one in found]
 
 
 async def test_a_paragraph_of_a_block_is_found_with_its_place(constellation: Constellation):
-    def run(tx: Transaction) -> list[Found]:
+    def run(tx: Transaction) -> list[SearchResult]:
         index_block(tx, block("Tests run with pytest.\nThe port is 8080."), at_ms=NOW - DAY, seq=an_event(tx))
         return look(tx, "which port?")
 
@@ -84,7 +84,7 @@ async def test_a_paragraph_of_a_block_is_found_with_its_place(constellation: Con
 
 
 async def test_paragraphs_that_stay_keep_their_time_and_removed_ones_are_not_found(constellation: Constellation):
-    def run(tx: Transaction) -> tuple[list[Found], list[Found]]:
+    def run(tx: Transaction) -> tuple[list[SearchResult], list[SearchResult]]:
         index_block(tx, block("port 8080\nhost alpha"), at_ms=NOW - DAY, seq=an_event(tx))
         index_block(tx, block("A new line.\nport 8080"), at_ms=NOW, seq=an_event(tx))
         return look(tx, "port"), look(tx, "alpha")
@@ -145,7 +145,7 @@ async def test_an_appended_line_reads_only_the_end_of_the_index(constellation: C
 
 
 async def test_the_same_paragraph_twice_is_indexed_twice_and_removed_once(constellation: Constellation):
-    def run(tx: Transaction) -> list[Found]:
+    def run(tx: Transaction) -> list[SearchResult]:
         index_block(tx, block("port 1.\nport 1.\nport 1."), at_ms=NOW, seq=an_event(tx))
         index_block(tx, block("port 1.\nport 1."), at_ms=NOW, seq=an_event(tx))
         return look(tx, "port")
@@ -221,7 +221,7 @@ async def test_a_message_indexed_again_is_replaced_and_a_removed_session_is_gone
 
 
 async def test_a_long_message_gives_one_short_excerpt_around_the_hit(constellation: Constellation):
-    def run(tx: Transaction) -> list[Found]:
+    def run(tx: Transaction) -> list[SearchResult]:
         say(tx, "filler words. " * 3_000 + "needle here. " + "needle again. " * 300, message_id="m1")
         return look(tx, "needle")
 
@@ -240,7 +240,7 @@ async def test_no_more_than_the_limit_is_given(constellation: Constellation):
 
 
 async def test_text_that_utf8_cannot_hold_is_indexed_nevertheless(constellation: Constellation):
-    def run(tx: Transaction) -> list[Found]:
+    def run(tx: Transaction) -> list[SearchResult]:
         say(tx, "half \ud83d emoji \x00 and nul", message_id="m1")
         return look(tx, "emoji \ud83d")
 
@@ -336,9 +336,9 @@ async def test_many_invisible_matches_do_not_hide_the_visible_one(constellation:
     assert len(await constellation.database.write(run)) == 1
 
 
-def seen(words: int, meaning: float | None) -> Found:
+def seen(words: int, meaning: float | None) -> SearchResult:
     why = Why(tuple(f"word{number}" for number in range(words)), 1.0, meaning, 0.0, 0.0)
-    return Found("archival", "a1", "", "1", "text", NOW, 1.0, why, entry=1)
+    return SearchResult("archival", "a1", "", "1", "text", NOW, 1.0, why, entry=1)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def seen(words: int, meaning: float | None) -> Found:
         ([], False),
     ],
 )
-def test_results_are_a_guess_when_none_of_the_first_has_much_of_the_query(found: list[Found], *, guess: bool):
+def test_results_are_a_guess_when_none_of_the_first_has_much_of_the_query(found: list[SearchResult], *, guess: bool):
     vector = QueryVector(VectorTable(1, has_extension=False), HASHED_NGRAMS, hashed_vector("x"))
     assert is_guess(found, "port database staging", vector) is guess
     assert not is_guess(found, "port database staging", None)

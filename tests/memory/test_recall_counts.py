@@ -17,7 +17,7 @@ from pattern_acp.memory.repeats import Pair, store_repeats, untold_repeats
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.recovery.rebuild import rebuild_into
 from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
@@ -26,7 +26,7 @@ from tests.support.constellation import FakeClock
 
 CLOCK = FakeClock()
 IDS = RandomIds()
-OWNER = MemoryOwner("tester", "/project", SessionId("s1"))
+OWNER = MemoryScope("tester", "/project", SessionId("s1"))
 TEA, ZEPPELIN, PORT = "Likes green tea.", "Owns a zeppelin in Delft.", "The database port is 5433."
 
 

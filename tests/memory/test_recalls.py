@@ -9,7 +9,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.recalls import count_recalls, least_needed, times_recalled
 from pattern_acp.memory.service.access import MemoryEdit
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner
+from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
@@ -27,7 +27,7 @@ async def constellation() -> AsyncGenerator[Constellation, None]:
 
 @pytest.fixture
 def memory(constellation: Constellation) -> ConstellationMemory:
-    owner = MemoryOwner("tester", "/project", SessionId("s1"))
+    owner = MemoryScope("tester", "/project", SessionId("s1"))
     return ConstellationMemory(
         constellation.database, owner, clock=constellation.clock, ids=IDS, peer=IDS.peer(), writer=PERSON
     )

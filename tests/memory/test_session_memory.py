@@ -25,7 +25,7 @@ from pattern_acp.memory.errors import (
 )
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.service.access import MemoryAccess, MemoryEdit
-from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, Writer
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryScope, Writer
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 from tests.support.memory import FakeMemory
@@ -42,7 +42,7 @@ def memory_in(
     session: str = "s1",
     writer: Writer = PERSONA,
 ) -> ConstellationMemory:
-    owner = MemoryOwner(persona, project, SessionId(session))
+    owner = MemoryScope(persona, project, SessionId(session))
     return ConstellationMemory(
         constellation.database, owner, clock=constellation.clock, ids=IDS, peer=IDS.peer(), writer=writer
     )
@@ -244,7 +244,7 @@ async def test_another_connection_reads_a_commit_at_once(constellation: Constell
         async with open_database(constellation.path, clock=constellation.clock) as database:
             other = ConstellationMemory(
                 database,
-                MemoryOwner("tester", "/project", SessionId("s2")),
+                MemoryScope("tester", "/project", SessionId("s2")),
                 clock=constellation.clock,
                 ids=IDS,
                 peer=IDS.peer(),
@@ -275,7 +275,8 @@ WRITER = textwrap.dedent(
     from pattern_acp.domain.clock import SystemClock
     from pattern_acp.domain.ids import RandomIds, SessionId
     from pattern_acp.memory.service.access import MemoryEdit
-    from pattern_acp.memory.service.session_memory import ConstellationMemory, MemoryOwner
+    from pattern_acp.memory.service.scope import MemoryScope
+    from pattern_acp.memory.service.session_memory import ConstellationMemory
 
     path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -284,7 +285,7 @@ WRITER = textwrap.dedent(
         ids = RandomIds()
         clock = SystemClock()
         async with open_database(path, clock=clock) as database:
-            owner = MemoryOwner("tester", "/project", SessionId(name))
+            owner = MemoryScope("tester", "/project", SessionId(name))
             memory = ConstellationMemory(database, owner, clock=clock, ids=ids, peer=ids.peer())
             for number in range(count):
                 await memory.commit(MemoryEdit("project", "append", f"{name}.{number}"), None)
@@ -305,7 +306,7 @@ def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
 async def lines_of_project(path: Path) -> list[str]:
     clock = FakeClock()
     async with open_database(path, clock=clock) as database:
-        owner = MemoryOwner("tester", "/project", SessionId("reader"))
+        owner = MemoryScope("tester", "/project", SessionId("reader"))
         memory = ConstellationMemory(database, owner, clock=clock, ids=IDS, peer=IDS.peer())
         return (await text_of(memory, "project")).splitlines()
 

@@ -4,11 +4,11 @@ import pytest
 
 from pattern_acp.commands.memory import SEARCH
 from pattern_acp.commands.parameters import CommandMisusedError, Value, read_slash
-from pattern_acp.memory.service.access import EVERYTHING, MemoryNarrowing
+from pattern_acp.memory.service.access import EVERYTHING, MemoryFilter
 from pattern_acp.memory.service.search import first_ms, narrowing_of
 
 
-def read_recall(typed: str) -> tuple[Value, MemoryNarrowing]:
+def read_recall(typed: str) -> tuple[Value, MemoryFilter]:
     found = read_slash(SEARCH, typed, "/recall")
     kinds = found["kinds"]
     assert isinstance(kinds, tuple)
@@ -30,7 +30,7 @@ def test_options_in_front_narrow_it():
     )
     assert query == "port"
     since, until = first_ms("2026-11-01"), first_ms("2026-11-02") + DAY_MS - 1
-    assert narrowing == MemoryNarrowing("project", ("user", "superseded"), since_ms=since, until_ms=until)
+    assert narrowing == MemoryFilter("project", ("user", "superseded"), since_ms=since, until_ms=until)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pattern_acp.memory.store import (
     propose_creation,
     store_change,
 )
-from pattern_acp.memory.undo import Plan
+from pattern_acp.memory.undo import RevertPlan
 
 LABEL = "notes"
 
@@ -63,7 +63,7 @@ class RecordedBlock:
         self._writes.append(WriteData(number, planned.operation.value, target, update, document.frontiers))
         return number
 
-    def carry_out(self, plan: Plan) -> int:
+    def carry_out(self, plan: RevertPlan) -> int:
         """Make a planned change; the number of the write."""
         edit = plan.edit
         if not isinstance(edit, Patch | Rewrite):

@@ -25,8 +25,8 @@ from pattern_acp.memory.service.access import (
     MemoryBlockView,
     MemoryChange,
     MemoryEdit,
+    MemoryFilter,
     MemoryHit,
-    MemoryNarrowing,
     MemoryProposal,
 )
 from pattern_acp.memory.service.commit import as_block_edit, block_event
@@ -119,7 +119,7 @@ class FakeMemory:
         texts[edit.label] = planned.text
         return MemoryChange(edit.label, before, planned.text)
 
-    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+    async def search(self, query: str, limit: int, narrowing: MemoryFilter = EVERYTHING) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`. Ranks by the share of words that a passage holds; knows blocks alone."""
         terms = query_terms(query)
         hits = [

@@ -6,7 +6,7 @@ from pattern_acp.domain.access import WritePath
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
-from pattern_acp.tools.edit_file import EditFile, PassageError, WriteFile
+from pattern_acp.tools.edit_file import EditFile, EditPassageError, WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.workspace.errors import FileChangedError
 from tests.support.tools import tool_bench
@@ -37,7 +37,7 @@ async def test_the_diff_is_shown_before_anything_is_written(tmp_path: Path):
 
 async def test_when_one_edit_fails_none_is_made(tmp_path: Path):
     (tmp_path / "a").write_text("one\ntwo\n")
-    with pytest.raises(PassageError, match=r"`edits\[1\].old_text` is not in the file"):
+    with pytest.raises(EditPassageError, match=r"`edits\[1\].old_text` is not in the file"):
         await tool_bench(tmp_path).prepare(EditFile(), path="a", edits=[edit("one", "1"), edit("nowhere to be", "x")])
     assert (tmp_path / "a").read_text() == "one\ntwo\n"
 

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.edit_file import PassageError, Replacement, apply_replacements, newline_of, with_newline
+from pattern_acp.tools.edit_file import EditPassageError, Replacement, apply_replacements, newline_of, with_newline
 
 WHITE_SPACE_NOTE = "`edits[0]` matched only without regard to white space; the replacement was indented like the file."
 
@@ -38,34 +38,34 @@ def test_a_mark_that_was_shown_with_a_backslash_is_replaced_as_it_stands_in_the_
 
 
 def test_a_passage_that_is_not_unique_is_refused_with_its_lines():
-    with pytest.raises(PassageError, match="in the file 2 times, at lines 1, 3; nothing was changed"):
+    with pytest.raises(EditPassageError, match="in the file 2 times, at lines 1, 3; nothing was changed"):
         edited("x\ny\nx\n", "x", "z")
 
 
 def test_overlapping_places_are_not_unique():
-    with pytest.raises(PassageError, match="2 times"):
+    with pytest.raises(EditPassageError, match="2 times"):
         edited("aaa", "aa", "b")
 
 
 def test_many_candidates_are_listed_in_part():
-    with pytest.raises(PassageError, match="12 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more"):
+    with pytest.raises(EditPassageError, match="12 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more"):
         edited("x\n" * 12, "x", "z")
 
 
 def test_a_missing_passage_shows_the_closest_lines():
     text = "import os\n\ndef compute(a, b):\n    return a + b\n\nprint(1)\n"
-    with pytest.raises(PassageError) as caught:
+    with pytest.raises(EditPassageError) as caught:
         edited(text, "def compute(a, c):\n    return a + c\n", "x")
     assert "The closest lines are:\n2\t\n3\tdef compute(a, b):\n4\t    return a + b\n5\t" in str(caught.value)
 
 
 def test_a_missing_passage_is_anchored_at_a_line_that_is_there():
-    with pytest.raises(PassageError, match=r"The closest lines are:\n1\ta = 1\n2\tlong_enough = 2\n3\tb = 3"):
+    with pytest.raises(EditPassageError, match=r"The closest lines are:\n1\ta = 1\n2\tlong_enough = 2\n3\tb = 3"):
         edited("a = 1\nlong_enough = 2\nb = 3\n", "long_enough = 2\nc = 9", "x")
 
 
 def test_a_missing_passage_without_likeness_says_so():
-    with pytest.raises(PassageError, match="No line is like it; read the file again"):
+    with pytest.raises(EditPassageError, match="No line is like it; read the file again"):
         edited("alpha\n", "############", "x")
 
 
@@ -88,7 +88,7 @@ def second(color):
 
 
 def failure(text: str, old: str, new: str) -> str:
-    with pytest.raises(PassageError) as caught:
+    with pytest.raises(EditPassageError) as caught:
         edited(text, old, new)
     return caught.value.sentence
 
@@ -215,7 +215,7 @@ def test_a_passage_with_other_white_space_can_be_deleted():
 
 
 def test_two_places_that_differ_only_in_white_space_are_not_unique():
-    with pytest.raises(PassageError, match="2 times, at lines 1, 3"):
+    with pytest.raises(EditPassageError, match="2 times, at lines 1, 3"):
         edited("  a\n  b\n    a\n    b\n", "a\nb", "x")
 
 
@@ -238,7 +238,7 @@ def test_a_line_ending_is_known_only_when_all_lines_share_it():
 def test_very_many_places_take_a_moment_only():
     text = "x\n" * 100_000
     assert apply_replacements(text, [Replacement("x", "y", replace_all=True)]).count == 100_000
-    with pytest.raises(PassageError, match="100000 times"):
+    with pytest.raises(EditPassageError, match="100000 times"):
         edited(text, "x", "y")
 
 
@@ -254,13 +254,13 @@ def test_half_a_surrogate_pair_stays_as_it_is():
 
 def test_a_missing_passage_is_answered_with_the_nearest_of_very_many_lines():
     text = "".join(f"value_{number} = compute({number})\n" for number in range(30_000))
-    with pytest.raises(PassageError, match=r"21234\tvalue_21233 = compute\(21233\)"):
+    with pytest.raises(EditPassageError, match=r"21234\tvalue_21233 = compute\(21233\)"):
         edited(text, "value_21233 = comptue(21233)", "")
 
 
 def test_a_missing_passage_of_very_long_nonsense_is_answered_at_once():
     text = "".join(f"value_{number} = compute({number})\n" for number in range(30_000))
-    with pytest.raises(PassageError, match="No line is like it"):
+    with pytest.raises(EditPassageError, match="No line is like it"):
         edited(text, "\n".join("#" * 390 for _ in range(300)), "")
 
 

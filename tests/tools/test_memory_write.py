@@ -22,8 +22,8 @@ from pattern_acp.memory.errors import (
     UnusableEditError,
 )
 from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit, MemoryNarrowing
-from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryOwner, MemoryRules, Writer
+from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit, MemoryFilter
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, MemoryScope, Writer
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.sharing import Attachment
@@ -34,13 +34,13 @@ from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.tools import CALL_ID, ToolBench, tool_bench
 
 IDS: IdFactory = RandomIds()
-OWNER = MemoryOwner("tester", "/project", SessionId("s1"))
+OWNER = MemoryScope("tester", "/project", SessionId("s1"))
 
 
 def memory_in(
     constellation: Constellation,
     *,
-    owner: MemoryOwner = OWNER,
+    owner: MemoryScope = OWNER,
     writer: Writer = PERSONA,
     rules: MemoryRules | None = None,
 ) -> ConstellationMemory:
@@ -281,7 +281,7 @@ async def test_a_read_only_field_is_written_by_the_person_alone(constellation: C
 
 async def test_an_attached_block_is_written_with_the_permission_of_its_share(constellation: Constellation):
     memory = memory_in(constellation)
-    other_owner = MemoryOwner("other", "/elsewhere", SessionId("s2"))
+    other_owner = MemoryScope("other", "/elsewhere", SessionId("s2"))
     other = memory_in(constellation, owner=other_owner)
     await create(memory, "board")
     setup = MemorySetup(constellation.database, OWNER, clock=constellation.clock)
@@ -371,7 +371,7 @@ async def test_an_entry_is_superseded_and_linked(memory: ConstellationMemory):
     newer = second.notes[0].removeprefix("Archival entry ").partition(" ")[0]
     third = await memory.commit(MemoryEdit("archive", "replace", "The zebra port is 82.", old_text=newer), CALL_ID)
     newest = third.notes[0].removeprefix("Archival entry ").partition(" ")[0]
-    replaced = await memory.search("zebra", 5, MemoryNarrowing(kinds=("superseded",)))
+    replaced = await memory.search("zebra", 5, MemoryFilter(kinds=("superseded",)))
     assert {hit.text for hit in replaced} == {
         f"The zebra port is {port}.\n(superseded by archival entry {newest}: “The zebra port is 82.”)"
         for port in (80, 81)
@@ -451,7 +451,7 @@ async def test_a_working_block_is_in_context_once_it_is_touched(constellation: C
     memory = memory_in(constellation)
     await create(memory, "scratch", "scratchpad")
     assert (await view(memory, "scratch")).in_context
-    later = memory_in(constellation, owner=MemoryOwner("tester", "/project", SessionId("s2")))
+    later = memory_in(constellation, owner=MemoryScope("tester", "/project", SessionId("s2")))
     assert not (await view(later, "scratch")).in_context
     assert (await view(later, "project")).in_context
     later.touch("scratch")
@@ -461,7 +461,7 @@ async def test_a_working_block_is_in_context_once_it_is_touched(constellation: C
 async def test_a_pinned_working_block_is_in_every_context(constellation: Constellation):
     await create(memory_in(constellation), "scratch", "scratchpad")
     await MemorySetup(constellation.database, OWNER, clock=constellation.clock).configure("scratch", "pinned", "yes")
-    later = memory_in(constellation, owner=MemoryOwner("tester", "/project", SessionId("s2")))
+    later = memory_in(constellation, owner=MemoryScope("tester", "/project", SessionId("s2")))
     assert (await view(later, "scratch")).in_context
 
 

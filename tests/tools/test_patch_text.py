@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.tools.apply_patch import Hunk, PatchedText, UpdateFile, apply_hunks, parse_patch
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.edit_file import PassageError
+from pattern_acp.tools.edit_file import EditPassageError
 
 
 def hunks_of(*lines: str) -> tuple[Hunk, ...]:
@@ -88,7 +88,7 @@ def test_a_line_in_the_place_of_another_ends_as_that_one_did():
 
 def test_an_anchor_says_which_of_several_places_is_meant():
     text = "class A:\n    def f():\n        x\nclass B:\n    def f():\n        x\n"
-    with pytest.raises(PassageError, match="fits in 2 places, at lines 3, 6; nothing was changed"):
+    with pytest.raises(EditPassageError, match="fits in 2 places, at lines 3, 6; nothing was changed"):
         applied(text, "@@", "-        x", "+        y")
     patched = applied(text, "@@ class B:", "@@     def f():", "-        x", "+        y")
     assert patched == PatchedText(text[: text.rindex("x")] + "y\n", (6,))
@@ -112,13 +112,13 @@ def test_a_mark_that_the_file_has_with_a_backslash_keeps_it():
 def test_an_anchor_alone_says_where_lines_are_added():
     assert applied("a\nb\n", "@@ a", "+x").text == "a\nx\nb\n"
     assert applied("a\nb", "@@", "+x", "*** End of File").text == "a\nb\nx"
-    with pytest.raises(PassageError, match="only adds lines and does not say where"):
+    with pytest.raises(EditPassageError, match="only adds lines and does not say where"):
         applied("a\nb\n", "@@", "+x")
 
 
 def test_the_end_of_the_file_is_held_to():
     assert applied("x\nx\n", "@@", "-x", "+y", "*** End of File").text == "x\ny\n"
-    with pytest.raises(PassageError, match="the passage at the end of the file is at line 1"):
+    with pytest.raises(EditPassageError, match="the passage at the end of the file is at line 1"):
         applied("x\na\n", "@@", "-x", "+y", "*** End of File")
 
 
@@ -136,19 +136,21 @@ def test_indentation_is_passed_over_last_and_what_is_added_is_indented_like_the_
 
 @pytest.mark.parametrize("other", ["x  = 1", "x = l", "x = 1;", "“x”"])
 def test_nothing_but_white_space_at_the_ends_is_ever_passed_over(other: str):
-    with pytest.raises(PassageError, match="is not in the file; nothing was changed"):
+    with pytest.raises(EditPassageError, match="is not in the file; nothing was changed"):
         applied("x = 1\n", "@@", f"-{other}", "+y")
 
 
 def test_a_hunk_that_is_not_there_shows_the_closest_lines():
-    with pytest.raises(PassageError, match=r"(?s)Hunk 2 \(line 6 of the patch\): the passage is not in.*\n2\tbeta$"):
+    with pytest.raises(
+        EditPassageError, match=r"(?s)Hunk 2 \(line 6 of the patch\): the passage is not in.*\n2\tbeta$"
+    ):
         applied("a\nbeta\n", "@@", "-a", "+x", "@@", "-missing", "-beta", "+y")
-    with pytest.raises(PassageError, match="the anchor `@@ def g` is not in the file"):
+    with pytest.raises(EditPassageError, match="the anchor `@@ def g` is not in the file"):
         applied("a\nb\n", "@@ def g", "-a", "+x")
 
 
 def test_hunks_come_in_the_order_of_the_file():
-    with pytest.raises(PassageError, match="is at line 1, before the end of the hunk above it"):
+    with pytest.raises(EditPassageError, match="is at line 1, before the end of the hunk above it"):
         applied("a\nb\n", "@@", "-b", "+x", "@@", "-a", "+y")
 
 

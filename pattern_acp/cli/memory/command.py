@@ -32,10 +32,10 @@ from pattern_acp.memory.block_files import EditableText
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.project import project_key
-from pattern_acp.memory.service.access import MemoryHit, MemoryNarrowing
+from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
-from pattern_acp.memory.service.scope import IMPORT, PERSON, MemoryOwner, MemoryRules
+from pattern_acp.memory.service.scope import IMPORT, PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.search import SessionSearch
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
@@ -93,7 +93,7 @@ async def _renew_files(desk: Desk, database: Database) -> None:
 def _open_desk(arguments: Call, process: Process, database: Database) -> Desk:
     """The persona's memory and that of the project around the current directory. Reads files."""
     cwd = resolve_path(str(Path(str(arguments.shared["cwd"]) or ".").absolute()))
-    owner = MemoryOwner(
+    owner = MemoryScope(
         read_persona(process).name, project_key(git_facts(cwd).common_dir, cwd), SessionId(CONSTELLATION_STREAM)
     )
     clock, ids = SystemClock(), RandomIds()
@@ -108,7 +108,7 @@ def _open_desk(arguments: Call, process: Process, database: Database) -> Desk:
         for writer in (PERSON, IMPORT)
     )
 
-    async def find(query: str, limit: int, narrowing: MemoryNarrowing) -> Sequence[MemoryHit]:
+    async def find(query: str, limit: int, narrowing: MemoryFilter) -> Sequence[MemoryHit]:
         # Isolation hides nothing from the user.
         async with _searching(process, database, owner) as searching:
             return (await searching.search(query, limit, narrowing))[:limit]
@@ -139,7 +139,7 @@ def _open_desk(arguments: Call, process: Process, database: Database) -> Desk:
 
 
 @asynccontextmanager
-async def _searching(process: Process, database: Database, owner: MemoryOwner) -> AsyncGenerator[SessionSearch, None]:
+async def _searching(process: Process, database: Database, owner: MemoryScope) -> AsyncGenerator[SessionSearch, None]:
     clock = SystemClock()
     async with open_embedder(process.loaded.settings, clock) as chosen:
         indexer = Indexer(database, chosen.embedder, clock)

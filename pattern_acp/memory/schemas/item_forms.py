@@ -251,7 +251,7 @@ def _amount(value: FieldValue | None) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-class Place(Struct, frozen=True):
+class NodePosition(Struct, frozen=True):
     """Where a node is: its parent's id (empty at the top), its place among its siblings, and its depth from 1."""
 
     node: Node
@@ -303,9 +303,9 @@ def node_text(text: str) -> str:
     return cleaned
 
 
-def walk(state: TreeState) -> list[Place]:
+def walk(state: TreeState) -> list[NodePosition]:
     """All nodes, each before those below it."""
-    places: list[Place] = []
+    places: list[NodePosition] = []
     _walk(state.nodes, "", 1, places)
     return places
 
@@ -315,9 +315,9 @@ def tree_steps(root: str, before: TreeState, after: TreeState) -> list[Step]:
     return _sibling_steps(root, "", before.nodes, after.nodes)
 
 
-def _walk(nodes: Sequence[Node], parent: str, depth: int, places: list[Place]) -> None:
+def _walk(nodes: Sequence[Node], parent: str, depth: int, places: list[NodePosition]) -> None:
     for at, node in enumerate(nodes):
-        places.append(Place(node, parent, at, depth))
+        places.append(NodePosition(node, parent, at, depth))
         _walk(node.children, node.id, depth + 1, places)
 
 

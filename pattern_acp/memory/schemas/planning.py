@@ -33,7 +33,7 @@ from pattern_acp.memory.freshness import marked
 from pattern_acp.memory.merging import Conflict, merge_texts
 from pattern_acp.memory.schemas import steps
 from pattern_acp.memory.schemas.forms import in_section, read, show, steps_between
-from pattern_acp.memory.schemas.item_forms import Place, field_of, list_steps, map_steps, read_tree, walk
+from pattern_acp.memory.schemas.item_forms import NodePosition, field_of, list_steps, map_steps, read_tree, walk
 from pattern_acp.memory.schemas.steps import MoveItem, Roots, Step
 from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
 from pattern_acp.memory.schemas.three_way import merge_contents
@@ -68,7 +68,7 @@ from pattern_acp.memory.schemas.values import (
 _Planned: TypeAlias = tuple[Operation, list[Step]]
 
 
-class Plan(Struct, frozen=True):
+class StepPlan(Struct, frozen=True):
     """The steps of an edit, what it is called in the history, and the conflicts it leaves."""
 
     operation: Operation
@@ -76,7 +76,7 @@ class Plan(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-def plan_steps(schema: BlockSchema, state: State, edit: AnyEdit, author: Authoring, *, label: str) -> Plan:
+def plan_steps(schema: BlockSchema, state: State, edit: AnyEdit, author: Authoring, *, label: str) -> StepPlan:
     """The steps that carry `edit` out on a block that holds `state`.
 
     Raises:
@@ -85,7 +85,7 @@ def plan_steps(schema: BlockSchema, state: State, edit: AnyEdit, author: Authori
     """
     if isinstance(edit, Within):
         operation, done = _plan_within(schema, state, edit, author, label)
-        return Plan(operation, tuple(done))
+        return StepPlan(operation, tuple(done))
     if isinstance(schema, CompositeSchema):
         if isinstance(edit, Append | edits.AddItem | edits.SetField | edits.MoveItem):
             names = ", ".join(section.name for section in schema.sections)
@@ -93,19 +93,23 @@ def plan_steps(schema: BlockSchema, state: State, edit: AnyEdit, author: Authori
         return _plan_as_text(schema, state, edit, label)
     special = _plan_plain(schema, state, edit, author, Roots())
     if special is not None:
-        return Plan(special[0], tuple(special[1]))
+        return StepPlan(special[0], tuple(special[1]))
     return _plan_as_text(schema, state, edit, label)
 
 
-def _plan_as_text(schema: BlockSchema, state: State, edit: ContentEdit, label: str, roots: Roots | None = None) -> Plan:
+def _plan_as_text(
+    schema: BlockSchema, state: State, edit: ContentEdit, label: str, roots: Roots | None = None
+) -> StepPlan:
     """Edit the text that a content reads as, and read the result back."""
     if isinstance(edit, edits.RewriteFrom):
         merge = merge_contents(schema, edit.base, show(schema, state), storable_text(edit.text, label=label))
-        changed = EditedText(Operation.REWRITE, merge.text, merge.conflicts)
+        changed = PlannedText(Operation.REWRITE, merge.text, merge.conflicts)
     else:
         changed = edited_text(edit, show(schema, state), label=label)
     text = changed.text.strip("\n") if roots is not None else changed.text
-    return Plan(changed.operation, tuple(steps_between(schema, state, read(schema, text), roots)), changed.conflicts)
+    return StepPlan(
+        changed.operation, tuple(steps_between(schema, state, read(schema, text), roots)), changed.conflicts
+    )
 
 
 def _plan_within(schema: BlockSchema, state: State, edit: Within, author: Authoring, label: str) -> _Planned:
@@ -277,7 +281,7 @@ def changed_read_only(schema: BlockSchema, before: State, after: State) -> str:
 _NO_LIMIT = 10**9
 
 
-class EditedText(Struct, frozen=True):
+class PlannedText(Struct, frozen=True):
     """The text afterwards, what the edit is called, and the conflicts it leaves."""
 
     operation: Operation
@@ -285,7 +289,7 @@ class EditedText(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-def edited_text(edit: ContentEdit, before: str, *, label: str) -> EditedText:
+def edited_text(edit: ContentEdit, before: str, *, label: str) -> PlannedText:
     """What `edit` makes of `before`.
 
     Raises:
@@ -296,16 +300,16 @@ def edited_text(edit: ContentEdit, before: str, *, label: str) -> EditedText:
     match edit:
         case RewriteFrom(text, base):
             merge = merge_texts(base, before, storable_text(text, label=label))
-            return EditedText(Operation.REWRITE, merge.text, merge.conflicts)
+            return PlannedText(Operation.REWRITE, merge.text, merge.conflicts)
         case InsertAfter(passage, text):
-            return EditedText(Operation.INSERT, _with_lines_after(before, passage, text, label))
+            return PlannedText(Operation.INSERT, _with_lines_after(before, passage, text, label))
         case RemoveItem(item):
-            return EditedText(Operation.REMOVE, _without(before, item, label))
+            return PlannedText(Operation.REMOVE, _without(before, item, label))
         case Verify(passage, command, now_ms):
-            return EditedText(Operation.VERIFY, _verified(before, passage, label, command, now_ms))
+            return PlannedText(Operation.VERIFY, _verified(before, passage, label, command, now_ms))
         case Append() | Replace() | Rewrite() | Patch():
             planned = plan_edit(edit, before, label=label, limit=_NO_LIMIT)
-            return EditedText(planned.operation, planned.text)
+            return PlannedText(planned.operation, planned.text)
         case _:
             raise ContentError("", "it is free text; use append, replace, insert_after, remove or rewrite")
 
@@ -377,7 +381,7 @@ def find_item(shown: Sequence[str], wanted: str) -> int:
     return _find(shown, [str(number) for number in range(1, len(shown) + 1)], wanted, "item")
 
 
-def find_node(places: Sequence[Place], wanted: str) -> Place:
+def find_node(places: Sequence[NodePosition], wanted: str) -> NodePosition:
     """The node that `wanted` names; its number is that of an outline, such as 2.1.
 
     Raises:

@@ -155,7 +155,7 @@ class MemoryHit(Struct, frozen=True):
     """Older ones with the same text that it stands for."""
 
 
-class MemoryNarrowing(Struct, frozen=True):
+class MemoryFilter(Struct, frozen=True):
     """What a search is limited to; everything is optional. Times are milliseconds since 1970-01-01 UTC."""
 
     scope: str = ""
@@ -168,7 +168,7 @@ class MemoryNarrowing(Struct, frozen=True):
     """Rather by words alone than to wait for an embedder that has to be loaded first."""
 
 
-EVERYTHING = MemoryNarrowing()
+EVERYTHING = MemoryFilter()
 """A search without limits."""
 
 
@@ -225,6 +225,6 @@ class MemoryAccess(Protocol):
         """
         ...
 
-    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+    async def search(self, query: str, limit: int, narrowing: MemoryFilter = EVERYTHING) -> tuple[MemoryHit, ...]:
         """Best hits over blocks, archival entries and past messages, best first; any input is safe."""
         ...

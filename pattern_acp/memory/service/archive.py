@@ -29,11 +29,11 @@ from pattern_acp.memory.archive import (
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import DuplicateFoundError, PermissionDeniedError, UnusableEditError
 from pattern_acp.memory.path_notes import (
-    BoundKind,
+    NoteKind,
+    NoteRule,
+    NoteStatusChange,
     Severity,
     Status,
-    StatusChange,
-    Terms,
     bind_entry,
     bound_of,
     end_of_day,
@@ -45,12 +45,12 @@ from pattern_acp.memory.schemas.planning import find_item
 from pattern_acp.memory.schemas.types import ListSchema, TextSchema
 from pattern_acp.memory.schemas.values import ContentError
 from pattern_acp.memory.service.access import ARCHIVE, STATUS_OPERATIONS, MemoryChange, MemoryEdit
-from pattern_acp.memory.service.scope import Writing
+from pattern_acp.memory.service.scope import WriteContext
 from pattern_acp.memory.store import ProposedChange
 from pattern_acp.memory.write_validation import Passages, check_repeats
 
 
-def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Writing) -> MemoryChange:
+def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: WriteContext) -> MemoryChange:
     """Add an entry, supersede one, or note that one is still true.
 
     Raises:
@@ -83,7 +83,9 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
             raise UnusableEditError(ARCHIVE, problem)
 
 
-def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scope, writing: Writing) -> WriteMemory:
+def reviewed(
+    tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scope, writing: WriteContext
+) -> WriteMemory:
     """The access, with the person's consent needed where the agent decides for the project and they review that.
 
     Raises:
@@ -115,7 +117,7 @@ def reviewed(tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scop
     return replace(access, standing=WriteVerdict.CONSENT, reason=reason, only_once=True)
 
 
-def keep_passage(tx: Transaction, edit: MemoryEdit, change: ProposedChange, writing: Writing) -> str:
+def keep_passage(tx: Transaction, edit: MemoryEdit, change: ProposedChange, writing: WriteContext) -> str:
     """Put the passage that `change` takes out of a block into the archive, and say under which id.
 
     Raises:
@@ -147,7 +149,7 @@ def _insert(
     edit: MemoryEdit,
     text: str,
     scope: Scope,
-    writing: Writing,
+    writing: WriteContext,
     *,
     supersedes: ArchivalEntry | None = None,
 ) -> ArchivalEntry:
@@ -204,7 +206,7 @@ def _as_what(edit: MemoryEdit) -> str:
     return f", a {edit.kind}" + (f" for {', '.join(edit.paths)}" if edit.paths else "")
 
 
-def _expired_note(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> tuple[str, ...]:
+def _expired_note(tx: Transaction, entry: ArchivalEntry, writing: WriteContext) -> tuple[str, ...]:
     bound = bound_of(tx, [entry.id]).get(entry.id)
     until_ms = None if bound is None else bound.terms.until_ms
     if until_ms is None or until_ms > writing.at_ms:
@@ -212,7 +214,7 @@ def _expired_note(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> tu
     return (f"It has expired already, after {last_day(until_ms)}, so nobody is told of it.",)
 
 
-def _change_status(tx: Transaction, edit: MemoryEdit, entry: ArchivalEntry, writing: Writing) -> str:
+def _change_status(tx: Transaction, edit: MemoryEdit, entry: ArchivalEntry, writing: WriteContext) -> str:
     status = Status.RESOLVED if edit.operation == "resolve" else Status.ACTIVE
     if status is Status.RESOLVED and not edit.reason.strip():
         raise UnusableEditError(ARCHIVE, "`reason` is missing; say why it holds no longer.")
@@ -222,12 +224,12 @@ def _change_status(tx: Transaction, edit: MemoryEdit, entry: ArchivalEntry, writ
     )
     stream = writing.owner.session_id
     appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
-    change = StatusChange(writer.actor, writing.at_ms, edit.reason)
+    change = NoteStatusChange(writer.actor, writing.at_ms, edit.reason)
     bound = set_status(tx, entry.id, status, change, seq=appended.seq)
     return f"The {bound.terms.kind} {entry.id} is {status} now; it stays in the archive."
 
 
-def _verify(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> None:
+def _verify(tx: Transaction, entry: ArchivalEntry, writing: WriteContext) -> None:
     writer = writing.writer
     event = EntryVerified(entry.id, entry.scope.value, entry.owner, writing.turn_id, writing.call_id)
     stream = writing.owner.session_id
@@ -235,7 +237,7 @@ def _verify(tx: Transaction, entry: ArchivalEntry, writing: Writing) -> None:
     verify_entry(tx, entry.id, verified_ms=writing.at_ms, seq=appended.seq)
 
 
-def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: Writing) -> None:
+def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: WriteContext) -> None:
     owner = writing.owner.owner_of(scope)
     same = find_same(tx, scope, owner, text)
     if same is not None:
@@ -243,7 +245,7 @@ def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: Writing) -
     check_repeats(tx, ARCHIVE, text, Passages((), (owner,)))
 
 
-def _find(tx: Transaction, named: str, writing: Writing) -> ArchivalEntry:
+def _find(tx: Transaction, named: str, writing: WriteContext) -> ArchivalEntry:
     """The entry of an id, or with exactly this text; of the project and, where it is not isolated, of the persona."""
     wanted = named.strip()
     owners = writing.owner.owners[1:] if writing.rules.isolation is not Isolation.NONE else writing.owner.owners
@@ -264,7 +266,7 @@ NEVER = "never"
 """Takes the last day away that a corrected entry has."""
 
 
-def terms_of(edit: MemoryEdit, old: Terms | None = None) -> Terms | None:
+def terms_of(edit: MemoryEdit, old: NoteRule | None = None) -> NoteRule | None:
     """The terms of a new entry, which corrects one of the terms `old`; None for a plain fact.
 
     Raises:
@@ -272,12 +274,12 @@ def terms_of(edit: MemoryEdit, old: Terms | None = None) -> Terms | None:
     """
     if not edit.kind and old is None:
         if edit.has_conditions:
-            problem = f"`kind` is missing; paths, severity and until are for {', '.join(BoundKind)}."
+            problem = f"`kind` is missing; paths, severity and until are for {', '.join(NoteKind)}."
             raise UnusableEditError(ARCHIVE, problem)
         return None
-    kind = BoundKind(edit.kind) if edit.kind else (old.kind if old is not None else BoundKind.TRAP)
+    kind = NoteKind(edit.kind) if edit.kind else (old.kind if old is not None else NoteKind.TRAP)
     severity = old.severity if old is not None else Severity.MEDIUM
-    return Terms(
+    return NoteRule(
         kind,
         _usable(edit.paths) or (old.paths if old is not None else ()),
         Severity(edit.severity) if edit.severity else severity,

@@ -47,10 +47,10 @@ from pattern_acp.memory.errors import (
 from pattern_acp.memory.freshness import marked
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import conflict_note, encode_conflicts
-from pattern_acp.memory.permissions import Action, Isolation, Permission, action_of, explain_permission, judge
+from pattern_acp.memory.permissions import Isolation, Permission, WriteAction, action_of, explain_permission, judge
 from pattern_acp.memory.schemas.types import LogSchema
 from pattern_acp.memory.service.access import ARCHIVE, OPERATIONS, MemoryChange, MemoryEdit
-from pattern_acp.memory.service.scope import PROGRAM, Writer, Writing
+from pattern_acp.memory.service.scope import PROGRAM, WriteContext, Writer
 from pattern_acp.memory.sharing import VisibleBlock, visible_rows
 from pattern_acp.memory.store import (
     ProposedChange,
@@ -79,7 +79,7 @@ class Applied(Struct, frozen=True):
     block_id: str = ""
 
 
-def apply_edits(tx: Transaction, edits: Sequence[MemoryEdit], writing: Writing) -> tuple[Applied, ...]:
+def apply_edits(tx: Transaction, edits: Sequence[MemoryEdit], writing: WriteContext) -> tuple[Applied, ...]:
     """Do the edits in their order.
 
     Raises:
@@ -121,7 +121,7 @@ def _based_on(edit: MemoryEdit, before: Sequence[MemoryEdit], applied: Sequence[
     return edit if base == edit.base else replace(edit, base=base)
 
 
-def create_defaults(tx: Transaction, writing: Writing) -> None:
+def create_defaults(tx: Transaction, writing: WriteContext) -> None:
     """Create the default blocks that do not exist yet."""
     for spec in missing_blocks(tx, writing.rules.defaults(writing.owner)):
         change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
@@ -163,7 +163,7 @@ def _settings_hash(creation: ProposedChange) -> str:
     return settings_hash(settings_of(creation.block))
 
 
-def find_visible(tx: Transaction, label: str, writing: Writing) -> VisibleBlock:
+def find_visible(tx: Transaction, label: str, writing: WriteContext) -> VisibleBlock:
     """The block in sight that `label` names; `SCOPE/LABEL` names one of several.
 
     Raises:
@@ -181,7 +181,7 @@ def find_visible(tx: Transaction, label: str, writing: Writing) -> VisibleBlock:
     raise BlockMissingError(label, tuple(visible.label for visible in seen))
 
 
-def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
+def check_isolation(label: str, scope: Scope, writing: WriteContext) -> None:
     """Refuse to write memory of a persona from an isolated project; the person's rules isolate nothing.
 
     Raises:
@@ -191,7 +191,7 @@ def check_isolation(label: str, scope: Scope, writing: Writing) -> None:
         raise IsolationDeniedError(label, writing.rules.isolation)
 
 
-def _apply(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
+def _apply(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied:
     if edit.label == ARCHIVE:
         from pattern_acp.memory.service.archive import change_archive, reviewed
 
@@ -206,13 +206,13 @@ def _apply(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     return _change(tx, edit, writing)
 
 
-def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
+def _create(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied:
     spec = _new_spec(edit, writing)
     check_isolation(edit.label, spec.key.scope, writing)
     if block_exists(tx, spec.key):
         raise UnusableEditError(edit.label, "there is a block of this label already; write into that one.")
     access = WriteMemory(edit.label, spec.key.scope.value, spec.key.owner)
-    access = _judged(access, spec.permission, Action.APPEND, writing)
+    access = _judged(access, spec.permission, WriteAction.APPEND, writing)
     check_words(edit.label, spec.text)
     access = _guarded(access, spec.text, writing)
     change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
@@ -227,7 +227,7 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
     return Applied(MemoryChange(edit.label, "", change.text, notes), access, change.block.id)
 
 
-def _new_spec(edit: MemoryEdit, writing: Writing) -> BlockSpec:
+def _new_spec(edit: MemoryEdit, writing: WriteContext) -> BlockSpec:
     if "/" in edit.label or "\\" in edit.label:
         raise UnusableEditError(edit.label, "a label holds no slash; use words and dashes.")
     if edit.template:
@@ -243,7 +243,7 @@ def _new_spec(edit: MemoryEdit, writing: Writing) -> BlockSpec:
     return replace(spec, key=key, description=edit.description)
 
 
-def _change(tx: Transaction, edit: MemoryEdit, writing: Writing) -> Applied:
+def _change(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied:
     visible = find_visible(tx, edit.label, writing)
     block, key = visible.block, visible.block.key
     if not visible.shared_from:
@@ -283,7 +283,7 @@ def _as_stored(edit: MemoryEdit, stored: str) -> MemoryEdit:
     return replace(edit, text=text, old_text=old, to=to)
 
 
-def _judged(access: WriteMemory, permission: Permission, action: Action, writing: Writing) -> WriteMemory:
+def _judged(access: WriteMemory, permission: Permission, action: WriteAction, writing: WriteContext) -> WriteMemory:
     """The access with what the block's permission says of it.
 
     Raises:
@@ -301,7 +301,7 @@ def _judged(access: WriteMemory, permission: Permission, action: Action, writing
     return replace(access, standing=WriteVerdict.CONSENT, reason=reason)
 
 
-def _guarded(access: WriteMemory, text: str, writing: Writing) -> WriteMemory:
+def _guarded(access: WriteMemory, text: str, writing: WriteContext) -> WriteMemory:
     """The access with what the guard of secrets says of the text.
 
     Raises:
@@ -317,7 +317,7 @@ def _guarded(access: WriteMemory, text: str, writing: Writing) -> WriteMemory:
     return replace(access, standing=WriteVerdict.CONSENT, reason=reason, only_once=True)
 
 
-def _passages(tx: Transaction, writing: Writing) -> Passages:
+def _passages(tx: Transaction, writing: WriteContext) -> Passages:
     seen = visible_rows(tx, writing.owner.owners, isolation=writing.rules.isolation)
     owners = tuple(owner for _, owner in writing.owner.owners)
     return Passages(tuple((visible.block.id, visible.label) for visible in seen), owners)

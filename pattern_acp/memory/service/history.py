@@ -52,7 +52,7 @@ class HistoryScope(Struct, frozen=True):
     secrets: SecretRule = SecretRule.BLOCK
 
 
-class Listed(Struct, frozen=True):
+class ListedBlock(Struct, frozen=True):
     """A block in sight, under the label that means it, with its newest write; whose it is when it is shared."""
 
     label: str
@@ -61,7 +61,7 @@ class Listed(Struct, frozen=True):
     shared_from: str
 
 
-class Version(Struct, frozen=True):
+class BlockVersion(Struct, frozen=True):
     """A block as one write left it."""
 
     block: Block
@@ -69,7 +69,7 @@ class Version(Struct, frozen=True):
     text: str
 
 
-class Versions(Struct, frozen=True):
+class VersionPair(Struct, frozen=True):
     """Two versions of a block, `old` and `new` being the numbers of the writes that made them."""
 
     label: str
@@ -79,7 +79,7 @@ class Versions(Struct, frozen=True):
     after: str
 
 
-class Blamed(Struct, frozen=True):
+class BlockBlame(Struct, frozen=True):
     """The lines of a block with the writes that they came from, by number."""
 
     block: Block
@@ -96,7 +96,7 @@ class BlamedRange(Struct, frozen=True):
     write: Write
 
 
-class Archived(Struct, frozen=True):
+class ArchivedEntry(Struct, frozen=True):
     """An archival entry, and how often it was recalled."""
 
     entry: ArchivalEntry
@@ -105,7 +105,7 @@ class Archived(Struct, frozen=True):
     """What makes it a trap, constraint or decision; None for a plain fact."""
 
 
-class Verified(Struct, frozen=True):
+class BlockCheck(Struct, frozen=True):
     """A block that was checked: its writes, and what does not agree, a clause each."""
 
     label: str
@@ -121,7 +121,7 @@ class MemoryHistory:
         self._database = database
         self._owners = tuple(owners)
 
-    async def blocks(self) -> tuple[Listed, ...]:
+    async def blocks(self) -> tuple[ListedBlock, ...]:
         """All blocks in sight with their newest writes: those of the owners in their order, then shared ones.
 
         Those that cannot be read or rebuilt are left out; `damaged` has them.
@@ -130,9 +130,11 @@ class MemoryHistory:
             DatabaseError: the constellation cannot be read.
         """
 
-        def read(tx: Transaction) -> tuple[Listed, ...]:
+        def read(tx: Transaction) -> tuple[ListedBlock, ...]:
             return tuple(
-                Listed(seen.label, seen.block, read_write(tx, seen.block, seen.block.head_update), seen.shared_from)
+                ListedBlock(
+                    seen.label, seen.block, read_write(tx, seen.block, seen.block.head_update), seen.shared_from
+                )
                 for seen in sound_blocks(tx, self._owners)[0]
             )
 
@@ -171,22 +173,22 @@ class MemoryHistory:
         """
         return await self._database.read(lambda tx: unattached(tx, visible_rows(tx, self._owners)))
 
-    async def archive(self) -> tuple[Archived, ...]:
+    async def archive(self) -> tuple[ArchivedEntry, ...]:
         """The archival entries of the owners, newest first, at most `ARCHIVE_LENGTH`, superseded ones too.
 
         Raises:
             DatabaseError: the constellation cannot be read.
         """
 
-        def read(tx: Transaction) -> tuple[Archived, ...]:
+        def read(tx: Transaction) -> tuple[ArchivedEntry, ...]:
             found = list_entries(tx, self._owners, limit=ARCHIVE_LENGTH, with_superseded=True)
             times = times_recalled(tx, [entry.id for entry in found])
             bound = bound_of(tx, [entry.id for entry in found])
-            return tuple(Archived(entry, times.get(entry.id, 0), bound.get(entry.id)) for entry in found)
+            return tuple(ArchivedEntry(entry, times.get(entry.id, 0), bound.get(entry.id)) for entry in found)
 
         return await self._database.read(read)
 
-    async def verify(self) -> tuple[Verified, ...]:
+    async def verify(self) -> tuple[BlockCheck, ...]:
         """Every block in sight, with what does not agree in what is stored of it. Changes nothing.
 
         Last, under the label `archive`, the archival entries that are not what their events say, where there are any.
@@ -200,16 +202,16 @@ class MemoryHistory:
         seen = await self._database.read(lambda tx: visible_rows(tx, self._owners))
         ids = [one.block.id for one in seen]
         otherwise = await self._database.read(lambda tx: tuple(mismatches(tx, ids)))
-        checked: list[Verified] = []
+        checked: list[BlockCheck] = []
         for one in seen:
             try:
                 problems = await run_on_history(self._database, one.block, problems_of)
             except BlockCorruptError as error:
                 problems = (error.problem,)
             problems += tuple(found.problem for found in otherwise if found.block_id == one.block.id)
-            checked.append(Verified(one.label, one.block.head_update, problems))
+            checked.append(BlockCheck(one.label, one.block.head_update, problems))
         if wrong := await self._database.read(lambda tx: tuple(one.problem for one in archive_mismatches(tx))):
-            checked.append(Verified("archive", len(wrong), wrong))
+            checked.append(BlockCheck("archive", len(wrong), wrong))
         return tuple(checked)
 
     async def log(self, label: str, *, before: int | None = None, limit: int = 50) -> tuple[Write, ...]:
@@ -221,7 +223,7 @@ class MemoryHistory:
         """
         return await self._database.read(lambda tx: list_writes(tx, self._load(tx, label), before=before, limit=limit))
 
-    async def show(self, label: str, number: int | None = None) -> Version:
+    async def show(self, label: str, number: int | None = None) -> BlockVersion:
         """A block as it is, or as write `number` left it.
 
         Raises:
@@ -237,9 +239,9 @@ class MemoryHistory:
         text = block.text
         if write.number != block.head_update:
             text = await run_on_history(self._database, block, text_of_version, write.number)
-        return Version(block, write, text)
+        return BlockVersion(block, write, text)
 
-    async def compare(self, label: str, old: int, new: int | None = None) -> Versions:
+    async def compare(self, label: str, old: int, new: int | None = None) -> VersionPair:
         """Two versions of a block, the newest when `new` is None.
 
         Raises:
@@ -249,9 +251,9 @@ class MemoryHistory:
         block = await self._database.read(lambda tx: self._load(tx, label))
         newer = block.head_update if new is None else new
         before, after = await run_on_history(self._database, block, _two_texts, old, newer)
-        return Versions(block.key.label, old, newer, before, after)
+        return VersionPair(block.key.label, old, newer, before, after)
 
-    async def blame(self, label: str) -> Blamed:
+    async def blame(self, label: str) -> BlockBlame:
         """Who wrote each line, when, why and where.
 
         Raises:
@@ -261,7 +263,7 @@ class MemoryHistory:
         block = await self._database.read(lambda tx: self._load(tx, label))
         lines = await run_on_history(self._database, block, blame_lines)
         writes = await self._writes(block, {line.number for line in lines})
-        return Blamed(block, lines, writes)
+        return BlockBlame(block, lines, writes)
 
     async def blame_range(self, label: str, start: int, end: int) -> tuple[BlamedRange, ...]:
         """Who wrote each of the characters from `start` to before `end`.

@@ -17,7 +17,7 @@ from pattern_acp.memory.templates.loading import Templates
 from pattern_acp.memory.write_validation import SecretRule
 
 
-class MemoryOwner(Struct, frozen=True):
+class MemoryScope(Struct, frozen=True):
     """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session."""
 
     persona: str
@@ -65,7 +65,7 @@ class MemoryRules(Struct, frozen=True):
     reviews_project: bool = False
     """Whether the person is asked before the agent changes what the project decided (`memory.review`)."""
 
-    def defaults(self, owner: MemoryOwner) -> tuple[BlockSpec, ...]:
+    def defaults(self, owner: MemoryScope) -> tuple[BlockSpec, ...]:
         """The blocks that have to exist: none of a persona that the project does not see."""
         specs = default_blocks(owner.persona, owner.project_key)
         hidden = self.isolation is Isolation.FULL
@@ -79,13 +79,13 @@ def rules_for(writer: Writer, rules: MemoryRules) -> MemoryRules:
     return rules
 
 
-class Writing(Struct, frozen=True):
+class WriteContext(Struct, frozen=True):
     """One batch of writes: who, when, under which call, and what was decided before.
 
     `is_trial` batches are rolled back, so they go as far as consent would be asked for.
     """
 
-    owner: MemoryOwner
+    owner: MemoryScope
     writer: Writer
     rules: MemoryRules
     ids: IdFactory

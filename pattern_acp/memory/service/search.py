@@ -20,8 +20,8 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.recall import Found, is_guess, search
-from pattern_acp.memory.service.access import MemoryHit, MemoryNarrowing
+from pattern_acp.memory.recall import SearchResult, is_guess, search
+from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.sharing import shared_sources
 
 KNOWS_MEANING = 0.5
@@ -59,7 +59,7 @@ class SessionSearch:
         self._clock = clock
         self._indexer = indexer
 
-    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing) -> tuple[MemoryHit, ...]:
+    async def search(self, query: str, limit: int, narrowing: MemoryFilter) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`.
 
         Raises:
@@ -81,7 +81,7 @@ class SessionSearch:
             hits = (_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in found)
             return tuple(replace(hit, is_guess=guess) for hit in hits)
 
-        def find(tx: Transaction) -> tuple[Found, ...]:
+        def find(tx: Transaction) -> tuple[SearchResult, ...]:
             attached = self._attached(tx, narrowing, filters)
             wanted = limit if seen is None else limit + min(len(seen), MOST_SEEN)
             found = search(tx, query, filters, limit=wanted, now_ms=now_ms, vector=vector, attached=attached)
@@ -91,7 +91,7 @@ class SessionSearch:
 
         return await self._database.read(look)
 
-    def _attached(self, tx: Transaction, narrowing: MemoryNarrowing, filters: Filters) -> tuple[Filters, ...]:
+    def _attached(self, tx: Transaction, narrowing: MemoryFilter, filters: Filters) -> tuple[Filters, ...]:
         """What else may be found: each block that is attached, and nothing else of its owner."""
         if "block" not in filters.kinds or filters.session or narrowing.scope not in {"", Scope.SHARED.value}:
             return ()
@@ -101,7 +101,7 @@ class SessionSearch:
             if owner not in filters.owners
         )
 
-    def _filters(self, narrowing: MemoryNarrowing) -> Filters:
+    def _filters(self, narrowing: MemoryFilter) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})
         kinds: tuple[EntryKind, ...] = CURRENT_KINDS
         if narrowing.kinds:
@@ -131,7 +131,7 @@ def repeats(hit: MemoryHit) -> str:
     return f" and {plural(hit.others, 'time')} before" if hit.others else ""
 
 
-def stale_note(tx: Transaction, found: Found, *, now_ms: int) -> str:
+def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
     """What a hit's text does not say: that it was not checked for long, what a trap is, what superseded it."""
     if found.kind == "block":
         return (
@@ -165,7 +165,7 @@ def _replaced_note(tx: Transaction, entry_id: str) -> str:
     return f"\n(superseded by archival entry {last.id}: “{text if len(text) <= SHOWN else text[: SHOWN - 1] + '…'}”)"
 
 
-def _hit(tx: Transaction, found: Found, *, now_ms: int, knows_meaning: bool) -> MemoryHit:
+def _hit(tx: Transaction, found: SearchResult, *, now_ms: int, knows_meaning: bool) -> MemoryHit:
     why = found.why
     source, place = _source(tx, found)
     return MemoryHit(
@@ -181,7 +181,7 @@ def _hit(tx: Transaction, found: Found, *, now_ms: int, knows_meaning: bool) -> 
     )
 
 
-def _source(tx: Transaction, found: Found) -> tuple[str, str]:
+def _source(tx: Transaction, found: SearchResult) -> tuple[str, str]:
     """Where it is from: for the model, which can ask for a session by its id, and for the person."""
     match found.kind:
         case "block":
@@ -202,7 +202,7 @@ def _source(tx: Transaction, found: Found) -> tuple[str, str]:
             return f"{speaker} in session {found.source}", f"{'you' if kind == 'user' else speaker} in {title}"
 
 
-def _title(tx: Transaction, found: Found) -> str:
+def _title(tx: Transaction, found: SearchResult) -> str:
     session = get_session(tx, SessionId(found.source))
     return f"“{session.title}”" if session is not None and session.title else "an earlier session"
 
@@ -213,13 +213,13 @@ SCOPES = tuple(scope.value for scope in Scope)
 _DAY_MS = 24 * 3_600_000
 
 
-def narrowing_of(kinds: tuple[str, ...], scope: str = "", since: str = "", until: str = "") -> MemoryNarrowing:
+def narrowing_of(kinds: tuple[str, ...], scope: str = "", since: str = "", until: str = "") -> MemoryFilter:
     """The limits; what is empty limits nothing. Both days are in, and in the time zone of this machine.
 
     Raises:
         ValueError: one is no day.
     """
-    return MemoryNarrowing(
+    return MemoryFilter(
         scope=scope,
         kinds=kinds,
         since_ms=first_ms(since) if since else None,

@@ -28,12 +28,12 @@ from pattern_acp.memory.service.access import (
     MemoryBlockView,
     MemoryChange,
     MemoryEdit,
+    MemoryFilter,
     MemoryHit,
-    MemoryNarrowing,
     MemoryProposal,
 )
 from pattern_acp.memory.service.commit import Applied, apply_edits, create_defaults, known_after
-from pattern_acp.memory.service.scope import PERSONA, MemoryOwner, MemoryRules, Writer, Writing, rules_for
+from pattern_acp.memory.service.scope import PERSONA, MemoryRules, MemoryScope, WriteContext, Writer, rules_for
 from pattern_acp.memory.service.search import SessionSearch
 from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
 from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
@@ -42,7 +42,7 @@ from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_t
 class SessionRepeats:
     """The pairs that one session may be told of."""
 
-    def __init__(self, owner: MemoryOwner, isolation: Isolation) -> None:
+    def __init__(self, owner: MemoryScope, isolation: Isolation) -> None:
         self._owner = owner
         self._isolation = isolation
         self._told: tuple[Pair, ...] = ()
@@ -77,7 +77,7 @@ class ConstellationMemory:
     def __init__(
         self,
         database: Database,
-        owner: MemoryOwner,
+        owner: MemoryScope,
         *,
         clock: Clock,
         ids: IdFactory,
@@ -224,7 +224,7 @@ class ConstellationMemory:
             await self.after_commit()
         return tuple(one.change for one in applied)
 
-    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+    async def search(self, query: str, limit: int, narrowing: MemoryFilter = EVERYTHING) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`. This session's own messages are left out as far as the model has them before it.
 
         Raises:
@@ -253,8 +253,8 @@ class ConstellationMemory:
         templates: Templates = NO_TEMPLATES,
         consented: bool = False,
         is_trial: bool = False,
-    ) -> Writing:
-        return Writing(
+    ) -> WriteContext:
+        return WriteContext(
             self._owner,
             self._writer,
             self._rules,
@@ -283,7 +283,7 @@ class _DoneError(Exception):
 
 
 def _visible(
-    tx: Transaction, owner: MemoryOwner, isolation: Isolation
+    tx: Transaction, owner: MemoryScope, isolation: Isolation
 ) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...], set[str]]:
     seen, damaged = sound_blocks(tx, owner.owners, isolation=isolation)
     return seen, damaged, touched_by(tx, owner.session_id, [one.block for one in seen])

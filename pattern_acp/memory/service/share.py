@@ -16,7 +16,7 @@ from pattern_acp.memory.errors import UnusableEditError
 from pattern_acp.memory.path_notes import PathNote, bound_entries
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.service.history import find_key
-from pattern_acp.memory.service.scope import PERSON, MemoryOwner, Writer, Writing
+from pattern_acp.memory.service.scope import PERSON, MemoryScope, WriteContext, Writer
 from pattern_acp.memory.sharing import Attachment, attach, attachments, detach
 from pattern_acp.memory.store import load_block
 
@@ -24,7 +24,7 @@ from pattern_acp.memory.store import load_block
 class MemorySetup:
     """Settings and shares of the blocks of a session's persona and project."""
 
-    def __init__(self, database: Database, owner: MemoryOwner, *, clock: Clock, writer: Writer = PERSON) -> None:
+    def __init__(self, database: Database, owner: MemoryScope, *, clock: Clock, writer: Writer = PERSON) -> None:
         self.turn_id: TurnId | None = None
         self._database = database
         self._owner = owner
@@ -144,7 +144,7 @@ class MemorySetup:
         return append(tx, self._owner.session_id, event, actor=actor, origin=origin, at_ms=at_ms).seq
 
 
-def attach_first(tx: Transaction, block: Block, writing: Writing) -> None:
+def attach_first(tx: Transaction, block: Block, writing: WriteContext) -> None:
     """Attach a new shared block to the project it was made in, so that whoever made it sees it."""
     project = writing.owner.project_key
     event = _shared(block, Scope.PROJECT, project, block.permission, writing.turn_id)

@@ -45,7 +45,7 @@ from pattern_acp.memory.store import (
     propose,
     store_change,
 )
-from pattern_acp.memory.undo import Plan
+from pattern_acp.memory.undo import RevertPlan
 from pattern_acp.memory.write_validation import SecretRule, check_secret, check_words
 
 _ATTEMPTS = 5
@@ -71,7 +71,7 @@ class _Work(Struct, frozen=True):
     """A planned change, and what is recorded with it."""
 
     block: Block
-    plan: Plan
+    plan: RevertPlan
     reason: str
     turn_id: TurnId | None
     call_id: ToolCallId | None
@@ -89,7 +89,7 @@ class MemoryReverts:
     async def change(
         self,
         label: str,
-        plan: Callable[[StoredHistory], Plan],
+        plan: Callable[[StoredHistory], RevertPlan],
         reason: str = "",
         *,
         call_id: ToolCallId | None = None,

@@ -58,8 +58,8 @@ from pattern_acp.memory.service.access import (
     MemoryBlockView,
     MemoryChange,
     MemoryEdit,
+    MemoryFilter,
     MemoryHit,
-    MemoryNarrowing,
     MemoryProposal,
 )
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
@@ -258,7 +258,7 @@ class SubagentMemory:
             self._seen[change.label] = change.after
         return changes
 
-    async def search(self, query: str, limit: int, narrowing: MemoryNarrowing = EVERYTHING) -> tuple[MemoryHit, ...]:
+    async def search(self, query: str, limit: int, narrowing: MemoryFilter = EVERYTHING) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`."""
         return await self._memory.search(query, limit, narrowing)
 
