@@ -5,7 +5,6 @@ Used by `pattern-acp doctor` and by /doctor. It changes nothing: the database is
 
 import importlib.metadata
 import platform
-import shutil
 import stat
 import sys
 from collections.abc import AsyncGenerator
@@ -115,7 +114,6 @@ async def diagnose(
         _persona(process),
         _grammar(),
         _code_grammars(),
-        _ripgrep(),
     ]
     findings += await _database_findings(process, database)
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
@@ -276,12 +274,6 @@ def _code_grammars() -> Finding:
     packages = sorted({package.replace("_", "-") for package in absent.values()})
     detail = f"No grammar for {', '.join(sorted(absent))}; their files are found by name only."
     return Finding("Code map", Health.NOTE, detail, f"pip install {' '.join(packages)}")
-
-
-def _ripgrep() -> Finding:
-    found = shutil.which("rg")
-    detail = f"ripgrep at {found}" if found else "ripgrep is not installed; our own search is used, which is slower."
-    return Finding("Text search", Health.OK if found else Health.NOTE, detail, "" if found else "Install ripgrep.")
 
 
 async def _database_findings(process: Process, database: Database | None) -> list[Finding]:

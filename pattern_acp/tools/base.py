@@ -5,9 +5,11 @@ A call goes through three steps, so that policy and the person see what would ha
 policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 from msgspec import Meta, Struct, field
@@ -20,7 +22,7 @@ from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
-from pattern_acp.policy.paths import protection
+from pattern_acp.policy.paths import protection, protection_of_names
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
@@ -41,7 +43,15 @@ if TYPE_CHECKING:
 
 def looks_readable(path: str) -> bool:
     """Whether the path itself gives no reason to ask before it is read."""
-    guard = protection(path, ())
+    # A search of 100,000 files asks for each of them.
+    folder, name = os.path.split(path)
+    guard = protection_of_names((name,))
+    return (guard is None or not guard.for_reading) and _looks_enterable(folder)
+
+
+@lru_cache(maxsize=1_024)
+def _looks_enterable(folder: str) -> bool:
+    guard = protection(f"{folder}/file", ())
     return guard is None or not guard.for_reading
 
 

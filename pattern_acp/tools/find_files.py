@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.access import ReadPath
@@ -25,7 +26,9 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
-from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.kinds import inspect_path
+from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.search import MatchedLine, Matches
 from pattern_acp.workspace.walk import DirectoryEntry, list_directory
 
@@ -165,7 +168,13 @@ MATCHES_SHOWN = 200
 """Matching lines of one result."""
 
 LEFT_OUT_NAMED = 3
-"""Files of credentials that a result names as not searched."""
+"""Files that a result names as not searched for one reason."""
+
+REASONS = {
+    "binary": "as they are binary",
+    "too large": "as they have a line that is too long to search",
+    "unreadable": "as they cannot be read",
+}
 
 
 class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,6 +229,7 @@ async def _search(
             context=asked.context_lines,
             limit=MATCHES_SHOWN,
             may_read=any_file if is_whole else looks_readable,
+            text=await _text_of_file(target, context),
         )
     except FileMissingError as error:
         raise TargetMissingError(await missing_sentence(target)) from error
@@ -246,12 +256,34 @@ def _counted(matches: Matches) -> str:
     return f"{counted}{stopped[matches.stopped]}:"
 
 
+async def _text_of_file(target: CodeTarget, context: ToolContext) -> str | None:
+    """What a file of text says, unsaved changes included; None for all that the search looks at on the disk itself.
+
+    What the editor refuses to read is not read from the disk either.
+    """
+    facts = await anyio.to_thread.run_sync(inspect_path, target.path)
+    if facts.kind not in {"text", "missing"} or facts.size > MAX_TEXT_BYTES:
+        return None
+    try:
+        return (await context.files.read_text_file(target.path)).text
+    except NotTextError:
+        return None
+
+
 def _left_out(matches: Matches, cwd: str) -> list[str]:
     """Which files were not searched. All of them: named only where a line matches, they would tell what they hold."""
-    named = [display_path(str(Path(matches.root, name)), cwd) for name in matches.left_out[:LEFT_OUT_NAMED]]
-    more = len(matches.left_out) - len(named)
-    text = f"{', '.join(named)}{f' and {more:,} more' if more else ''}"
-    return [f"(Not searched, as files of credentials: {text}. Search one by its path.)"] if named else []
+    secrets = _named(matches.left_out, matches, cwd)
+    lines = [f"(Not searched, as files of credentials: {secrets}. Search one by its path.)"] if secrets else []
+    for reason, words in REASONS.items():
+        named = _named([file.name for file in matches.skipped if file.reason == reason], matches, cwd)
+        lines += [f"(Not searched, {words}: {named}.)"] if named else []
+    return lines
+
+
+def _named(names: Sequence[str], matches: Matches, cwd: str) -> str:
+    named = [display_path(str(Path(matches.root, name)), cwd) for name in names[:LEFT_OUT_NAMED]]
+    more = len(names) - len(named)
+    return f"{', '.join(named)}{f' and {more:,} more' if more else ''}"
 
 
 def _grouped(lines: Sequence[MatchedLine], cwd: str) -> list[str]:

@@ -1,43 +1,46 @@
 """Finding files by name and text by regular expression.
 
-Owns: the meaning and the bounds of a search; ripgrep and our own search are two ways to the same lines. The meaning is
-that of Python's `re` on one line at a time; ripgrep only gets the patterns with the same meaning in both. Must not
-know: how results are shown.
+Owns: what a search means, how it is bounded and shared among processes. The meaning is that of Python's `re` on one
+line at a time. Our own processes match the lines (`line_worker`) and there is no second engine, so that an answer is
+the same everywhere: `git grep` takes as much processor time for 100,000 files (docs/benchmarks.md).
+Must not know: how results are shown.
 """
 
-import base64
+import itertools
 import json
 import os
 import re
-import shutil
-import stat
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeGuard
+from typing import Literal, cast
 
 import anyio
 import anyio.to_thread
-import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct
 
-from pattern_acp.domain.errors import PatternUnusableError
+from pattern_acp.domain.errors import PatternUnusableError, unwrap_exception_group
 from pattern_acp.domain.globs import Glob, compile_glob
-from pattern_acp.domain.paths import PLATFORM
 from pattern_acp.workspace.errors import SearchFailedError
-from pattern_acp.workspace.ignore_rules import rules_for
+from pattern_acp.workspace.line_worker import LineRequest, Skipped
 from pattern_acp.workspace.search_process import run_lines
-from pattern_acp.workspace.text_codec import is_western
 from pattern_acp.workspace.walk import in_thread, look_at, require_folder, walk_files
 
 MAX_LINE_CHARS = 400
 """Characters shown of one line; a minified file has lines of megabytes."""
 
-MAX_SEARCHED_BYTES = 10_000_000
-"""Larger files are data, not text that people wrote."""
+WHOLE_BYTES = 10_000_000
+"""Larger files are searched in portions, which takes longer and as little memory as a small one."""
+
+WORKERS = min(4, os.cpu_count() or 1)
+"""Processes that a search is shared among; a small one starts one alone."""
+
+PORTION_FILES = 2_000
+"""Files that a process is handed at a time; they take about 20 ms."""
 
 
 class TextQuery(Struct, frozen=True):
@@ -50,6 +53,8 @@ class TextQuery(Struct, frozen=True):
     context: int
     limit: int
     may_read: Callable[[str], bool]
+    text: str | None = None
+    """What `root` says, where it is a file that is not read from the disk."""
 
     def is_meant(self, name: str) -> bool:
         """Return whether the file of this name below the root, with forward slashes, is one of those to search."""
@@ -57,7 +62,7 @@ class TextQuery(Struct, frozen=True):
 
     def is_readable(self, name: str) -> bool:
         """Return whether the file of this name below the root may be searched."""
-        return self.may_read(str(Path(self.root, name)))
+        return self.may_read is any_file or self.may_read(os.path.join(self.root, name))  # noqa: PTH118  for each file
 
 
 class RawLine(Struct, frozen=True):
@@ -81,6 +86,16 @@ class MatchedLine(Struct, frozen=True):
     is_match: bool
 
 
+class SkippedFile(Struct, frozen=True):
+    """A file or folder that was not searched, and why.
+
+    `name` is relative to the root with forward slashes, "" for the root itself.
+    """
+
+    name: str
+    reason: Skipped
+
+
 class Matches(Struct, frozen=True):
     """The matching lines, by file and line.
 
@@ -92,6 +107,8 @@ class Matches(Struct, frozen=True):
     lines: tuple[MatchedLine, ...]
     stopped: Literal["", "limit", "time"] = ""
     left_out: tuple[str, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
+    """Files and folders that could not be searched."""
 
     @property
     def match_count(self) -> int:
@@ -110,6 +127,8 @@ class MatchCollector:
     def __init__(self, query: TextQuery) -> None:
         self.left_out: list[str] = []
         """See `Matches.left_out`."""
+        self.skipped: list[SkippedFile] = []
+        """See `Matches.skipped`."""
         self._query = query
         self._lines: list[MatchedLine] = []
         self._matches = 0
@@ -135,7 +154,8 @@ class MatchCollector:
     def result(self, *, timed_out: bool) -> Matches:
         """Return the collected lines."""
         stopped: Literal["", "limit", "time"] = "limit" if self._full else "time" if timed_out else ""
-        return Matches(self._query.root, tuple(self._lines), stopped, tuple(sorted(self.left_out)))
+        skipped = tuple(sorted(self.skipped, key=lambda file: (file.reason, file.name)))
+        return Matches(self._query.root, tuple(self._lines), stopped, tuple(sorted(self.left_out)), skipped)
 
     def _drop_context_after(self, name: str, last_match: int) -> None:
         """Drop lines before the match that was one too many, unless they follow the last match closely."""
@@ -153,139 +173,42 @@ def shortened(text: str, match_start: int | None) -> str:
     return f"{'…' if start else ''}{cut}{'…' if start + MAX_LINE_CHARS < len(text) else ''}"
 
 
-class _Text(msgspec.Struct):
-    """ripgrep's text: plain, or base64 if it is not UTF-8."""
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[^}]*\}?|.", re.DOTALL)
+"""A part of an expression: an escape, a set, a number of repeats, or one character."""
 
-    text: str | None = None
-    base64: str | None = msgspec.field(name="bytes", default=None)
+_UNREAD = re.compile(r"\(\?(?!:)|\\[xuUN0-9]")
+"""Flags, look-around and escapes of characters by number, of whose expressions nothing is known."""
 
-
-def _plain(text: _Text | None) -> bytes:
-    if text is None:
-        return b""
-    return text.text.encode() if text.text is not None else base64.b64decode(text.base64 or "")
+_UNLIKE_ITSELF = frozenset("iksIKS")
+"""Letters that other characters than ASCII's are equal to where case does not count."""
 
 
-class _Submatch(msgspec.Struct):
-    start: int
+def required_text(pattern: str, *, ignore_case: bool) -> str:
+    """Return the longest text of ASCII that each line has in it which the valid expression `pattern` matches; often "".
+
+    Too careful costs only time: files without this text are not decoded.
+    """
+    if _UNREAD.search(pattern):
+        return ""
+    texts, text, depth = [""], "", 0
+    for part in _TOKEN.findall(pattern):
+        if part == "|" and not depth:
+            return ""
+        depth += (part == "(") - (part == ")")
+        if not depth and _is_itself(part) and not (ignore_case and part[-1] in _UNLIKE_ITSELF):
+            text += part[-1]
+            continue
+        texts.append(text[:-1] if part[0] in "?*{" else text)
+        text = ""
+    return max(*texts, text, key=len)
 
 
-class _Data(msgspec.Struct):
-    path: _Text | None = None
-    lines: _Text | None = None
-    line_number: int | None = None
-    submatches: list[_Submatch] = []
-    binary_offset: int | None = None
+def _is_itself(part: str) -> bool:
+    """Return whether the part of an expression matches nothing but its last character, which is of ASCII."""
+    if len(part) == 1:
+        return part.isascii() and part not in "?*+{}.^$()|[]\\"
+    return part[0] == "\\" and part[1].isascii() and not part[1].isalnum()
 
-
-class _Record(msgspec.Struct):
-    type: str
-    data: _Data
-
-
-_decoder = msgspec.json.Decoder(_Record)
-
-
-def find_ripgrep() -> str | None:
-    """Path of ripgrep, if it is installed."""
-    return shutil.which("rg")
-
-
-async def search_with_ripgrep(program: str, query: TextQuery, collector: MatchCollector) -> bool:
-    """Search the folder `query.root`; return False when ripgrep does not understand the query."""
-    rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
-    command = [program, *_arguments(query, inherits=rules.inherits)]
-    reader = _Reader(query, collector)
-    try:
-        end = await run_lines(command, query.root, None, reader.take)
-    except msgspec.DecodeError:
-        return False
-    # Code 2 with nothing on stderr means that some file could not be opened, which we pass over as well.
-    return end.exit_code in {0, 1, None} or (end.exit_code == 2 and not end.stderr.strip())
-
-
-async def note_left_out(program: str, query: TextQuery, collector: MatchCollector) -> None:
-    """Tell the collector which files the search skips: ripgrep reports only files with matches."""
-    rules = await in_thread(lambda _stop: rules_for(Path(query.root).resolve()))
-    names: list[bytes] = []
-
-    def take(line: bytes) -> bool:
-        names.append(line)
-        return True
-
-    await run_lines([program, "--files", *_files(inherits=rules.inherits), "--", "./"], query.root, None, take)
-    collector.left_out = await in_thread(
-        lambda _stop: [name for name in map(_shown, names) if _is_left_out(name, query)]
-    )
-
-
-def _shown(line: bytes) -> str:
-    return _below_root(line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"))
-
-
-def _is_left_out(name: str, query: TextQuery) -> bool:
-    return bool(name) and query.is_meant(name) and not query.is_readable(name)
-
-
-def _files(*, inherits: bool) -> list[str]:
-    """Options that select the files."""
-    # A glob that selects files would bring ignored ones back, so the query's own glob is applied to the output.
-    arguments = ["--no-config", "--no-messages", "--hidden", "--glob", "!.git", "--no-ignore-dot", "--no-ignore-global"]
-    arguments += ["--max-filesize", str(MAX_SEARCHED_BYTES)]
-    return arguments if inherits else [*arguments, "--no-ignore-parent", "--no-require-git"]
-
-
-def _arguments(query: TextQuery, *, inherits: bool) -> list[str]:
-    arguments = ["--json", "--sort", "path", "--crlf", *_files(inherits=inherits)]
-    arguments += ["--max-count", str(query.limit + 1), "--context", str(query.context)]
-    if not query.case_sensitive:
-        arguments.append("--ignore-case")
-    return [*arguments, "--regexp", query.pattern, "--", "./"]
-
-
-class _Reader:
-    """Collects the lines of one file and passes them on at its end, when it is known whether the file is binary."""
-
-    def __init__(self, query: TextQuery, collector: MatchCollector) -> None:
-        self._collector = collector
-        self._query = query
-        self._name = ""
-        self._is_selected = False
-        self._lines: list[RawLine] = []
-
-    def take(self, line: bytes) -> bool:
-        if not line:
-            return True
-        record = _decoder.decode(line)
-        data = record.data
-        if record.type == "begin" and data.path is not None:
-            self._name, self._lines = _name(data.path), []
-            self._is_selected = self._query.is_meant(self._name) and self._query.is_readable(self._name)
-        elif record.type in {"match", "context"} and self._is_selected:
-            self._lines.append(_raw_line(data))
-        elif record.type == "end" and data.binary_offset is None and self._lines:
-            return self._collector.add_file(self._name, self._lines)
-        return True
-
-
-def _name(path: _Text) -> str:
-    return _below_root(_plain(path).decode("utf-8", "surrogateescape"))
-
-
-def _below_root(name: str) -> str:
-    return (name.replace("\\", "/") if PLATFORM.windows else name).removeprefix("./")
-
-
-def _raw_line(data: _Data) -> RawLine:
-    line = _plain(data.lines)
-    encoding = "cp1252" if is_western(line) else "utf-8"
-    text = line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding, "replace")
-    start = len(line[: data.submatches[0].start].decode(encoding, "replace")) if data.submatches else None
-    return RawLine(data.line_number or 0, text, start)
-
-
-MAX_FILES = 200_000
-"""Limit on searched files; their names go to the worker in one piece."""
 
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 _START = (
@@ -293,64 +216,138 @@ _START = (
 )
 
 
-async def search_lines(query: TextQuery, collector: MatchCollector) -> None:
-    """Search all files that the query selects, in order, until the collector has enough.
+class _Portion(Struct):
+    """Files that one process searches, and what was found in them so far: lines or a reason by place in `names`."""
 
-    Raises:
-        WorkspaceError: the worker failed.
-    """
-    names, collector.left_out = await in_thread(lambda stop: _names(query, stop))
-    if not names:
-        return
-    request = {
-        "pattern": query.pattern,
-        "ignore_case": not query.case_sensitive,
-        "context": query.context,
-        "limit": query.limit + 1,
-        "max_bytes": MAX_SEARCHED_BYTES,
-        "root": query.root,
-        "names": names,
-    }
-    failure = ""
+    names: list[str]
+    found: list[tuple[int, list[tuple[int, str, int | None]] | Skipped]] = []
+    is_done: bool = False
 
-    def take(line: bytes) -> bool:
-        nonlocal failure
-        record: object = json.loads(line)
-        if isinstance(record, str):
-            failure = record
-            return False
-        if not _is_file_record(record):
+
+class _LineSearch:
+    """One search, shared among processes; files come to the collector in order whichever is done first."""
+
+    def __init__(self, query: TextQuery, collector: MatchCollector) -> None:
+        self._query = query
+        self._collector = collector
+        self._portions: dict[int, _Portion] = {}
+        """Those that are not wholly collected, by number."""
+        self._next = 0
+        """The portion that is collected now."""
+        self._scope = anyio.CancelScope()
+        self._failure = ""
+        self._ended_badly = False
+
+    async def run(self) -> None:
+        """Search all files that the query selects until the collector has enough.
+
+        Raises:
+            WorkspaceError: a process failed.
+        """
+        send, receive = anyio.create_memory_object_stream[int](16)
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as processes:
+                    with send, receive:
+                        async for names in self._portions_of_names():
+                            number = len(self._portions) + self._next
+                            self._portions[number] = _Portion(names)
+                            if number < WORKERS:
+                                processes.start_soon(self._process, receive.clone())
+                            await send.send(number)
+        except BaseExceptionGroup as errors:
+            raise unwrap_exception_group(errors) from errors
+        if self._failure:
+            raise PatternUnusableError(
+                f"The regular expression is not valid: {self._failure}. Escape special characters."
+            )
+        if self._ended_badly:
+            raise SearchFailedError("The search ended unexpectedly; try a simpler pattern or a smaller folder.")
+
+    async def _portions_of_names(self) -> AsyncGenerator[list[str], None]:
+        query, stop = self._query, threading.Event()
+        if query.text is not None or await anyio.to_thread.run_sync(os.path.isfile, query.root):
+            yield [""]
+            return
+        files = self._names(stop)
+        try:
+            while names := await in_thread(lambda _stop: list(itertools.islice(files, PORTION_FILES))):
+                yield names
+        finally:
+            stop.set()
+
+    def _names(self, stop: threading.Event) -> Iterator[str]:
+        """The files to search. Runs in a worker thread."""
+        query, collector = self._query, self._collector
+
+        def note(name: str) -> None:
+            collector.skipped.append(SkippedFile(name, "unreadable"))
+
+        for walked in walk_files(query.root, stop, note):
+            if walked.is_link or not query.is_meant(walked.name):
+                continue
+            if not query.is_readable(walked.name):
+                collector.left_out.append(walked.name)
+            elif walked.entry.is_file(follow_symlinks=False):
+                yield walked.name
+            else:
+                note(walked.name)
+
+    async def _process(self, numbers: MemoryObjectReceiveStream[int]) -> None:
+        # -I and -S: neither the user's environment nor their site-packages change the search, and it starts faster.
+        command = [sys.executable, "-I", "-S", "-c", _START, _PACKAGE_PARENT]
+        with numbers:
+            end = await run_lines(command, self._query.root, self._requests(numbers), self._take)
+        if end.exit_code not in {0, None}:
+            self._ended_badly = True
+        if end.exit_code != 0:
+            self._scope.cancel()
+
+    async def _requests(self, numbers: MemoryObjectReceiveStream[int]) -> AsyncGenerator[bytes, None]:
+        query = self._query
+        request = LineRequest(
+            pattern=query.pattern,
+            ignore_case=not query.case_sensitive,
+            literal=required_text(query.pattern, ignore_case=not query.case_sensitive),
+            context=query.context,
+            limit=query.limit + 1,
+            whole_bytes=WHOLE_BYTES,
+            root=query.root,
+        )
+        yield json.dumps(request).encode() + b"\n"
+        async for number in numbers:
+            portion: list[object] = [number, self._portions[number].names]
+            yield json.dumps(portion if query.text is None else [*portion, query.text]).encode() + b"\n"
+
+    def _take(self, line: bytes) -> bool:
+        if not line:
             return True
-        index, lines = record
-        return collector.add_file(names[index], [RawLine(*fields) for fields in lines])
+        record = json.loads(line)
+        if isinstance(record, str):
+            self._failure = record
+            return False
+        # The worker is our own code, so that its lists are what it says.
+        number, *rest = cast("tuple[int, int, list[tuple[int, str, int | None]] | Skipped]", record)
+        portion = self._portions[number]
+        if rest:
+            portion.found.append(cast("tuple[int, list[tuple[int, str, int | None]] | Skipped]", tuple(rest)))
+        else:
+            portion.is_done = True
+        while (portion := self._portions.get(self._next)) is not None:
+            if not all(self._collect(portion.names[index], found) for index, found in portion.found):
+                return False
+            portion.found.clear()
+            if not portion.is_done:
+                break
+            del self._portions[self._next]
+            self._next += 1
+        return True
 
-    # -I and -S: neither the user's environment nor their site-packages change the search, and it starts faster.
-    command = [sys.executable, "-I", "-S", "-c", _START, _PACKAGE_PARENT]
-    end = await run_lines(command, query.root, json.dumps(request).encode(), take)
-    if failure:
-        raise PatternUnusableError(f"The regular expression is not valid: {failure}. Escape special characters.")
-    if end.exit_code not in {0, None}:
-        raise SearchFailedError("The search ended unexpectedly; try a simpler pattern or a smaller folder.")
-
-
-def _names(query: TextQuery, stop: threading.Event) -> tuple[list[str], list[str]]:
-    """The files to search, and those that may not be read."""
-    if os.path.isfile(query.root):  # noqa: PTH113  a Path raises where it may not look
-        return [""], []
-    names: list[str] = []
-    left_out: list[str] = []
-    for walked in walk_files(query.root, stop):
-        if walked.is_link or not query.is_meant(walked.name):
-            continue
-        (names if query.is_readable(walked.name) else left_out).append(walked.name)
-        if len(names) == MAX_FILES:
-            break
-    return names, left_out
-
-
-def _is_file_record(record: object) -> TypeGuard[tuple[int, list[tuple[int, str, int | None]]]]:
-    """Check a record's form roughly: the worker is our own code."""
-    return isinstance(record, list)
+    def _collect(self, name: str, found: "list[tuple[int, str, int | None]] | Skipped") -> bool:
+        if isinstance(found, str):
+            self._collector.skipped.append(SkippedFile(name, found))
+            return True
+        return self._collector.add_file(name, [RawLine(*fields) for fields in found])
 
 
 MAX_FOUND = 100_000
@@ -358,23 +355,6 @@ MAX_FOUND = 100_000
 
 SEARCH_SECONDS = 20.0
 """Long enough for a large repository, short enough not to look like a hang."""
-
-LISTING_SECONDS = 5.0
-"""Longest time to list the files that a search left out."""
-
-_NOT_PORTABLE = re.compile(
-    r"""
-      \\[^dDsSwWbBnrt.*+?()\[\]{}|^$/\\-]   # escapes that differ, back-references among them
-    | \[[^\]]*[\[&~]                        # nested classes and set operations, only ripgrep has them
-    | \[[^\]]*--
-    | \(\?(?![:i])                          # look-around, names, comments, conditions
-    | \{,                                   # an open lower bound
-    | [*+?}]\+                              # possessive repeats
-    | [^\x00-\x7f]
-    """,
-    re.VERBOSE,
-)
-"""Syntax that may have another meaning in ripgrep; too strict costs only speed."""
 
 
 class FoundFile(Struct, frozen=True):
@@ -444,16 +424,17 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     case_sensitive: bool = True,
     context: int = 0,
     limit: int = 200,
-    use_ripgrep: bool = True,
     time_limit: float = SEARCH_SECONDS,
     may_read: Callable[[str], bool] = any_file,
+    text: str | None = None,
 ) -> Matches:
     """Find lines of text files below `root` (or of the one file `root`) that a regular expression matches.
 
-    Ignored files, binary files, links and files over 10 MB are left out. `context` is lines shown around a match,
-    `limit` the number of matching lines; `Matches.stopped` marks an incomplete answer. `time_limit` is in seconds.
-    Files below a folder that `may_read` rejects are left out before anything is counted, so that the answer does not
-    depend on their contents; `Matches.left_out` names them.
+    Ignored files and links are left out; `Matches.skipped` names what cannot be searched, such as binary files.
+    `context` is lines shown around a match, `limit` the number of matching lines; `Matches.stopped` says when there may
+    be more. `time_limit` is in seconds. `text` stands for what the one file `root` has on the disk.
+    Files below a folder that `may_read` says no to are left out before anything is counted, so that nothing in the
+    answer depends on what they hold; `Matches.left_out` names them.
 
     Raises:
         FileMissingError: there is no such file or folder.
@@ -461,20 +442,12 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     """
     _check_expression(pattern)
     selection = compile_glob(glob, root) if glob else None
-    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read)
-    found = await anyio.to_thread.run_sync(look_at, root)
-    ripgrep = find_ripgrep() if use_ripgrep and _NOT_PORTABLE.search(pattern) is None else None
+    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read, text)
+    if text is None:
+        await anyio.to_thread.run_sync(look_at, root)
     collector = MatchCollector(query)
-    done = False
     with anyio.move_on_after(time_limit) as scope:
-        if ripgrep and stat.S_ISDIR(found.st_mode):
-            done = await search_with_ripgrep(ripgrep, query, collector)
-        if not done:
-            collector = MatchCollector(query)
-            await search_lines(query, collector)
-    if ripgrep and done and may_read is not any_file:
-        with anyio.move_on_after(LISTING_SECONDS):
-            await note_left_out(ripgrep, query, collector)
+        await _LineSearch(query, collector).run()
     return collector.result(timed_out=scope.cancelled_caught)
 
 

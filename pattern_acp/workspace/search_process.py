@@ -5,7 +5,7 @@ Owns: starting it, feeding it, stopping it early, and never leaving it behind. M
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from subprocess import DEVNULL, PIPE
 
 import anyio
@@ -13,6 +13,7 @@ import anyio.to_thread
 from anyio.abc import Process
 from msgspec import Struct
 
+from pattern_acp.domain.errors import unwrap_exception_group
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.errors import SearchFailedError
 
@@ -32,12 +33,12 @@ class ProcessEnd(Struct, frozen=True):
 async def run_lines(
     command: Sequence[str],
     cwd: str,
-    stdin: bytes | None,
+    stdin: AsyncIterator[bytes] | None,
     take: Callable[[bytes], bool],
     *,
     environment: Mapping[str, str] | None = None,
 ) -> ProcessEnd:
-    """Run `command` and pass every line of its output to `take`, until that returns False.
+    """Run `command`, feed it `stdin` and pass every line of its output to `take`, until that returns False.
 
     It runs in this process's environment unless another one is passed.
 
@@ -60,21 +61,34 @@ async def run_lines(
         await _stop(process)
 
 
-async def _talk(process: Process, stdin: bytes | None, take: Callable[[bytes], bool]) -> ProcessEnd:
-    if process.stdin is not None and stdin is not None:
-        try:
-            await process.stdin.send(stdin)
-            await process.stdin.aclose()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            # It died before it read everything; its exit code says so.
-            pass
-    if not await _read_lines(process, take):
+async def _talk(process: Process, stdin: AsyncIterator[bytes] | None, take: Callable[[bytes], bool]) -> ProcessEnd:
+    is_whole = False
+    try:
+        async with anyio.create_task_group() as feeding:
+            if stdin is not None:
+                feeding.start_soon(_feed, process, stdin)
+            is_whole = await _read_lines(process, take)
+            # A program that has ended, or has said enough, wants no more.
+            feeding.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise unwrap_exception_group(errors) from errors
+    if not is_whole:
         return ProcessEnd(None)
     stderr = b""
     if process.stderr is not None:
         async for chunk in process.stderr:
             stderr = (stderr + chunk)[:10_000]
     return ProcessEnd(await process.wait(), stderr.decode("utf-8", "replace"))
+
+
+async def _feed(process: Process, stdin: AsyncIterator[bytes]) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        # Where it died before it read everything, its exit code says so.
+        async for data in stdin:
+            await process.stdin.send(data)
+        await process.stdin.aclose()
 
 
 async def _read_lines(process: Process, take: Callable[[bytes], bool]) -> bool:

@@ -50,14 +50,61 @@ def is_western(data: bytes) -> bool:
     Text with well-formed characters of UTF-8 in it is UTF-8 with a fault somewhere, and nothing is guessed of it.
     """
     foreign = len(data.translate(None, _ASCII))
-    if not 0 < foreign <= WESTERN_SHARE * len(data) or len(data.translate(None, _NO_TEXT)) != len(data):
+    if not 0 < foreign <= WESTERN_SHARE * len(data) or not _is_plain(data) or not _is_cp1252(data):
         return False
+    # Whatever can be read as UTF-8 beyond ASCII is left over when all else is passed over.
+    return data.decode("utf-8", "ignore").isascii()
+
+
+class EncodingScan:
+    """Finds the encoding of a text without a byte order mark that comes in portions, as `decode_text` would."""
+
+    def __init__(self) -> None:
+        self._strict = codecs.getincrementaldecoder("utf-8")()
+        self._lenient = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._is_utf8 = True
+        self._may_be_western = True
+        self._size = 0
+        self._foreign = 0
+
+    def feed(self, data: bytes, *, is_last: bool = False) -> None:
+        """Look at the next portion."""
+        self._size += len(data)
+        if data.isascii() and not is_last and not self._strict.getstate()[0] and not self._lenient.getstate()[0]:
+            self._may_be_western = self._may_be_western and _is_plain(data)
+            return
+        if self._is_utf8:
+            try:
+                self._strict.decode(data, is_last)
+            except UnicodeDecodeError:
+                self._is_utf8 = False
+                self._strict.reset()
+        self._foreign += len(data.translate(None, _ASCII))
+        self._may_be_western = (
+            self._may_be_western
+            and _is_plain(data)
+            and _is_cp1252(data)
+            and self._lenient.decode(data, is_last).isascii()
+        )
+
+    @property
+    def encoding(self) -> TextEncoding | None:
+        """Encoding of all that was seen; None for none that is known."""
+        if self._is_utf8:
+            return "utf-8"
+        return "cp1252" if self._may_be_western and 0 < self._foreign <= WESTERN_SHARE * self._size else None
+
+
+def _is_plain(data: bytes) -> bool:
+    return len(data.translate(None, _NO_TEXT)) == len(data)
+
+
+def _is_cp1252(data: bytes) -> bool:
     try:
         data.decode("cp1252")
     except UnicodeDecodeError:
         return False
-    # Whatever can be read as UTF-8 beyond ASCII is left over when all else is passed over.
-    return data.decode("utf-8", "ignore").isascii()
+    return True
 
 
 def decode_text(data: bytes) -> tuple[str, TextEncoding]:

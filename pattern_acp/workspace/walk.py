@@ -42,25 +42,35 @@ class _Folder(Struct, frozen=True):
     rules: IgnoreRules
 
 
-def walk_files(root: str, stop: threading.Event) -> Iterator[WalkedEntry]:
+def _pass_over(_name: str) -> None:
+    """Do nothing about a folder that may not be listed."""
+
+
+def walk_files(
+    root: str, stop: threading.Event, on_unreadable: Callable[[str], None] = _pass_over
+) -> Iterator[WalkedEntry]:
     """Yield files and links below `root`, folder by folder in byte order; linked folders count as links.
+
+    `on_unreadable` is called with the name of a folder that may not be listed.
 
     Raises:
         WalkStoppedError: `stop` was set.
     """
-    for entry in walk_entries(root, stop):
+    for entry in walk_entries(root, stop, on_unreadable=on_unreadable):
         if not entry.is_dir and not entry.ignored:
             yield entry
 
 
-def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) -> Iterator[WalkedEntry]:
+def walk_entries(
+    root: str, stop: threading.Event, *, depth: int | None = None, on_unreadable: Callable[[str], None] = _pass_over
+) -> Iterator[WalkedEntry]:
     """Yield everything below `root`, each folder before its contents; ignored folders appear but are not entered.
 
     Raises:
         WalkStoppedError: `stop` was set.
     """
     start = _Folder(root, "", 1, rules_for(Path(root).resolve()))
-    pending: list[Iterator[tuple[WalkedEntry, _Folder | None]]] = [_visit(start, stop)]
+    pending: list[Iterator[tuple[WalkedEntry, _Folder | None]]] = [_visit(start, stop, on_unreadable)]
     while pending:
         step = next(pending[-1], None)
         if step is None:
@@ -69,7 +79,7 @@ def walk_entries(root: str, stop: threading.Event, *, depth: int | None = None) 
         entry, below = step
         yield entry
         if below is not None and (depth is None or below.depth <= depth):
-            pending.append(_visit(below, stop))
+            pending.append(_visit(below, stop, on_unreadable))
 
 
 def look_at(root: str, wanted: str = "file or folder") -> os.stat_result:
@@ -118,10 +128,12 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
     return result
 
 
-def _visit(folder: _Folder, stop: threading.Event) -> Iterator[tuple[WalkedEntry, _Folder | None]]:
+def _visit(
+    folder: _Folder, stop: threading.Event, on_unreadable: Callable[[str], None]
+) -> Iterator[tuple[WalkedEntry, _Folder | None]]:
     if stop.is_set():
         raise WalkStoppedError
-    for entry in _sorted_entries(folder.path):
+    for entry in _sorted_entries(folder, on_unreadable):
         if entry.name == ".git":
             continue
         is_link = entry.is_symlink()
@@ -135,12 +147,15 @@ def _visit(folder: _Folder, stop: threading.Event) -> Iterator[tuple[WalkedEntry
         yield WalkedEntry(name, entry, is_dir, is_link, ignored), below
 
 
-def _sorted_entries(path: str) -> list[os.DirEntry[str]]:
+def _sorted_entries(folder: _Folder, on_unreadable: Callable[[str], None]) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(path) as entries:
+        with os.scandir(folder.path) as entries:
             return sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    except FileNotFoundError:
+        # Deleted meanwhile.
+        return []
     except OSError:
-        # A folder that may not be read, or was deleted meanwhile, is empty.
+        on_unreadable(folder.name.removesuffix("/"))
         return []
 
 

@@ -9,6 +9,7 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.find_files import FindFiles, ListDirectory, SearchText, counted_files
+from pattern_acp.workspace.errors import EditorRefusedError
 from pattern_acp.workspace.search import FoundFile, SearchHits
 from tests.support.tools import tool_bench
 
@@ -190,3 +191,29 @@ def test_files_of_a_search_that_was_cut_off_for_time_are_told_as_such():
     assert counted_files(SearchHits("/", (file,), 1, complete=False, timed_out=True)) == (
         "more than 1 file; the search was cut off for time, narrow it:"
     )
+
+
+async def test_what_was_not_searched_is_named_with_its_reason(project: Path):
+    for name in ("a.bin", "b.bin", "c.bin", "src/d.bin"):
+        (project / name).write_bytes(b"two\n\0")
+    bench = tool_bench(project)
+    remark = "(Not searched, as they are binary: a.bin, b.bin, c.bin and 1 more.)"
+    assert (await bench.call(SearchText(), pattern="nowhere")).text == f"No line matches.\n{remark}"
+    assert (await bench.call(SearchText(), pattern="two")).text.endswith(remark)
+    alone = await bench.call(SearchText(), pattern="two", path="a.bin")
+    assert alone.text == "No line matches.\n(Not searched, as they are binary: a.bin.)"
+
+
+async def test_a_single_file_is_searched_as_the_editor_has_it(project: Path):
+    bench = tool_bench(project)
+    path = str(project / "src" / "b.py")
+    bench.files.texts[path] = "unsaved\n"
+    assert (await bench.call(SearchText(), pattern="saved", path="src/b.py")).text.endswith("1: unsaved")
+    assert (await bench.call(SearchText(), pattern="two", path="src/b.py")).text == "No line matches."
+
+
+async def test_a_single_file_that_the_editor_refuses_to_read_is_not_searched_on_the_disk(project: Path):
+    bench = tool_bench(project)
+    bench.files.habits.error = EditorRefusedError("The editor did not read it.")
+    with pytest.raises(EditorRefusedError):
+        await bench.call(SearchText(), pattern="two", path="src/b.py")

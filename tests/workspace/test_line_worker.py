@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.line_worker import LineRequest, matching_lines, read_text
+from pattern_acp.workspace.line_worker import FileSkippedError, LineRequest, Needed, lines_of, matching_lines
 
 
 def found(text: str, pattern: str, context: int = 0, limit: int = 99) -> list[tuple[int, str, int | None]]:
-    return list(matching_lines(text, re.compile(pattern), context, limit))
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return list(matching_lines(lines, re.compile(pattern), context, limit))
 
 
 @given(st.lists(st.sampled_from(["x", "-", ""]), min_size=1, max_size=12), st.integers(0, 3))
@@ -36,60 +37,80 @@ def test_an_empty_file_has_no_lines():
     assert found("", "^") == []
 
 
+NOTHING_NEEDED = Needed("", ignore_case=False)
+
+
 @pytest.mark.parametrize(
-    ("data", "text"),
+    ("data", "lines"),
     [
-        (b"plain", "plain"),
-        (b"\xef\xbb\xbfmark", "mark"),
-        ("wide".encode("utf-16"), "wide"),
-        (b"caf\xe9", "caf\xe9"),
-        (b"a\0b", ""),
-        (b"too long for us", ""),
+        (b"plain", ["plain"]),
+        (b"\xef\xbb\xbfmark\n", ["mark"]),
+        ("wide\n".encode("utf-16"), ["wide"]),
+        ("\u4e2d".encode("utf-16"), ["\u4e2d"]),
+        (b"caf\xe9", ["caf\xe9"]),
+        (b"", []),
+        (b"\n", [""]),
+        (b"a\n\nb", ["a", "", "b"]),
     ],
 )
-def test_a_file_is_read_leniently_unless_binary_or_large(tmp_path: Path, data: bytes, text: str):
+def test_a_file_has_the_same_lines_whether_read_whole_or_in_portions(tmp_path: Path, data: bytes, lines: list[str]):
     (tmp_path / "file").write_bytes(data)
-    assert read_text(tmp_path / "file", 10) == text
+    assert list(lines_of(str(tmp_path / "file"), NOTHING_NEEDED, 100)) == lines
+    if data:
+        assert list(lines_of(str(tmp_path / "file"), NOTHING_NEEDED, len(data) - 1)) == lines
 
 
-def test_what_is_not_a_file_has_no_text(tmp_path: Path):
-    assert read_text(tmp_path, 10) == ""
-    assert read_text(tmp_path / "nothing", 10) == ""
+@pytest.mark.parametrize("whole_bytes", [100, 0])
+def test_a_binary_file_is_skipped_and_one_without_what_is_needed_has_no_lines(tmp_path: Path, whole_bytes: int):
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    with pytest.raises(FileSkippedError, match="binary"):
+        list(lines_of(str(tmp_path / "binary"), NOTHING_NEEDED, whole_bytes))
+    (tmp_path / "text").write_bytes(b"one\n")
+    assert list(lines_of(str(tmp_path / "text"), Needed("two", ignore_case=False), whole_bytes)) == []
+    assert list(lines_of(str(tmp_path / "text"), Needed("ONE", ignore_case=True), whole_bytes)) == ["one"]
 
 
-def served(request: LineRequest) -> list[object]:
+def test_a_folder_is_not_read_and_a_file_that_has_gone_has_no_lines(tmp_path: Path):
+    with pytest.raises(FileSkippedError, match="unreadable"):
+        lines_of(str(tmp_path), NOTHING_NEEDED, 10)
+    assert lines_of(str(tmp_path / "nothing"), NOTHING_NEEDED, 10) == []
+
+
+def served(request: LineRequest, *portions: list[object]) -> list[object]:
     """What the process answers, line by line."""
     command = [sys.executable, "-c", "import sys; from pattern_acp.workspace.line_worker import main; sys.exit(main())"]
-    done = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, check=True, timeout=50)
+    asked = "".join(json.dumps(each) + "\n" for each in (request, *portions))
+    done = subprocess.run(command, input=asked.encode(), capture_output=True, check=True, timeout=50)
     assert done.stderr == b""
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_one_request_is_answered_with_a_line_a_file_that_has_matches(tmp_path: Path):
+def request_for(root: Path, pattern: str, *, ignore_case: bool = False) -> LineRequest:
+    return LineRequest(
+        pattern=pattern, ignore_case=ignore_case, literal="", context=1, limit=1, whole_bytes=1000, root=str(root)
+    )
+
+
+def test_each_file_with_matches_is_answered_with_a_line_and_each_portion_with_its_end(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"one\nNeedle\n")
     (tmp_path / "b").write_bytes(b"nothing\n")
     (tmp_path / "c").write_bytes(b"needle\nneedle\n")
-    request = LineRequest(
-        pattern="needle",
-        ignore_case=True,
-        context=1,
-        limit=1,
-        max_bytes=1000,
-        root=str(tmp_path),
-        names=["a", "b", "gone", "c"],
-    )
-    assert served(request) == [
-        [0, [[1, "one", None], [2, "Needle", 0]]],
-        [3, [[1, "needle", 0], [2, "needle", None]]],
+    (tmp_path / "d").write_bytes(b"\0")
+    request = request_for(tmp_path, "needle", ignore_case=True)
+    assert served(request, [0, ["a", "b", "gone", "c"]], [1, ["d"]], [2, [""], "a needle"]) == [
+        [0, 0, [[1, "one", None], [2, "Needle", 0]]],
+        [0, 3, [[1, "needle", 0], [2, "needle", None]]],
+        [0],
+        [1, 0, "binary"],
+        [1],
+        [2, 0, [[1, "a needle", 2]]],
+        [2],
     ]
 
 
 @pytest.mark.parametrize(("pattern", "fault"), [("(", "unterminated"), ("[[a]", ""), ("a{99999999999}", "too large")])
 def test_a_pattern_that_cannot_be_read_is_answered_with_why(tmp_path: Path, pattern: str, fault: str):
-    request = LineRequest(
-        pattern=pattern, ignore_case=False, context=0, limit=1, max_bytes=9, root=str(tmp_path), names=[]
-    )
-    answers = served(request)
+    answers = served(request_for(tmp_path, pattern))
     # What Python only warns of is no fault, and the warning goes nowhere.
     assert [str(answer) for answer in answers if fault in str(answer)] == [str(answer) for answer in answers]
     assert bool(answers) is bool(fault)
