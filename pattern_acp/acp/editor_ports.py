@@ -21,7 +21,8 @@ from pattern_acp.workspace.errors import (
     EditorUnavailableError,
     FileMissingError,
 )
-from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
+from pattern_acp.workspace.line_windows import lines_within
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.shell import (
@@ -225,6 +226,19 @@ class EditorFileSystem:
             schema.ReadTextFileResponse,
         )
         return TextFile(path, response.content, "editor")
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `FileSystem.read_lines`. A client that answers with the whole file does not know windows."""
+        response = await self._ask(
+            "fs/read_text_file",
+            ("read", path),
+            schema.ReadTextFileRequest(session_id=self._session_id, path=path, line=window.start, limit=window.count),
+            schema.ReadTextFileResponse,
+        )
+        # Some give one line more than they were asked for.
+        is_whole = response.content.count("\n") > window.count + 1
+        lines = lines_within((response.content,), window, window.start - 1 if is_whole else 0)
+        return TextLines(tuple(lines), None, "editor")
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`; the caller reads back what the editor made of it."""

@@ -27,6 +27,7 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
 from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.search import MatchedLine, Matches
@@ -262,9 +263,13 @@ async def _text_of_file(target: CodeTarget, context: ToolContext) -> str | None:
     What the editor refuses to read is not read from the disk either.
     """
     facts = await anyio.to_thread.run_sync(inspect_path, target.path)
-    if facts.kind not in {"text", "missing"} or facts.size > MAX_TEXT_BYTES:
+    if facts.kind not in {"text", "missing"}:
         return None
     try:
+        if facts.size > MAX_TEXT_BYTES:
+            # Searched on the disk, in portions, unless the editor refuses as much as a line of it.
+            await context.files.read_lines(target.path, LineWindow(start=1, count=1, width=1, characters=1))
+            return None
         return (await context.files.read_text_file(target.path)).text
     except NotTextError:
         return None

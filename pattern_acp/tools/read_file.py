@@ -28,8 +28,10 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missing_sentence
 from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import PathFacts, inspect_path
+from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
     from pattern_acp.workspace.pdfs import PdfPages
@@ -94,6 +96,8 @@ async def _run(asked: ReadFileArguments, target: CodeTarget, context: ToolContex
         return await _pdf(target, asked.pages, context)
     if facts.kind == "binary":
         return _binary(target, facts)
+    if facts.size > MAX_TEXT_BYTES:
+        return await _large(asked, target, context)
     return await _text(asked, target, context)
 
 
@@ -135,6 +139,27 @@ async def _text(asked: ReadFileArguments, target: CodeTarget, context: ToolConte
     )
 
 
+async def _large(asked: ReadFileArguments, target: CodeTarget, context: ToolContext) -> ToolOutcome:
+    """A window of a file that is not read whole, and so cannot be edited with our tools."""
+    window = LineWindow(asked.start_line, asked.line_count, LINE_LIMIT, context.result_limit)
+    try:
+        found = await context.files.read_lines(target.path, window)
+    except FileMissingError as error:
+        raise TargetMissingError(await missing_sentence(target)) from error
+    if not found.lines:
+        known = f" only {plural(found.total, 'line')}" if found.total is not None else " fewer lines"
+        raise BeyondEndError(f"{target.shown} has{known}; choose a smaller start_line.")
+    shown = _numbered(found.lines, asked.start_line, context.result_limit)
+    last = asked.start_line + len(shown) - 1
+    summary = f"Lines {asked.start_line}-{last} of {'more' if found.total is None else f'{found.total:,}'}."
+    footer = [f"[continue with start_line={last + 1}]"] if found.total is None else _footer(last, found.total)
+    return ToolOutcome(
+        "\n".join([*shown, *footer]),
+        content=(TextContent(f"{summary} {found.warning}".rstrip()),),
+        locations=(Location(target.path, asked.start_line),),
+    )
+
+
 def text_lines(text: str) -> list[str]:
     """The lines of a file without their endings, as editors count them."""
     lines = text.split("\n")
@@ -144,12 +169,16 @@ def text_lines(text: str) -> list[str]:
 
 
 def _window(lines: list[str], asked: ReadFileArguments, limit: int) -> list[str]:
+    start = asked.start_line - 1
+    cut = [cut_line(line, LINE_LIMIT) for line in lines[start : start + asked.line_count]]
+    return _numbered(cut, asked.start_line, limit)
+
+
+def _numbered(lines: Sequence[str], start: int, limit: int) -> list[str]:
     shown: list[str] = []
     room = limit - FOOTER_ROOM
-    start = asked.start_line - 1
-    for number, line in enumerate(lines[start : start + asked.line_count], asked.start_line):
-        # Hardly a line is that long, and there may be thousands.
-        text = f"{number}\t{line if len(line) <= LINE_LIMIT else cut_line(line, LINE_LIMIT)}"
+    for number, line in enumerate(lines, start):
+        text = f"{number}\t{line}"
         room -= len(text) + 1
         if room < 0 and shown:
             break

@@ -29,7 +29,7 @@ from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.sink import Fact, TurnSink
-from pattern_acp.workspace.files import TextFile
+from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 
 REFUSED = (
     "The person refused this call. It did not run and nothing was changed. Do not repeat it; "
@@ -231,6 +231,10 @@ class LookedAt:
         file = await self._files.read_text_file(path)
         self._read[real] = file
         return file
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `TextStore.read_lines`."""
+        return await self._files.read_lines(path, window)
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `TextStore.write_text_file`."""

@@ -22,7 +22,7 @@ from pattern_acp.workspace.errors import (
     EditorUnavailableError,
     FileMissingError,
 )
-from pattern_acp.workspace.files import FileSystem, TextFile, TextStore
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines, TextStore
 from pattern_acp.workspace.kinds import PathFacts, encoding_of_file, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
@@ -168,6 +168,31 @@ class DelegatingFileSystem:
         if file.source == "editor":
             self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
         return file
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `FileSystem.read_lines`. What the editor refuses is not read from the disk either.
+
+        Of lines that are the same on the disk, the disk tells the rest; others are unsaved changes, unless the editor
+        counts lines from 0, reads the encoding wrongly, or shows what was there before a command ran.
+        """
+        facts = await _inspect(path)
+        if not self._can_read or self._calls.paused or facts.marked in _NOT_UTF_8 or not _can_name(path):
+            return await self._local.read_lines(path, window)
+        try:
+            shown = await self._calls.ask(lambda: self._editor.read_lines(path, window))
+        except EditorRefusedError:
+            raise
+        except FileMissingError:
+            return await self._local.read_lines(path, window)
+        except WorkspaceError as error:
+            warning = f"{error} {path} was read from the disk, without unsaved changes."
+            self._on_warning(warning)
+            return replace(await self._local.read_lines(path, window), warning=warning)
+        disk = await self._local.read_lines(path, window)
+        if shown.lines == disk.lines or not shown.lines or self._is_stale(path, facts):
+            return disk
+        is_shifted = shown.lines[1:] == disk.lines[:-1] or shown.lines[:-1] == disk.lines[1:]
+        return disk if is_shifted or "\ufffd" in "".join(shown.lines) else shown
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`: through the editor when it can, through the disk when it did not."""

@@ -25,13 +25,31 @@ class TextFile(Struct, frozen=True):
         return fingerprint(self.text)
 
 
+class LineWindow(Struct, frozen=True):
+    """The lines to read: 1-based `start`, and how many lines, characters of a line and characters in all at most."""
+
+    start: int
+    count: int
+    width: int
+    characters: int
+
+
+class TextLines(Struct, frozen=True):
+    """The lines of a window without their ends, and what `TextFile` has; `total` is None where it is not known."""
+
+    lines: tuple[str, ...]
+    total: int | None
+    source: Literal["editor", "disk"]
+    warning: str = ""
+
+
 def fingerprint(text: str) -> str:
     """SHA-256 of a file's text."""
     return sha256_hex(text.encode("utf-8", "surrogatepass"))
 
 
 class TextStore(Protocol):
-    """Whole text files by absolute path. Line windows, globs, binary files and directories are read from the disk."""
+    """Text files by absolute path. Globs, binary files and directories are read from the disk."""
 
     async def read_text_file(self, path: str) -> TextFile:
         """Read the whole text of the file.
@@ -40,6 +58,14 @@ class TextStore(Protocol):
             FileMissingError: there is no such file.
             NotTextError: the file is not text in a known encoding.
             WorkspaceError: anything else, with a sentence.
+        """
+        ...
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """Read some lines of a file of any size, in bounded memory.
+
+        Raises:
+            as `read_text_file`.
         """
         ...
 

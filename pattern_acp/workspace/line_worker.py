@@ -19,12 +19,12 @@ from typing import Literal, TypeAlias, TypedDict, cast
 from pattern_acp.workspace.text_codec import EncodingScan, bom_encoding, is_utf32, is_western
 
 Skipped: TypeAlias = Literal["binary", "too large", "unreadable"]
-"""Why a file is not searched; "too large" is one with a line that no memory should have to hold."""
+"""Reason why a file is not searched; "too large" is one with a line that no memory should have to hold."""
 
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _SMALL_BYTES = 65_536
-"""What most files of text are smaller than."""
+"""Size that most files of text are below."""
 
 _CHUNK_BYTES = 1_000_000
 
@@ -35,7 +35,7 @@ _MOST_LINE_CHARS = 10_000_000
 
 
 class LineRequest(TypedDict):
-    """What to search for: the first line of stdin. `limit` is matching lines a file, names are relative to `root`.
+    """A search, the first line of stdin. `limit` is matching lines a file, names are relative to `root`.
 
     Each further line is a portion, `[number, names]`, where "" names root itself; with a third item, the text of the
     one file of the portion. Files over `whole_bytes` are read bit by bit. `literal` is a text of ASCII that each line
@@ -135,7 +135,7 @@ def lines_of(path: str, needed: Needed, whole_bytes: int) -> Iterable[str]:
 
 
 def _small_file(path: str, whole_bytes: int) -> bytes | None:
-    """What the file has in it, nothing when it has gone; None when it is large."""
+    """Return the bytes of the file, none when it has gone; None when it is large."""
     try:
         # A pipe would wait for its other end.
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -179,7 +179,7 @@ def _lines_of_large(path: str, needed: Needed) -> Iterator[str]:
 
 
 def _large_encoding(path: str, needed: Needed) -> str:
-    """How to decode the file; "" where nothing in it can match."""
+    """Return the codec of the file; "" where nothing in it can match."""
     scan, before, is_wanted, is_first = EncodingScan(), b"", False, True
     for data in _chunks(path):
         if is_first and _encoding_of_start(data) in _WIDE:

@@ -10,7 +10,9 @@ import os
 import secrets
 import shutil
 import stat
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
@@ -26,8 +28,10 @@ from pattern_acp.workspace.errors import (
     TargetExistsError,
     TooLargeError,
 )
-from pattern_acp.workspace.files import TextFile
+from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
+from pattern_acp.workspace.line_windows import read_window
 from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
+from pattern_acp.workspace.walk import in_thread
 
 MAX_TEXT_BYTES = 10_000_000
 """A larger file is data that no model can read; line windows of it would still cost the whole read."""
@@ -48,6 +52,11 @@ class LocalFileSystem:
         """See `FileSystem.read_text_file`."""
         text, _ = await to_thread.run_sync(_read, path, abandon_on_cancel=True)
         return TextFile(path, text, "disk")
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `FileSystem.read_lines`."""
+        lines, total = await in_thread(partial(_read_lines, path, window))
+        return TextLines(lines, total, "disk")
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`. A link is followed: its target is written."""
@@ -72,6 +81,16 @@ def _read(path: str) -> tuple[str, TextEncoding]:
         raise NotTextError(f"{path} cannot be read as text: {error}") from error
 
 
+def _read_lines(path: str, window: LineWindow, stop: threading.Event) -> tuple[tuple[str, ...], int]:
+    try:
+        _refuse_other_than_text_file(path, Path(path).stat())
+        return read_window(path, window, stop)
+    except NotTextError as error:
+        raise NotTextError(f"{path} cannot be read as text: {error}") from error
+    except (OSError, ValueError) as error:
+        raise _error_for(path, error, "read") from error
+
+
 def _read_bytes(path: str) -> bytes:
     try:
         found = Path(path).stat()
@@ -86,11 +105,15 @@ def _read_bytes(path: str) -> bytes:
 
 
 def _refuse_unreadable(path: str, found: os.stat_result) -> None:
+    _refuse_other_than_text_file(path, found)
+    _refuse_size(path, found.st_size)
+
+
+def _refuse_other_than_text_file(path: str, found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise NotAFileError(f"{path} is a folder; list it instead.")
     if not stat.S_ISREG(found.st_mode):
         raise NotAFileError(f"{path} is a device, pipe or socket, not a file of text.")
-    _refuse_size(path, found.st_size)
 
 
 def _refuse_size(path: str, size: int) -> None:

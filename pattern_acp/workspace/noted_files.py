@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.domain.paths import resolve_path
-from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
 
 AFTER_SECONDS = 0.4
 """Longest time to inspect files after a cancelled change; a cancel is answered within 2 s (invariant 3)."""
@@ -27,6 +27,10 @@ class ObservedFiles:
     async def read_text_file(self, path: str) -> TextFile:
         """See `TextStore.read_text_file`."""
         return await self._inner.read_text_file(path)
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `TextStore.read_lines`."""
+        return await self._inner.read_lines(path, window)
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `TextStore.write_text_file`."""
@@ -69,6 +73,10 @@ class TrackedFiles:
     async def read_text_file(self, path: str) -> TextFile:
         """See `TextStore.read_text_file`."""
         return await self._inner.read_text_file(path)
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `TextStore.read_lines`."""
+        return await self._inner.read_lines(path, window)
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `TextStore.write_text_file`."""

@@ -54,7 +54,7 @@ class TextQuery(Struct, frozen=True):
     limit: int
     may_read: Callable[[str], bool]
     text: str | None = None
-    """What `root` says, where it is a file that is not read from the disk."""
+    """Text of `root`, where it is a file that is not read from the disk."""
 
     def is_meant(self, name: str) -> bool:
         """Return whether the file of this name below the root, with forward slashes, is one of those to search."""

@@ -56,11 +56,12 @@ class FakeEditorFiles:
     async def _read(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
         path = await self._begin(raw, context)
         self.habits.before_read(path)
+        asked = self._params(context.method, raw)
         if path in self.buffers:
-            return {"content": self._told(self.buffers[path])}
+            return {"content": self._told(_window(self.buffers[path], asked))}
         file = anyio.Path(path)
         if await file.is_file():
-            return {"content": self._told((await file.read_bytes()).decode("utf-8"))}
+            return {"content": self._told(_window((await file.read_bytes()).decode("utf-8"), asked))}
         if self.habits.missing_as_empty:
             return {"content": ""}
         raise RpcError(-32002, "Resource not found", {"uri": path})
@@ -87,3 +88,10 @@ class FakeEditorFiles:
         if error is not None:
             raise error
         return path
+
+
+def _window(text: str, asked: JsonDict) -> str:
+    """The lines from `line`, which counts from 1, `limit` of them at most."""
+    start = (asked.get("line") or 1) - 1
+    limit = asked.get("limit")
+    return "".join(text.splitlines(keepends=True)[start : None if limit is None else start + limit])

@@ -11,7 +11,8 @@ import anyio.lowlevel
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import FileMissingError, TargetExistsError
-from pattern_acp.workspace.files import FileSystem, TextFile
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
+from pattern_acp.workspace.line_windows import lines_within
 
 
 @dataclass(slots=True)
@@ -59,6 +60,15 @@ class FakeFileSystem:
         self.calls.append(("read", path))
         await self._misbehave()
         return TextFile(path, self._spoil(await self._text(path)), "editor")
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `FileSystem.read_lines`."""
+        self.calls.append(("read lines", path))
+        await self._misbehave()
+        if path not in self.texts and self._disk is not None:
+            return await self._disk.read_lines(path, window)
+        lines = tuple(lines_within((await self._text(path),), window, window.start - 1))
+        return TextLines(lines, None, "editor")
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`."""

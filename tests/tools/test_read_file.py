@@ -12,7 +12,7 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.workspace.errors import ImageError
+from pattern_acp.workspace.errors import EditorRefusedError, ImageError
 from pattern_acp.workspace.files import fingerprint
 from tests.support.tools import tool_bench
 
@@ -177,3 +177,35 @@ async def test_an_unusable_path_is_refused(tmp_path: Path):
         await tool_bench(tmp_path).prepare(ReadFileTool(), path="a\0b")
     with pytest.raises(ToolInputError, match="`path` is missing"):
         await tool_bench(tmp_path).prepare(ReadFileTool())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+async def test_a_window_of_a_file_of_any_size_is_read(tmp_path: Path, encoding: str):
+    text = "".join(f"line {number} \u00e9\r\n" for number in range(1, 800_001)) + "x" * 3_000
+    (tmp_path / "large").write_bytes(text.encode(encoding))
+    bench = tool_bench(tmp_path)
+    outcome = await bench.call(ReadFileTool(), path="large", start_line=700_000, line_count=2)
+    assert outcome.text == (
+        "700000\tline 700000 \u00e9\n700001\tline 700001 \u00e9\n[100,000 lines left; continue with start_line=700002]"
+    )
+    assert outcome.content == (TextContent("Lines 700000-700001 of 800,001."),)
+    first = await bench.call(ReadFileTool(), path="large", line_count=1)
+    assert first.text == "1\tline 1 \u00e9\n[800,000 lines left; continue with start_line=2]"
+    last = await bench.call(ReadFileTool(), path="large", start_line=800_001)
+    assert last.text == f"800001\t{'x' * 2_000} [... 1,000 characters cut]"
+    with pytest.raises(ToolFailedError, match="large has only 800,001 lines; choose a smaller start_line"):
+        await bench.call(ReadFileTool(), path="large", start_line=800_002)
+
+
+async def test_a_large_file_that_turns_out_to_be_binary_is_refused_with_a_sentence(tmp_path: Path):
+    (tmp_path / "large").write_bytes(b"text\n" * 3_000_000 + b"\0")
+    with pytest.raises(WorkspaceError, match="NUL"):
+        await tool_bench(tmp_path).call(ReadFileTool(), path="large", line_count=5)
+
+
+async def test_a_large_file_that_the_editor_refuses_to_read_is_not_read_from_the_disk(tmp_path: Path):
+    (tmp_path / "large").write_bytes(b"text\n" * 3_000_000)
+    bench = tool_bench(tmp_path)
+    bench.files.habits.error = EditorRefusedError("The editor did not read it.")
+    with pytest.raises(EditorRefusedError):
+        await bench.call(ReadFileTool(), path="large", line_count=5)

@@ -212,7 +212,9 @@ async def test_a_single_file_is_searched_as_the_editor_has_it(project: Path):
     assert (await bench.call(SearchText(), pattern="two", path="src/b.py")).text == "No line matches."
 
 
-async def test_a_single_file_that_the_editor_refuses_to_read_is_not_searched_on_the_disk(project: Path):
+@pytest.mark.parametrize("lines", [1, 3_000_000])
+async def test_a_single_file_that_the_editor_refuses_to_read_is_not_searched_on_the_disk(project: Path, lines: int):
+    (project / "src" / "b.py").write_text("two\n" * lines)
     bench = tool_bench(project)
     bench.files.habits.error = EditorRefusedError("The editor did not read it.")
     with pytest.raises(EditorRefusedError):

@@ -16,6 +16,7 @@ from pattern_acp.workspace.errors import (
     FileMissingError,
     NotTextError,
 )
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.terminal import CommandRequest
 from tests.support.files import EditorHabits, FakeFileSystem
@@ -78,6 +79,56 @@ async def test_reads_see_unsaved_changes(tmp_path: Path):
     bench.editor.texts[path] = "unsaved\n"
     assert await read(bench, path) == ("unsaved\n", "editor")
     assert bench.warnings == []
+
+
+WINDOW = LineWindow(start=2, count=2, width=100, characters=1_000)
+
+
+async def lines(bench: Bench, path: str) -> tuple[tuple[str, ...], int | None, str]:
+    with anyio.fail_after(30):
+        found = await bench.files.read_lines(path, WINDOW)
+    return found.lines, found.total, found.source
+
+
+async def test_a_window_of_lines_is_that_of_the_disk_where_the_editor_has_the_same(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a", "one\ntwo\nthree\nfour")
+    assert await lines(bench, path) == (("two", "three"), 4, "disk")
+    assert bench.editor.calls == [("read lines", path)]
+
+
+async def test_a_window_of_unsaved_lines_is_that_of_the_editor(tmp_path: Path):
+    bench = Bench(tmp_path)
+    path = bench.put("a", "one\ntwo\nthree\nfour\n")
+    bench.editor.texts[path] = "one\n2\n3\nfour\n"
+    assert await lines(bench, path) == (("2", "3"), None, "editor")
+
+
+@pytest.mark.parametrize("text", ["two\nthree\nfour\n", "zero\none\ntwo\nthree\n", "one\n"])
+async def test_an_editor_that_counts_lines_otherwise_or_shows_none_is_not_believed(tmp_path: Path, text: str):
+    bench = Bench(tmp_path)
+    path = bench.put("a", "one\ntwo\nthree\nfour\n")
+    bench.editor.texts[path] = text
+    assert await lines(bench, path) == (("two", "three"), 4, "disk")
+
+
+async def test_a_window_that_the_editor_cannot_give_is_read_from_the_disk_with_a_warning(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=EditorUnavailableError("The editor is busy.")))
+    path = bench.put("a", "one\ntwo\nthree\nfour\n")
+    assert await lines(bench, path) == (("two", "three"), 4, "disk")
+    assert bench.warnings == [f"The editor is busy. {path} was read from the disk, without unsaved changes."]
+
+
+async def test_a_window_that_the_editor_refuses_is_not_read_from_the_disk(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=EditorRefusedError("The editor did not read it.")))
+    with pytest.raises(EditorRefusedError):
+        await lines(bench, bench.put("a", "one\ntwo\n"))
+
+
+async def test_a_window_in_another_encoding_is_not_asked_of_the_editor(tmp_path: Path):
+    bench = Bench(tmp_path)
+    assert await lines(bench, bench.put("a", "one\ntwo\nthree", encoding="utf-16")) == (("two", "three"), 3, "disk")
+    assert bench.editor.calls == []
 
 
 async def test_a_file_that_was_never_saved_is_read_from_its_buffer(tmp_path: Path):
