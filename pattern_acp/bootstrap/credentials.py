@@ -3,8 +3,9 @@
 Owns: the translation of sign-in errors into those of providers, and telling the log what to mask.
 """
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -15,11 +16,13 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.credentials.keyring_access import SystemKeyring
-from pattern_acp.credentials.keys import StoredKeys, with_stored_key
-from pattern_acp.credentials.model import SignInTransientError, TokenAnswer
+from pattern_acp.credentials.keys import StoredKeys, renewal_lock, with_stored_key
+from pattern_acp.credentials.model import Credential, SignInTransientError, TokenAnswer
 from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError, SignInError
+from pattern_acp.mcp_servers.logins import Login, Redirects
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderAuthError, ProviderConnectionError
 
@@ -100,6 +103,80 @@ class KeysOfPerson:
         """
         for provider in self.store.entries():
             await anyio.to_thread.run_sync(self.store.delete, provider)
+
+
+class StoredLogins:
+    """`mcp_servers.logins.Logins` in the user's store of credentials."""
+
+    def __init__(self, process: Process, *, in_file: bool = False, browser: bool = True) -> None:
+        self._directory = process.loaded.paths.data
+        self._in_file = in_file
+        self.store = CredentialStore(self._directory, SystemKeyring())
+        self.shows_browser = browser and can_show_browser(process.environ, sys.platform)
+
+    def now_ms(self) -> int:
+        """See `Logins.now_ms`."""
+        return SystemClock().now_ms()
+
+    async def load(self, key: str) -> Login | None:
+        """See `Logins.load`."""
+        if key not in self.store.entries():
+            return None
+        found = await anyio.to_thread.run_sync(self.store.load, key)
+        if found is None:
+            return None
+        login = Login(found.secret, found.refresh_token, found.expires_at_ms, found.client)
+        _mask(login)
+        return login
+
+    async def save(self, key: str, login: Login) -> None:
+        """See `Logins.save`."""
+        _mask(login)
+        entry = self.store.entries().get(key)
+        in_file = self._in_file or (entry is not None and entry.place == "file")
+        credential = Credential(login.access_token, "oauth", login.refresh_token, login.expires_at_ms, login.client)
+        await anyio.to_thread.run_sync(lambda: self.store.save(key, credential, in_file=in_file))
+
+    def locked(self, key: str) -> AbstractAsyncContextManager[None]:
+        """See `Logins.locked`."""
+        return renewal_lock(self._directory, key.removeprefix("mcp:"), f"mcp-{sha256_hex(key.encode())[:16]}")
+
+    @asynccontextmanager
+    async def listen(self, port: int) -> AsyncGenerator[Redirects]:
+        """See `Logins.listen`."""
+        listen_for_redirect = await anyio.to_thread.run_sync(_load_listener)
+        async with listen_for_redirect(port) as redirects:
+            yield redirects
+
+    async def open_browser(self, url: str) -> None:
+        """See `Logins.open_browser`."""
+        if self.shows_browser:
+            import webbrowser
+
+            await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+
+
+def _load_listener() -> Callable[[int], AbstractAsyncContextManager[Redirects]]:
+    from pattern_acp.credentials.signing_in import listen_for_redirect
+
+    return listen_for_redirect
+
+
+def can_show_browser(environ: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser that is opened here is seen by the person.
+
+    Over SSH it is not, and where there is no display, a browser in text mode would take over this terminal.
+    """
+    if environ.get("BROWSER"):
+        return True
+    if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY")):
+        return False
+    return platform in {"win32", "darwin"} or any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _mask(login: Login) -> None:
+    mask_also(login.access_token)
+    mask_also(login.refresh_token)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
+from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.settings import LspSettings, Settings
@@ -27,6 +28,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
+from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
@@ -95,7 +97,9 @@ async def open_sessions(
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             shared.git_status = _git_status(server_means(means).environment)
-            serving = serve_sessions(shared, dispatcher, means, process.loaded.paths.cache, tasks)
+            serving = serve_sessions(
+                shared, dispatcher, means, process.loaded.paths.cache, tasks, StoredLogins(process)
+            )
             sessions, methods = serving.sessions, serving.methods
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
             tasks.start_soon(
@@ -127,13 +131,21 @@ async def open_sessions(
 
 
 def serve_sessions(
-    shared: Constellation, dispatcher: Dispatcher, means: LocalMeans, cache: Path, tasks: TaskGroup
+    shared: Constellation,
+    dispatcher: Dispatcher,
+    means: LocalMeans,
+    cache: Path,
+    tasks: TaskGroup,
+    logins: Logins | None = None,
 ) -> OpenSessions:
-    """Let sessions of one connection use this machine, and serve them in `tasks`. Code maps are stored in `cache`."""
+    """Let sessions of one connection use this machine, and serve them in `tasks`.
+
+    Code maps are stored in `cache`, logins at MCP servers in `logins`.
+    """
     ports = server_means(means)
     shared.background = tasks
     shared.folder_changes = FolderChanges(ports.environment)
-    shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers)
+    shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins)
     shared.hooks = hook_runner(means)
     shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
     shared.languages = language_servers(tasks, ports.environment)

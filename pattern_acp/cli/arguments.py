@@ -107,6 +107,20 @@ class Auth(Struct, frozen=True):
     json: bool = False
 
 
+class Mcp(Struct, frozen=True):
+    """Sign in at an MCP server, list them with their logins, or forget a login."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: Literal["login", "status", "logout"] = "status"
+    server: str = ""
+    """A name of config.toml, or an address."""
+    in_file: bool = False
+    """Keep the login in the file although there is a keyring."""
+    browser: bool = True
+    """Open a browser; the address is printed in any case."""
+    json: bool = False
+
+
 class ModelsWanted(Struct, frozen=True):
     """List the models that can be used."""
 
@@ -170,7 +184,7 @@ class BadUsage(Struct, frozen=True):
     sentence: str
 
 
-InTerminal: TypeAlias = Call | Chat | Journal | Auth | ModelsWanted | BackUp | Restore | Sweep | Doctor
+InTerminal: TypeAlias = Call | Chat | Journal | Auth | Mcp | ModelsWanted | BackUp | Restore | Sweep | Doctor
 """The commands that a person runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage
@@ -191,8 +205,8 @@ def decides_for_user(arguments: Arguments) -> str:
             return ""
         case Call(group=command, command=action):
             action = "" if action == "add" else action
-        case Auth(action=action):
-            command = "auth"
+        case Auth(action=action) | Mcp(action=action):
+            command = "auth" if isinstance(arguments, Auth) else "mcp"
         case Journal(action="redact") | Journal(action="rebuild", replace=True):
             return f"journal {arguments.action}"
         case Restore():

@@ -14,7 +14,7 @@ from anyio.from_thread import run_sync
 from anyio.lowlevel import current_token
 from msgspec.structs import replace
 
-from pattern_acp.bootstrap.credentials import KeysOfPerson, post_once
+from pattern_acp.bootstrap.credentials import KeysOfPerson, can_show_browser, post_once
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_table
@@ -188,18 +188,6 @@ async def _sign_in(arguments: Auth, name: str, oauth: OAuthSettings) -> Credenti
             await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
 
     return await sign_in_with_browser(oauth, post_once, SystemClock(), show, pasted=PastedLines().next)
-
-
-def can_show_browser(environ: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser that is opened here is seen by the person.
-
-    Over SSH it is not, and where there is no display, a browser in text mode would take over this terminal.
-    """
-    if environ.get("BROWSER"):
-        return True
-    if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY")):
-        return False
-    return platform in {"win32", "darwin"} or any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 async def _show_device(device: DeviceCode) -> None:

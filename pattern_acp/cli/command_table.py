@@ -229,6 +229,53 @@ AUTH = Group(
     unknown="auth takes login, status or logout.",
 )
 
+_ONE_SERVER = "mcp takes one server."
+
+MCP = Group(
+    "mcp",
+    "sign in at an MCP server, show logins, sign out",
+    "login NAME signs in with OAuth at a server over HTTP of config.toml, in a browser; an address serves in place of "
+    "a name, for servers of your editor or of a project. status lists the servers and which logins there are; logout "
+    "NAME forgets a login.",
+    (
+        Command(
+            "login",
+            "Sign in at a server",
+            parameters=(
+                Parameter(
+                    "server",
+                    "the server, or its address",
+                    metavar="NAME",
+                    required=True,
+                    ask="where, since it needs the name of a server (mcp status shows them)",
+                ),
+                flag("in_file", "keep it in a private file, not in the keyring", "--file"),
+                flag("no_browser", "print the address and open nothing"),
+            ),
+            extra=_ONE_SERVER,
+        ),
+        Command("status", "List the servers over HTTP and their logins", extra="mcp status takes no server."),
+        Command(
+            "logout",
+            "Forget a login",
+            parameters=(
+                Parameter(
+                    "server",
+                    "the server, or its address",
+                    metavar="NAME",
+                    required=True,
+                    ask="which, since it needs the name of a server (mcp status shows them)",
+                ),
+            ),
+            extra=_ONE_SERVER,
+        ),
+    ),
+    (JSON,),
+    default="status",
+    words="login NAME | status | logout NAME",
+    unknown="mcp takes login, status or logout.",
+)
+
 CONFIG = Group(
     "config",
     "print the schema of config.toml, for editors",
@@ -276,6 +323,7 @@ GROUPS = (
     JOURNAL,
     TRUST,
     AUTH,
+    MCP,
     Group(
         "usage",
         "tokens and money by day, model, project or session",

@@ -67,7 +67,13 @@ FORMS: Mapping[str, Mapping[str, _Form]] = {
         "cached_price": _DOLLARS,
         "cache_write_price": _DOLLARS,
     },
-    "mcp_servers": {"args": _TEXTS, "env": _TABLE, "transport": Literal["stdio", "http", "sse"], "headers": _TABLE},
+    "mcp_servers": {
+        "args": _TEXTS,
+        "env": _TABLE,
+        "transport": Literal["stdio", "http", "sse"],
+        "headers": _TABLE,
+        "oauth": dict[str, str | int],
+    },
     "checks": {
         "files": str | _TEXTS,
         "kind": Literal["formatter", "linter", "test"],

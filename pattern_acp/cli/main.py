@@ -21,6 +21,7 @@ from pattern_acp.cli.arguments import (
     Explain,
     InTerminal,
     Journal,
+    Mcp,
     ModelsWanted,
     Restore,
     Serve,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 RUNNERS: dict[type[InTerminal], str] = {
     Auth: "pattern_acp.cli.auth:run_auth",
+    Mcp: "pattern_acp.cli.mcp:run_mcp",
     BackUp: "pattern_acp.cli.backup:run_backup",
     Chat: "pattern_acp.cli.chat:run_chat",
     Doctor: "pattern_acp.cli.doctor:run_doctor",

@@ -208,6 +208,7 @@ def _secrets(settings: Settings) -> Iterator[str]:
     for server in settings.mcp_servers.values():
         yield from server.env.values()
         yield from server.headers.values()
+        yield server.oauth.client_secret
 
 
 def _read_project(project_dir: str | None, user: TomlFile) -> tuple[TomlFile, tuple[Problem, ...]]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.providers import normal_base_url, show_url, wrong_header
-from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.config.settings import McpOAuthSettings, McpServerSettings
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import describe_type
 
@@ -23,6 +23,7 @@ MCP_SERVER_KEYS = {
     "url": "an http:// or https:// URL",
     "transport": "one of stdio, http, sse",
     "headers": "a table of text",
+    "oauth": "a table with client_id, client_secret and redirect_port",
 }
 
 
@@ -98,8 +99,26 @@ def _with_field(server: McpServerSettings, field_name: str, raw: object) -> McpS
             if len(texts_by_name) != len(raw) or (field_name == "headers" and wrong_header(raw)):
                 return None
             return replace(server, **{field_name: texts_by_name})
+        case "oauth" if is_table(raw):
+            oauth = _oauth(raw)
+            return None if oauth is None else replace(server, oauth=oauth)
         case "url":
             is_url = isinstance(raw, str) and normal_base_url(raw.partition("?")[0]) is not None
             return replace(server, url=raw) if is_url and isinstance(raw, str) else None
         case _:
             return None
+
+
+def _oauth(raw: Mapping[str, object]) -> McpOAuthSettings | None:
+    found = McpOAuthSettings()
+    for name, value in raw.items():
+        match name, value:
+            case "client_id", str() if value.isprintable():
+                found = replace(found, client_id=value)
+            case "client_secret", str() if value.isprintable():
+                found = replace(found, client_secret=value)
+            case "redirect_port", int() if not isinstance(value, bool) and 0 <= value < 65536:
+                found = replace(found, redirect_port=value)
+            case _:
+                return None
+    return found

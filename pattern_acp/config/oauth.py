@@ -78,7 +78,7 @@ def _with(found: OAuthSettings, name: str, value: object) -> OAuthSettings | Non
         return replace(found, redirect_port=value) if is_port and isinstance(value, int) else None
     if not isinstance(value, str) or not value.isprintable():
         return None
-    if name in _ADDRESSES and not _is_safe_address(value):
+    if name in _ADDRESSES and not is_safe_address(value):
         return None
     setter = _SETTERS.get(name)
     return None if setter is None else setter(found, value)
@@ -93,7 +93,7 @@ _SETTERS: Mapping[str, Callable[[OAuthSettings, str], OAuthSettings]] = {
 }
 
 
-def _is_safe_address(url: str) -> bool:
+def is_safe_address(url: str) -> bool:
     """Return whether `url` may get tokens: over TLS, or on this machine (RFC 6749, 3.2; RFC 8252, 8.3)."""
     try:
         parts = urlsplit(url)

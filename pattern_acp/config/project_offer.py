@@ -18,9 +18,9 @@ from pattern_acp.config.lsp import PROGRAMS, PROJECT_FOLDERS, can_serve
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.problem import Problem
 from pattern_acp.config.providers import show_url
-from pattern_acp.config.settings import CheckSettings, HookSettings, McpServerSettings
+from pattern_acp.config.settings import CheckSettings, HookSettings, McpOAuthSettings, McpServerSettings
 from pattern_acp.config.toml_file import MAX_BYTES, TomlFile, is_table
-from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
@@ -91,7 +91,9 @@ def _server_parts(servers: Mapping[str, McpServerSettings], folder: str) -> Iter
         # A value may be a key: it is part of the hash and is never shown or stored.
         names = ", ".join((*server.env, *server.headers))
         text = f"{target}\nwith values for {names}" if names else target
-        whole = [server.transport, server.command, list(server.args), dict(server.env), server.url]
+        whole: list[Json] = [server.transport, server.command, list(server.args), dict(server.env), server.url]
+        if server.oauth != McpOAuthSettings():
+            whole.append([server.oauth.client_id, server.oauth.client_secret, server.oauth.redirect_port])
         scripts = _scripts(" ".join((server.command, *server.args)), folder)
         digest = sha256_hex(canonical_json([*whole, dict(server.headers), scripts]))
         yield ProjectPart(PartKind.SERVER, server.name, text, digest)

@@ -251,6 +251,19 @@ class RetentionSettings(Struct, frozen=True):
     tell_mb: int = 0
 
 
+class McpOAuthSettings(Struct, frozen=True):
+    """How to sign in at an MCP server where it does not say all of it: `[mcp_servers.NAME.oauth]`."""
+
+    client_id: str = ""
+    """What its authorization server knows the user's program by; empty: programs register by themselves."""
+    client_secret: str = ""
+    redirect_port: int = 0
+    """The port of 127.0.0.1 that the browser comes back to; another one when it is taken. 0: any."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "client_secret")
+
+
 class McpServerSettings(Struct, frozen=True):
     """One MCP server, from `[mcp_servers.NAME]` or from the client; it may be one that cannot work.
 
@@ -265,6 +278,7 @@ class McpServerSettings(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    oauth: McpOAuthSettings = field(default_factory=McpOAuthSettings)
 
     def __repr__(self) -> str:
         return repr_without(self, "env", "headers")

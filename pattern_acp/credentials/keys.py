@@ -96,7 +96,7 @@ class StoredKeys:
         return expires is not None and expires - self._clock.now_ms() <= REFRESH_BEFORE_MS
 
     async def _renew(self, settings: ProviderSettings, seen: Credential, refused: str) -> Credential:
-        async with self._renewing.setdefault(settings.name, anyio.Lock()), self._locked(settings.name):
+        async with self._renewing.setdefault(settings.name, anyio.Lock()), renewal_lock(self._directory, settings.name):
             # The previous holder of the lock may have renewed it: then its token counts, and the network is not asked
             # again.
             found = await anyio.to_thread.run_sync(self._store.load, settings.name)
@@ -153,31 +153,36 @@ class StoredKeys:
         entry = self._store.entries().get(provider)
         self._store.save(provider, credential, in_file=entry is not None and entry.place == "file")
 
-    @asynccontextmanager
-    async def _locked(self, provider: str) -> AsyncGenerator[None]:
-        from filelock import FileLock, Timeout
 
-        lock = FileLock(self._directory / f"renew-{provider}.lock", thread_local=False, mode=0o600)
-        try:
-            with anyio.fail_after(REFRESH_LOCK_SECONDS):
-                while True:
-                    try:
-                        # This system call does not block, so that a cancellation never leaves a lock behind.
-                        lock.acquire(blocking=False)
-                        break
-                    except Timeout:
-                        await anyio.sleep(LOCK_POLL_SECONDS)
-        except TimeoutError:
-            raise SignInTransientError(
-                f"Another process has been renewing the sign-in at {provider} for {REFRESH_LOCK_SECONDS:.0f} s; "
-                "try again."
-            ) from None
-        except OSError as error:
-            raise CredentialFileError(f"{self._directory} cannot be written ({error.strerror}).") from error
-        try:
-            yield
-        finally:
-            lock.release()
+@asynccontextmanager
+async def renewal_lock(directory: Path, provider: str, file: str = "") -> AsyncGenerator[None]:
+    """Keep other processes from renewing the tokens of `provider` meanwhile. `file`: part of the lock's name.
+
+    Raises:
+        SignInError: the lock cannot be had; the class says why.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(directory / f"renew-{file or provider}.lock", thread_local=False, mode=0o600)
+    try:
+        with anyio.fail_after(REFRESH_LOCK_SECONDS):
+            while True:
+                try:
+                    # This system call does not block, so that a cancellation never leaves a lock behind.
+                    lock.acquire(blocking=False)
+                    break
+                except Timeout:
+                    await anyio.sleep(LOCK_POLL_SECONDS)
+    except TimeoutError:
+        raise SignInTransientError(
+            f"Another process has been renewing the sign-in at {provider} for {REFRESH_LOCK_SECONDS:.0f} s; try again."
+        ) from None
+    except OSError as error:
+        raise CredentialFileError(f"{directory} cannot be written ({error.strerror}).") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def key_sources(settings: ProviderSettings, entry: StoredEntry | None) -> tuple[KeySource, ...]:

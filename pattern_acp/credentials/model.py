@@ -95,9 +95,11 @@ class Credential(Struct, frozen=True):
     refresh_token: str = ""
     expires_at_ms: int | None = None
     """Expiry of the access token, in milliseconds UTC; None when unknown."""
+    client: str = ""
+    """JSON: what renewing the tokens of an MCP server takes, a secret of the client included."""
 
     def __repr__(self) -> str:
-        return repr_without(self, "secret", "refresh_token")
+        return repr_without(self, "secret", "refresh_token", "client")
 
 
 class StoredEntry(Struct, frozen=True):

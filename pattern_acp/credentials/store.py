@@ -47,6 +47,7 @@ class _FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     stamp: str = ""
     secret: str = ""
     refresh_token: str = ""
+    client: str = ""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -59,6 +60,11 @@ class _InKeyring(msgspec.Struct, frozen=True, omit_defaults=True):
 
     secret: str
     refresh_token: str = ""
+    client: str = ""
+
+
+def _advice(name: str) -> str:
+    return "`pattern-acp mcp login`" if name.startswith("mcp:") else f"`pattern-acp auth login {name}`"
 
 
 class CredentialStore:
@@ -107,19 +113,17 @@ class CredentialStore:
         if entry is None:
             return None
         if entry.place == "file":
-            return Credential(entry.secret, entry.kind, entry.refresh_token, entry.expires_at_ms)
+            return Credential(entry.secret, entry.kind, entry.refresh_token, entry.expires_at_ms, entry.client)
         text = self._keyring.get(provider)
         if text is None:
-            raise KeyringUnavailableError(
-                f"The keyring has no key for {provider} any more; run `pattern-acp auth login {provider}`."
-            )
+            raise KeyringUnavailableError(f"The keyring has no key for {provider} any more; run {_advice(provider)}.")
         try:
             found = msgspec.json.decode(text, type=_InKeyring)
         except msgspec.MsgspecError:
             raise KeyringUnavailableError(
-                f"The keyring's entry for {provider} is not ours; run `pattern-acp auth login {provider}`."
+                f"The keyring's entry for {provider} is not ours; run {_advice(provider)}."
             ) from None
-        return Credential(found.secret, entry.kind, found.refresh_token, entry.expires_at_ms)
+        return Credential(found.secret, entry.kind, found.refresh_token, entry.expires_at_ms, found.client)
 
     def save(self, provider: str, credential: Credential, *, in_file: bool = False) -> Storage:
         """Store a credential in place of the provider's old one, and return where. Blocking.
@@ -136,7 +140,12 @@ class CredentialStore:
             shown = last_four(credential.secret)
             entry = _FileEntry(credential.kind, place, shown, credential.expires_at_ms, secrets.token_hex(4))
             if place == "file":
-                entry = msgspec.structs.replace(entry, secret=credential.secret, refresh_token=credential.refresh_token)
+                entry = msgspec.structs.replace(
+                    entry,
+                    secret=credential.secret,
+                    refresh_token=credential.refresh_token,
+                    client=credential.client,
+                )
             self._write({**self._file.entries, provider: entry})
             if old is not None and old.place == "keyring" and place == "file":
                 with suppress(KeyringUnavailableError):
@@ -161,7 +170,7 @@ class CredentialStore:
             return True
 
     def _to_keyring(self, provider: str, credential: Credential) -> Storage:
-        text = msgspec.json.encode(_InKeyring(credential.secret, credential.refresh_token)).decode()
+        text = msgspec.json.encode(_InKeyring(credential.secret, credential.refresh_token, credential.client)).decode()
         try:
             self._keyring.set(provider, text)
         except KeyringUnavailableError:

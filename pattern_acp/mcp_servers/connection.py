@@ -32,7 +32,7 @@ from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionFor
 from pattern_acp.mcp_servers.listing import named_arguments, own_names, plain_arguments
 from pattern_acp.mcp_servers.refusals import HttpRefusal, refusal_of
 from pattern_acp.mcp_servers.results import call_reply, prompt_text, read_reply
-from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext
+from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext, LoginWantedError
 from pattern_acp.mcp_servers.transports import ServerStreams, open_streams
 
 
@@ -191,8 +191,9 @@ class McpConnection:
             await self._patient(self._session.initialize, repeatable=True)
         except MCPError as error:
             refusal = self._refusal(error)
-            if refusal is not None and refusal.wants_login:
-                raise CannotStartError(refusal.why) from error
+            if refusal is not None and refusal.concerns_login:
+                kind = LoginWantedError if refusal.wants_login else CannotStartError
+                raise kind(refusal.why) from error
             if self._link.ended.is_set() or (refusal is not None and refusal.may_pass(repeatable=True)):
                 raise ServerError(self._reason(error)) from error
             await self._explained(self._session.discover)
@@ -279,7 +280,7 @@ class McpConnection:
                 self._forgotten = True
                 self._link.ended.set()
                 raise SessionForgottenError(sentence) from error
-            raise RefusedError(sentence, why) from error
+            raise RefusedError(sentence, why, wants_login=refusal.wants_login) from error
         except (ValueError, RuntimeError) as error:
             effect = "" if repeatable else "; the call may have taken effect"
             raise ServerError(
@@ -327,7 +328,7 @@ async def connect(
     except ExceptionGroup as group:
         raise _first_reason(group) from group
     except (OSError, httpx2.HTTPError) as error:
-        raise ServerError(unreachable(error)) from error
+        raise _not_reached(error) from error
 
 
 def _first_reason(group: ExceptionGroup[Exception]) -> Exception:
@@ -338,7 +339,7 @@ def _first_reason(group: ExceptionGroup[Exception]) -> Exception:
             return leaf
     for leaf in leaves:
         if isinstance(leaf, OSError | httpx2.HTTPError):
-            return ServerError(unreachable(leaf))
+            return _not_reached(leaf)
     return leaves[0]
 
 
@@ -348,6 +349,11 @@ def _leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
             yield from _leaves(cast("ExceptionGroup[Exception]", error))
         else:
             yield error
+
+
+def _not_reached(error: OSError | httpx2.HTTPError) -> ServerError:
+    wants_login = isinstance(error, httpx2.HTTPStatusError) and HttpRefusal(error.response.status_code).wants_login
+    return (LoginWantedError if wants_login else ServerError)(unreachable(error))
 
 
 def unreachable(error: OSError | httpx2.HTTPError) -> str:

@@ -14,9 +14,10 @@ class RefusedError(ServerError):
 
     failure_code = "mcp.failed"
 
-    def __init__(self, sentence: str, why: str) -> None:
+    def __init__(self, sentence: str, why: str, *, wants_login: bool = False) -> None:
         super().__init__(sentence)
         self.why = why
+        self.wants_login = wants_login
 
 
 class SessionForgottenError(ServerError):

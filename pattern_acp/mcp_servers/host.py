@@ -12,6 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.mcp_servers.server import Connect, LaunchContext, Pause, Server, ServerState, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 
@@ -111,7 +112,9 @@ class ServerHost:
         configured: Mapping[str, McpServerSettings],
         load: Callable[[], Connect] = load_connect,
         pause: Pause = anyio.sleep,
+        logins: Logins | None = None,
     ) -> None:
+        self._logins = logins
         self._pause = pause
         self._tasks = tasks
         self._ports = ports
@@ -130,7 +133,7 @@ class ServerHost:
         return self._start(settings, cwd)
 
     def _start(self, chosen: Sequence[McpServerSettings], cwd: str) -> SessionServers:
-        launch = LaunchContext(cwd, self._ports)
+        launch = LaunchContext(cwd, self._ports, self._logins)
         servers = SessionServers([Server(settings, launch, self._pause) for settings in chosen], self._load)
         if servers.servers:
             self._tasks.start_soon(servers.run, name="MCP servers")

@@ -58,7 +58,12 @@ class HttpRefusal(Struct, frozen=True):
 
     @property
     def wants_login(self) -> bool:
-        """Return whether it is about the login."""
+        """Return whether the server wants the user to sign in."""
+        return self.status == 401
+
+    @property
+    def concerns_login(self) -> bool:
+        """Return whether it is about the login, so that another try would be the same."""
         return self.status in {401, 403}
 
     def may_pass(self, *, repeatable: bool) -> bool:
@@ -69,9 +74,9 @@ class HttpRefusal(Struct, frozen=True):
     def why(self) -> str:
         """The refusal as the end of a sentence."""
         if self.status == 401:
-            return "it wants a login (HTTP status 401): put a token into its `headers`"
+            return "it wants a login (HTTP status 401): run `pattern-acp mcp login`, or put a token into its `headers`"
         if self.status == 403:
-            return "it refuses this login (HTTP status 403): look at the token in its `headers`"
+            return "it refuses this login (HTTP status 403): sign in again, or look at the token in its `headers`"
         if self.is_rpc and self.words:
             return f"{self.words} (HTTP status {self.status})"
         later = f"; it wants to be asked again in {self.retry_after:.0f} s" if self.retry_after else ""

@@ -11,12 +11,14 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 import anyio
+from anyio import to_thread
 from msgspec import Struct
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
+from pattern_acp.mcp_servers.logins import Login, Logins, can_login
 from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,8 @@ class LaunchContext(Struct, frozen=True):
 
     cwd: str
     ports: ChildProgramPorts
+    logins: Logins | None = None
+    """The logins at servers over HTTP; None: none are stored."""
 
 
 class LiveConnection(Protocol):
@@ -103,6 +107,12 @@ class CannotStartError(ServerError):
     failure_code = "mcp.cannot-start"
 
 
+class LoginWantedError(CannotStartError):
+    """A server wants the user to sign in."""
+
+    failure_code = "mcp.cannot-start"
+
+
 class Server:
     """One server. `run` owns it; everything else may be called from any task."""
 
@@ -120,6 +130,9 @@ class Server:
         self._launch = launch
         self._connection: LiveConnection | None = None
         self._changed = anyio.Event()
+        self.wants_login = False
+        """True when it refused the last request, or the start, until the user signs in."""
+        self._again = anyio.Event()
         self._running = 0
         """Requests that wait for an answer."""
         self._idle = anyio.Event()
@@ -143,16 +156,45 @@ class Server:
     async def run(self, connect: Connect) -> None:
         """Start it and run it until it is cancelled or fails for good. Raises nothing else: sessions go on without."""
         try:
-            while (forgotten := await self._serve(connect)) is not None and (forgotten or self.restarts < RESTARTS):
-                # A server that forgets sessions, as all do that let them expire, is joined again without a limit.
-                self.restarts += not forgotten
-                self.state = ServerState.STARTING
-                await self._pause(BACKOFF_SECONDS)
-            if self.state is not ServerState.FAILED:
-                self.fail(self.problem or "it ended")
+            await self._serve_while_it_helps(connect)
+            while self.wants_login:
+                await self._again.wait()
+                self.state, self.problem, self.wants_login = ServerState.STARTING, "", False
+                await self._serve_while_it_helps(connect)
         finally:
             self._connection = None
             self.settled.set()
+
+    async def _serve_while_it_helps(self, connect: Connect) -> None:
+        while (forgotten := await self._serve(connect)) is not None and (forgotten or self.restarts < RESTARTS):
+            # A server that forgets sessions, as all do that let them expire, is joined again as often as it takes.
+            self.restarts += not forgotten
+            self.state = ServerState.STARTING
+            await self._pause(BACKOFF_SECONDS)
+        if self.state is not ServerState.FAILED:
+            self.fail(self.problem or "it ended")
+
+    @property
+    def offers_login(self) -> bool:
+        """Return whether the user can be asked to sign in, in a browser on this machine."""
+        logins = self._launch.logins
+        return self.wants_login and can_login(self.settings) and logins is not None and logins.shows_browser
+
+    async def sign_in(self, show: Callable[[str], Awaitable[None]]) -> None:
+        """Sign in in the user's browser, and start the server again if it did not start without.
+
+        Raises:
+            SignInError: it did not come to an end.
+        """
+        if self._launch.logins is None:
+            return
+        sign_in = await to_thread.run_sync(_load_sign_in)
+        await sign_in(self.settings, self._launch.logins, show)
+        if self.state is ServerState.FAILED and self.wants_login:
+            self.settled = anyio.Event()
+            self._again.set()
+            self._again = anyio.Event()
+        self.wants_login = False
 
     async def _serve(self, connect: Connect) -> bool | None:
         """Start the server once and stay until it ends; None if another start cannot help.
@@ -168,6 +210,7 @@ class Server:
                     await self._stay(connection)
                     forgotten = connection.forgotten
         except CannotStartError as error:
+            self.wants_login = isinstance(error, LoginWantedError)
             self.fail(error.sentence)
             return None
         except ServerError as error:
@@ -269,14 +312,14 @@ class Server:
             reply = await ask(connection)
         except RefusedError as error:
             if self._connection is connection:
-                self.problem = error.why
+                self.problem, self.wants_login = error.why, error.wants_login
             raise
         finally:
             self._running -= 1
             if not self._running:
                 self._idle.set()
         if self._connection is connection:
-            self.problem = ""
+            self.problem, self.wants_login = "", False
         return reply
 
     async def _live(self) -> LiveConnection:
@@ -287,6 +330,12 @@ class Server:
             why = self.problem or "it is still starting"
             raise ServerError(f"The MCP server {self.name} cannot be used now: {why}.")
         return self._connection
+
+
+def _load_sign_in() -> "Callable[[McpServerSettings, Logins, Callable[[str], Awaitable[None]]], Awaitable[Login]]":
+    from pattern_acp.mcp_servers.sign_in import sign_in
+
+    return sign_in
 
 
 def load_connect() -> Connect:

@@ -28,8 +28,10 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.mcp_servers.listing import ListFilter
+from pattern_acp.mcp_servers.logins import can_login
 from pattern_acp.mcp_servers.refusals import HttpRefusal, RefusalClient
 from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext
+from pattern_acp.mcp_servers.sign_in import StoredLogin
 from pattern_acp.processes.child_program import ChildProgram, running_program
 
 LINE_LIMIT = 32_000_000
@@ -262,7 +264,7 @@ async def open_streams(settings: McpServerSettings, launch: LaunchContext) -> As
     elif settings.transport == "http":
         timeout = httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS)
         async with (
-            RefusalClient(headers=dict(settings.headers), timeout=timeout) as client,
+            RefusalClient(headers=dict(settings.headers), timeout=timeout, auth=_login(settings, launch)) as client,
             streamable_http_client(settings.url, http_client=client) as (reading, writing),
         ):
             yield ServerStreams(ended, reading, writing)
@@ -282,14 +284,22 @@ async def open_streams(settings: McpServerSettings, launch: LaunchContext) -> As
             link.reading.end()
 
         headers = dict(settings.headers)
-        async with sse_client(settings.url, headers, HTTP_SECONDS, STREAM_SECONDS, httpx_client_factory=client_of) as (
-            reading,
-            writing,
-        ):
+        async with sse_client(
+            settings.url,
+            headers,
+            HTTP_SECONDS,
+            STREAM_SECONDS,
+            httpx_client_factory=client_of,
+            auth=_login(settings, launch),
+        ) as (reading, writing):
             link = ServerStreams(ended, reading, writing, refusals=refusals)
             yield link
     else:
         raise CannotStartError(f"the transport {settings.transport!r} is not known")
+
+
+def _login(settings: McpServerSettings, launch: LaunchContext) -> StoredLogin | None:
+    return StoredLogin(settings, launch.logins) if launch.logins is not None and can_login(settings) else None
 
 
 @asynccontextmanager

@@ -36,6 +36,7 @@ READING = {
     "journal": _names("verify tail"),
     "trust": _names("list"),
     "auth": _names("status"),
+    "mcp": _names("status"),
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
@@ -47,7 +48,7 @@ _READS_WITH = {
 }
 """Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
-_DECIDING = "acp|chat|sessions|memory|journal|trust|auth|backup|restore|gc|doctor"
+_DECIDING = "acp|chat|sessions|memory|journal|trust|auth|mcp|backup|restore|gc|doctor"
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")
 _SHOWING = _names("--help -h --version -V")

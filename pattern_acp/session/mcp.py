@@ -5,7 +5,7 @@ as slash commands. Must not know: how servers are started or called.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +30,10 @@ TOOLS_SHOWN = 20
 
 LEFT_OUT_SHOWN = 5
 """Entries of servers' lists that a notice names at most; /mcp names all."""
+
+
+SignIn = Callable[[Server], Awaitable[bool]]
+"""Asks the user whether to sign in at a server, and does it; whether that came to an end."""
 
 
 class ServerCommand(Struct, frozen=True):
@@ -70,21 +74,31 @@ class SessionMcp:
         self._late: set[str] = set()
         """Servers that the user was told are not ready yet."""
         self._restarts_told = 0
+        self._declined: set[str] = set()
+        """Servers at which the user did not sign in when they were asked."""
         self._left_out_told: set[tuple[str, str]] = set()
         """What servers offer and we leave out, of which the user was told."""
 
-    async def get_ready(self) -> tuple[str, ...]:
+    async def get_ready(self, sign_in: SignIn) -> tuple[str, ...]:
         """What the user should be told before this turn; the first time, wait for servers and fix the prompt's tools.
 
-        One sentence names all that are missing, so that nobody wonders where a tool is.
+        One sentence names all that are missing, so that nobody wonders where a tool is. `sign_in` asks about servers
+        that want a login, each once a session.
         """
         if self.toolbox.is_fixed:
+            await self._offer(sign_in)
             return self._news()
         await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
+        await self._offer(sign_in)
         self.toolbox.fix()
         missing = [f"{server.name} ({self._why(server)})" for server in self.servers.servers if not is_ready(server)]
         told = (f"MCP servers that are missing: {', '.join(missing)}. /mcp shows all.",) if missing else ()
         return (*told, *self._left_out())
+
+    async def _offer(self, sign_in: SignIn) -> None:
+        for server in self.servers.servers:
+            if server.offers_login and server.name not in self._declined and not await sign_in(server):
+                self._declined.add(server.name)
 
     def _left_out(self) -> tuple[str, ...]:
         """A sentence for what was left out of the lists of servers and not told yet."""

@@ -91,6 +91,7 @@ from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
 from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
+    from pattern_acp.mcp_servers.server import Server
     from pattern_acp.memory.service.undo import AgentHistory
 
 logger = logging.getLogger(__name__)
@@ -334,7 +335,8 @@ async def run_model_turn(session: Session, turn_id: TurnId) -> TurnEnd:
     if unknown is not None:
         return unknown
     fix_skills(session)
-    session.state.notices += [*await session.mcp.get_ready(), *ended_notices(session.jobs), *_key_warnings(session)]
+    news = await session.mcp.get_ready(partial(_sign_in_at, session, turn_id))
+    session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session)]
     await show_notices(session, turn_id)
     await session.constellation.models.learn(session.state.model.qualified)
     refused = await before_prompt(session, turn_id)
@@ -350,6 +352,12 @@ async def run_model_turn(session: Session, turn_id: TurnId) -> TurnEnd:
         end = failed_end(error)
         await reload_history(session)
         return end
+
+
+async def _sign_in_at(session: Session, turn_id: TurnId, server: "Server") -> bool:
+    from pattern_acp.session.mcp_sign_in import offer_sign_in
+
+    return await offer_sign_in(session, turn_id, server)
 
 
 def _key_warnings(session: Session) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.cli.auth import can_show_browser
+from pattern_acp.bootstrap.credentials import can_show_browser
 
 
 @pytest.mark.parametrize(

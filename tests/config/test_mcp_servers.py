@@ -6,7 +6,7 @@ import pytest
 
 from pattern_acp.config.load import known_secrets, load
 from pattern_acp.config.mcp_servers import read_mcp_servers
-from pattern_acp.config.settings import Flags, McpServerSettings, Settings
+from pattern_acp.config.settings import Flags, McpOAuthSettings, McpServerSettings, Settings
 from pattern_acp.config.toml_file import parse_toml
 
 
@@ -41,6 +41,9 @@ def test_a_program_and_an_address_are_read():
         ('url = "http://x"\nheaders = { Authorization = "Bearer …" }', "the value of Authorization must be text of"),
         ('url = "http://x"\nheaders = { "a b" = "c" }', "a name in it is none that a header may have"),
         ('url = "ftp://x"', "http:// or https://"),
+        ('url = "http://x"\noauth = { client_id = 5 }', "a table with client_id, client_secret and redirect_port"),
+        ('url = "http://x"\noauth = { redirect_port = 70000 }', "a table with client_id"),
+        ('url = "http://x"\noauth = { token = "t" }', "a table with client_id"),
         ('command = "x"\ntransport = "pigeon"', "one of stdio, http, sse"),
         ('command = "x"\nshell = true', "there is no such key"),
         ('transport = "http"', "needs a url"),
@@ -72,6 +75,15 @@ def test_the_servers_of_a_project_are_an_offer_only(tmp_path: Path):
     assert [(part.kind, part.name, part.text) for part in loaded.offer.parts] == [("MCP server", "evil", "sh")]
 
 
+def test_a_client_of_the_users_own_is_read():
+    table = 'url = "https://x/y"\noauth = { client_id = "mine", client_secret = "hush-hush", redirect_port = 8123 }'
+    servers, problems, values = read(f"[mcp_servers.a]\n{table}\n")
+    assert problems == ()
+    assert servers["a"].oauth == McpOAuthSettings("mine", "hush-hush", 8123)
+    assert "hush-hush" not in f"{servers}{values}"
+
+
 def test_values_of_servers_are_masked_in_the_log():
-    server = McpServerSettings("a", env={"TOKEN": "hush-hush-1"}, headers={"K": "hush-hush-2"})
-    assert set(known_secrets(Settings(mcp_servers={"a": server}))) >= {"hush-hush-1", "hush-hush-2"}
+    oauth = McpOAuthSettings("mine", "hush-hush-3")
+    server = McpServerSettings("a", env={"TOKEN": "hush-hush-1"}, headers={"K": "hush-hush-2"}, oauth=oauth)
+    assert set(known_secrets(Settings(mcp_servers={"a": server}))) >= {"hush-hush-1", "hush-hush-2", "hush-hush-3"}

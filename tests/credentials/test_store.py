@@ -14,7 +14,7 @@ from pattern_acp.credentials.store import CredentialStore
 from tests.support.credentials import FakeKeyring
 
 KEY = "test-key-" + "0123456789"
-TOKENS = Credential("access-" + "a" * 20, "oauth", "refresh-" + "b" * 20, 5000)
+TOKENS = Credential("access-" + "a" * 20, "oauth", "refresh-" + "b" * 20, 5000, '{"client": "c"}')
 
 
 def test_a_key_goes_to_the_keyring_and_the_file_has_its_last_four_characters_only(tmp_path: Path):

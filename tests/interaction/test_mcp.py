@@ -469,7 +469,10 @@ async def test_mcp_shows_that_a_server_refused_the_last_request():
             await agent.editor.prompt(session, "Echo.")
             assert "far could not do it: it wants a login (HTTP status 401)" in results(model.requests[1])[0]
             await agent.editor.prompt(session, "/mcp")
-            assert "| far | ready: it wants a login (HTTP status 401): put a token" in agent.editor.said()
+            assert (
+                "| far | ready: it wants a login (HTTP status 401): run `pattern-acp mcp login`, or put a token"
+                in agent.editor.said()
+            )
             await agent.editor.prompt(session, "Echo.")
             await agent.editor.prompt(session, "/mcp")
             assert "| far | ready (http) | 1 tool" in agent.editor.said()

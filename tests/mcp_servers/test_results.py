@@ -14,7 +14,7 @@ from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.results import is_sound_result, sound_result
 from pattern_acp.mcp_servers.server import Server
-from tests.support.mcp_fakes import hosted, silent
+from tests.support.mcp_fakes import hosted, script, silent
 from tests.support.mcp_http_server import HttpServer, http_server
 from tests.support.mcp_server import NO_ARGUMENTS, ONE_PIXEL, tool
 
@@ -175,3 +175,18 @@ def test_whatever_a_server_answers_becomes_a_sound_result_that_stays_so(method: 
     sound = sound_result(method, PROTOCOL, result, uri="a:b")
     assert is_sound_result(method, PROTOCOL, sound)
     assert sound_result(method, PROTOCOL, json.loads(json.dumps(sound)), uri="a:b") == sound
+
+
+@pytest.mark.parametrize(
+    "progress", [{"progress": "half"}, {"progress": None}, {"progress": True}, {"total": "all", "message": 5}, {}]
+)
+async def test_odd_words_of_progress_leave_the_call(progress: dict[str, object]):
+    lines: list[str] = []
+
+    async def report(line: str) -> None:
+        lines.append(line)
+
+    async with hosted(script("progress", json.dumps(progress))) as session:
+        await session.wait_settled(30)
+        assert (await session.servers[0].call("echo", {"text": "hi"}, report)).text == "echo: hi"
+    assert all(isinstance(line, str) for line in lines)

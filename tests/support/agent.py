@@ -24,6 +24,7 @@ from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
+from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -103,6 +104,7 @@ async def running_agent(
     files: Mapping[str, str] | None = None,
     capabilities: JsonDict | None = None,
     permission: PermissionAnswer | None = None,
+    logins: Logins | None = None,
     settings: Settings | None = None,
     database: Path | None = None,
     others: Mapping[str, Provider] | None = None,
@@ -124,7 +126,7 @@ async def running_agent(
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
-                services.opened = serving = serve_sessions(shared, agent.dispatcher, means, cache, tasks)
+                services.opened = serving = serve_sessions(shared, agent.dispatcher, means, cache, tasks, logins)
                 shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
                 tasks.start_soon(agent.dispatcher.run)
                 tasks.start_soon(editor.dispatcher.run)

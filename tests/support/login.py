@@ -1,4 +1,4 @@
-"""`pattern-acp auth login` in a process of its own, and the browser and the store beside it.
+"""`pattern-acp auth login`, and `mcp login`, in a process of its own, and the browser and the store beside it.
 
 Must not know: which authorization server is signed in at.
 """
@@ -53,9 +53,9 @@ class Login:
 
 
 @asynccontextmanager
-async def login(home: Path, *words: str) -> AsyncGenerator[Login]:
-    """Run it for at most 40 s; credentials go to the file of `home`."""
-    command = [sys.executable, "-m", "pattern_acp", "auth", "login", *words, "--file", "--no-browser"]
+async def login(home: Path, *words: str, at: str = "auth") -> AsyncGenerator[Login]:
+    """Run it for a bounded time; credentials go to the file of `home`. `at`: the command whose `login` it is."""
+    command = [sys.executable, "-m", "pattern_acp", at, "login", *words, "--file", "--no-browser"]
     with anyio.fail_after(LOGIN_SECONDS):
         async with await anyio.open_process(command, env=agent_environment(home), stderr=subprocess.STDOUT) as process:
             yield Login(process)

@@ -13,6 +13,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
 from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.host import ServerHost, SessionServers
+from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.mcp_servers.server import Connect, LaunchContext, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 from tests.support import mcp_server
@@ -40,11 +41,11 @@ def means() -> ChildProgramPorts:
 
 @asynccontextmanager
 async def hosted(
-    *servers: McpServerSettings, cwd: str = "", load: Callable[[], Connect] = load_connect
+    *servers: McpServerSettings, cwd: str = "", load: Callable[[], Connect] = load_connect, logins: Logins | None = None
 ) -> AsyncGenerator[SessionServers, None]:
     """Servers of one session, until the context ends."""
     async with anyio.create_task_group() as tasks:
-        session = ServerHost(tasks, means(), {}, load, no_pause).open(servers, cwd or str(Path(sys.prefix)))
+        session = ServerHost(tasks, means(), {}, load, no_pause, logins).open(servers, cwd or str(Path(sys.prefix)))
         yield session
         session.close()
 

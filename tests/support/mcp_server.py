@@ -2,7 +2,8 @@
 
 Kinds: `usual` (a bit of everything), `many` (200 tools), `mute` (never answers), `dies` (ends at its first call),
 `once` (ends at its first call, and never again: ARGUMENT is a file that remembers), `changing` (its tool changes when
-it is called), `child` (starts a child that never ends), `rude` (prints to stdout, ignores signals).
+it is called), `progress` (tells ARGUMENT as the progress of each call), `child` (starts a child that never ends),
+`rude` (prints to stdout, ignores signals).
 """
 
 import json
@@ -116,6 +117,10 @@ class Server:
         if name == "slow":
             self.take_for_ever(number, params)
             return
+        if self.kind == "progress":
+            token = params.get("_meta", {}).get("progressToken")
+            odd = {"progressToken": token, "progress": 1, **json.loads(self.argument)}
+            send({"method": "notifications/progress", "params": odd})
         failed = name == "fail"
         send({"id": number, "result": {"content": [self.content(name, arguments)], "isError": failed}})
         if self.kind == "changing" and not self.changed:

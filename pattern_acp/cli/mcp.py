@@ -1,0 +1,127 @@
+"""`pattern-acp mcp`: sign in at an MCP server over HTTP, show list logins, forget one. It never shows one."""
+
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from pattern_acp.bootstrap.credentials import StoredLogins
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Mcp
+from pattern_acp.cli.auth import PASTE, PastedLines
+from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
+from pattern_acp.config.providers import show_url
+from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.canonical import Json
+from pattern_acp.mcp_servers.logins import can_login, login_key
+
+
+def run_mcp(arguments: Mcp, process: Process) -> int:
+    """Carry it out; 1 when it did not work.
+
+    Raises:
+        PatternError: the logins cannot be used, or the sign-in failed.
+    """
+    try:
+        return anyio.run(_run, arguments, process)
+    except OutputClosed:
+        return EXIT_OK
+    except (KeyboardInterrupt, EOFError):
+        return EXIT_CANCELLED
+
+
+async def _run(arguments: Mcp, process: Process) -> int:
+    logins = StoredLogins(process, in_file=arguments.in_file, browser=arguments.browser)
+    logins.store.check()
+    servers = {
+        name: server
+        for name, server in process.loaded.settings.mcp_servers.items()
+        if server.transport in {"http", "sse"}
+    }
+    if arguments.action == "status":
+        return _status(servers, logins, as_json=arguments.json)
+    server = servers.get(arguments.server) or _by_address(arguments.server)
+    if server is None:
+        names = ", ".join(sorted(servers))
+        known = f"servers over HTTP of config.toml are {names}" if servers else "config.toml has none"
+        sentence = f"pattern-acp: there is no MCP server {arguments.server!r} that a login is for; {known}."
+        write_failure("cli.usage", f"{sentence} An address serves as well.")
+        return EXIT_ERROR
+    if arguments.action == "logout":
+        return await _logout(server, logins)
+    return await _login(server, logins)
+
+
+def _by_address(text: str) -> McpServerSettings | None:
+    """The server at an address, which nothing of the settings names."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    return McpServerSettings(show_url(text.partition("?")[0]), "http", url=text) if is_address else None
+
+
+async def _login(server: McpServerSettings, logins: StoredLogins) -> int:
+    if not can_login(server):
+        write_failure(
+            "cli.usage",
+            f"pattern-acp: {server.name} has an Authorization header in config.toml, which is used; take it out first.",
+        )
+        return EXIT_ERROR
+    # Late: the `mcp` package takes 0.7 s to import.
+    from pattern_acp.mcp_servers.sign_in import sign_in
+
+    async def show(url: str) -> None:
+        write_line(f"Sign in at {server.name} in your browser:\n\n  {url}\n\n{PASTE}")
+
+    await sign_in(server, logins, show, pasted=PastedLines().next)
+    entry = logins.store.entries().get(login_key(server.url))
+    where = str(logins.store.path) if entry is not None and entry.place == "file" else "the system's keyring"
+    write_line(f"Signed in at {server.name}; it is kept in {where}.")
+    return EXIT_OK
+
+
+async def _logout(server: McpServerSettings, logins: StoredLogins) -> int:
+    was_there = await anyio.to_thread.run_sync(logins.store.delete, login_key(server.url))
+    write_line(f"Signed out of {server.name}." if was_there else f"There is no login at {server.name}.")
+    return EXIT_OK
+
+
+def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, *, as_json: bool) -> int:
+    entries = {key: entry for key, entry in logins.store.entries().items() if key.startswith("mcp:")}
+    named = {login_key(server.url): name for name, server in servers.items()}
+    rows: list[dict[str, Json]] = []
+    for key in (*named, *(key for key in entries if key not in named)):
+        entry = entries.get(key)
+        rows.append(
+            {
+                "server": named.get(key, ""),
+                "url": key.removeprefix("mcp:").partition("#")[0],
+                "login": entry is not None,
+                "keptIn": entry.place if entry is not None else None,
+                "expiresAt": _expiry(entry.expires_at_ms) if entry is not None and entry.expires_at_ms else None,
+            }
+        )
+    if as_json:
+        write_json([*rows])
+    elif rows:
+        cells = [
+            (
+                str(row["server"]),
+                str(row["url"]),
+                "yes" if row["login"] else "no",
+                str(row["keptIn"] or ""),
+                str(row["expiresAt"] or ""),
+            )
+            for row in rows
+        ]
+        write_table(("SERVER", "ADDRESS", "LOGIN", "FROM", "EXPIRES"), cells)
+    else:
+        write_line("config.toml has no MCP server over HTTP, and there is no login at any.")
+    return EXIT_OK
+
+
+def _expiry(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
