@@ -48,6 +48,19 @@ async def test_whole_files_are_asked_for_whatever_lines_are_wanted():
         assert last_result(model.requests[1]).text.startswith("2\ttwo")
 
 
+async def test_of_a_file_too_large_to_be_read_whole_the_wanted_lines_are_asked_for():
+    model = ScriptedProvider([calls("read_file", path="a.txt", start_line=2, line_count=2), says("Done.")])
+    async with running_agent(model, capabilities=FULL_CLIENT) as agent:
+        path = agent.folder / "a.txt"
+        path.write_text("line\n" * 2_500_000, encoding="utf-8")
+        agent.editor.files[str(path)] = "one\ntwo, not saved yet\nthree\nfour\n"
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        (asked,) = requests(agent, "fs/read_text_file")
+        assert asked == {"sessionId": session, "path": str(path), "line": 2, "limit": 2}
+        assert last_result(model.requests[1]).text.startswith("2\ttwo, not saved yet\n3\tthree\n")
+
+
 async def test_an_empty_answer_for_a_missing_file_is_a_missing_file():
     model = ScriptedProvider([READ_A, calls("write_file", path="a.txt", content="new\n"), says("Done.")])
     async with running_agent(model, capabilities=FULL_CLIENT, settings=EDIT) as agent:

@@ -54,9 +54,9 @@ class FakeEditorFiles:
         return {"fs/read_text_file": self._read, "fs/write_text_file": self._write}
 
     async def _read(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
-        path = await self._begin(raw, context)
+        asked = await self._begin(raw, context)
+        path: str = asked["path"]
         self.habits.before_read(path)
-        asked = self._params(context.method, raw)
         if path in self.buffers:
             return {"content": self._told(_window(self.buffers[path], asked))}
         file = anyio.Path(path)
@@ -67,8 +67,9 @@ class FakeEditorFiles:
         raise RpcError(-32002, "Resource not found", {"uri": path})
 
     async def _write(self, raw: msgspec.Raw, context: RequestContext) -> None:
-        path = await self._begin(raw, context)
-        text = self.habits.formatter(msgspec.json.decode(bytes(raw), type=JsonDict)["content"])
+        asked = await self._begin(raw, context)
+        path: str = asked["path"]
+        text = self.habits.formatter(asked["content"])
         self.buffers[path] = text
         if self.habits.saves:
             file = anyio.Path(path)
@@ -78,8 +79,8 @@ class FakeEditorFiles:
     def _told(self, text: str) -> str:
         return text.removesuffix("\n") if self.habits.drops_newline else text
 
-    async def _begin(self, raw: msgspec.Raw, context: RequestContext) -> str:
-        path: str = self._params(context.method, raw)["path"]
+    async def _begin(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
+        asked = self._params(context.method, raw)
         if self.habits.mute:
             await anyio.sleep_forever()
         if self.habits.hold is not None:
@@ -87,7 +88,7 @@ class FakeEditorFiles:
         error = self.habits.error or (self.habits.write_error if context.method == "fs/write_text_file" else None)
         if error is not None:
             raise error
-        return path
+        return asked
 
 
 def _window(text: str, asked: JsonDict) -> str:
