@@ -20,8 +20,9 @@ from msgspec import Struct, field
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.events import OfferedChoice, Question
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.errors import FileMissingError
-from pattern_acp.workspace.local_files import LocalFileSystem
+from pattern_acp.workspace.errors import FileMissingError, TooLargeError
+from pattern_acp.workspace.files import LineWindow
+from pattern_acp.workspace.local_files import MAX_TEXT_BYTES, LocalFileSystem
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
 
 TAIL_CHARACTERS = 8_000
@@ -152,7 +153,13 @@ class Files:
             RequestError: -32002 for a missing file, -32603 with a sentence otherwise.
         """
         try:
-            file = await self._disk.read_text_file(path)
+            try:
+                file = await self._disk.read_text_file(path)
+            except TooLargeError:
+                if limit is None:
+                    raise
+                wanted = LineWindow(line or 1, limit, width=MAX_TEXT_BYTES, characters=MAX_TEXT_BYTES)
+                return "".join(f"{each}\n" for each in (await self._disk.read_lines(path, wanted)).lines)
         except WorkspaceError as error:
             raise _request_error(path, error) from error
         return window(file.text, line, limit)

@@ -30,3 +30,11 @@ def test_lines_are_counted_from_one():
     assert window("a\nb\nc", 2, None) == "b\nc"
     assert window("a\nb\nc", None, 2) == "a\nb\n"
     assert window("a\nb\nc", 9, 2) == ""
+
+
+async def test_lines_of_a_file_too_large_to_be_read_whole_are_read(tmp_path: Path):
+    path = tmp_path / "large"
+    path.write_text("".join(f"line {number}\n" for number in range(1, 1_000_001)))
+    assert await Files().read(str(path), 900_000, 2) == "line 900000\nline 900001\n"
+    with pytest.raises(RequestError, match="larger than 10 MB"):
+        await Files().read(str(path), None, None)
