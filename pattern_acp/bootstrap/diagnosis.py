@@ -35,7 +35,7 @@ from pattern_acp.journal.disk_usage import StorageBreakdown, storage_breakdown, 
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.streams import streams_by_use
 from pattern_acp.lsp.languages import configured_kind, find_program, kinds
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.host import problem_of
 from pattern_acp.mcp_servers.transports import find_command
 from pattern_acp.memory.hashing import HASHED_NGRAMS

@@ -12,7 +12,44 @@ from msgspec import Struct
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ImagePart
+
+
+class ServerError(PatternError):
+    """A server is missing, refused, or did not answer. The sentence names it."""
+
+    failure_code = "mcp.failed"
+
+
+class RefusedError(ServerError):
+    """A server refused a request by an HTTP status. `why` is the reason, as the end of a sentence."""
+
+    failure_code = "mcp.failed"
+
+    def __init__(self, sentence: str, why: str, *, wants_login: bool = False) -> None:
+        super().__init__(sentence)
+        self.why = why
+        self.wants_login = wants_login
+
+
+class SessionForgottenError(ServerError):
+    """A server no longer knows the session that it issued, and did not begin the request."""
+
+    failure_code = "mcp.failed"
+
+
+class CannotStartError(ServerError):
+    """A server cannot be started at all, so that a retry would fail in the same way."""
+
+    failure_code = "mcp.cannot-start"
+
+
+class LoginWantedError(CannotStartError):
+    """A server wants the user to sign in."""
+
+    failure_code = "mcp.cannot-start"
+
 
 Report = Callable[[str], Awaitable[None]]
 """Receives the progress of a call, as one line."""

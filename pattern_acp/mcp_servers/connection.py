@@ -20,19 +20,23 @@ from pattern_acp import __version__
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import (
+    CannotStartError,
     Catalogue,
+    LoginWantedError,
     PromptArgument,
+    RefusedError,
     RemotePrompt,
     RemoteResource,
     RemoteTool,
     Reply,
     Report,
+    ServerError,
+    SessionForgottenError,
 )
-from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
 from pattern_acp.mcp_servers.listing import named_arguments, own_names, plain_arguments
+from pattern_acp.mcp_servers.logins import LaunchContext
 from pattern_acp.mcp_servers.refusals import HttpRefusal, refusal_of
 from pattern_acp.mcp_servers.results import call_reply, prompt_text, read_reply
-from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext, LoginWantedError
 from pattern_acp.mcp_servers.transports import ServerStreams, open_streams
 
 

@@ -12,8 +12,8 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.logins import Logins
-from pattern_acp.mcp_servers.server import Connect, LaunchContext, Pause, Server, ServerState, load_connect
+from pattern_acp.mcp_servers.logins import LaunchContext, Logins
+from pattern_acp.mcp_servers.server import Connect, Pause, Server, ServerState, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Logins at servers over HTTP, as they are stored, and the port to what stores them and shows a browser.
 
-Owns: the value, its name in the store, and when a token is renewed. Must not know: the `mcp` package, keyrings.
+Owns: the value, its name in the store, when a token is renewed, and what a start is given. Must not know: the `mcp` package, keyrings.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pattern_acp.config.settings import McpServerSettings, repr_without
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.processes.child_program import ChildProgramPorts
 
 RENEW_BEFORE_MS = 60_000
 """A token is renewed this long before its end, so that a call that takes a while still has a valid one."""
@@ -101,3 +102,12 @@ def can_login(settings: McpServerSettings) -> bool:
     """Return whether a login is of use: the server is reached over HTTP and has no `Authorization` of its own."""
     has_own = any(name.lower() == "authorization" for name in settings.headers)
     return settings.transport in {"http", "sse"} and not has_own
+
+
+class LaunchContext(Struct, frozen=True):
+    """Folder and environment in which a server is started."""
+
+    cwd: str
+    ports: ChildProgramPorts
+    logins: Logins | None = None
+    """The logins at servers over HTTP; None: none are stored."""

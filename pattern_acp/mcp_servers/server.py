@@ -12,14 +12,20 @@ from typing import Protocol, TypeVar
 
 import anyio
 from anyio import to_thread
-from msgspec import Struct
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
-from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report
-from pattern_acp.mcp_servers.errors import RefusedError, ServerError, SessionForgottenError
-from pattern_acp.mcp_servers.logins import Login, Logins, can_login
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.mcp_servers.catalogue import (
+    CannotStartError,
+    Catalogue,
+    LoginWantedError,
+    RefusedError,
+    Reply,
+    Report,
+    ServerError,
+    SessionForgottenError,
+)
+from pattern_acp.mcp_servers.logins import LaunchContext, Login, Logins, can_login
 
 logger = logging.getLogger(__name__)
 
@@ -50,15 +56,6 @@ class ServerState(StrEnum):
     READY = "ready"
     FAILED = "failed"
     """Not used in this session any more; `Server.problem` says why."""
-
-
-class LaunchContext(Struct, frozen=True):
-    """Folder and environment in which a server is started."""
-
-    cwd: str
-    ports: ChildProgramPorts
-    logins: Logins | None = None
-    """The logins at servers over HTTP; None: none are stored."""
 
 
 class LiveConnection(Protocol):
@@ -99,18 +96,6 @@ Connect = Callable[
     AbstractAsyncContextManager[LiveConnection],
 ]
 """Starts or reaches a server. It calls the callback whenever the server says that its offers have changed."""
-
-
-class CannotStartError(ServerError):
-    """A server cannot be started at all, so that a retry would fail in the same way."""
-
-    failure_code = "mcp.cannot-start"
-
-
-class LoginWantedError(CannotStartError):
-    """A server wants the user to sign in."""
-
-    failure_code = "mcp.cannot-start"
 
 
 class Server:

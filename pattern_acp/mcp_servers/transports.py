@@ -27,10 +27,10 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.mcp_servers.catalogue import CannotStartError
 from pattern_acp.mcp_servers.listing import ListFilter
-from pattern_acp.mcp_servers.logins import can_login
+from pattern_acp.mcp_servers.logins import LaunchContext, can_login
 from pattern_acp.mcp_servers.refusals import HttpRefusal, RefusalClient
-from pattern_acp.mcp_servers.server import CannotStartError, LaunchContext
 from pattern_acp.mcp_servers.sign_in import StoredLogin
 from pattern_acp.processes.child_program import ChildProgram, running_program
 

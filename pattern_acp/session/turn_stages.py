@@ -35,7 +35,7 @@ from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.turn_ends import InterruptedEnd, TurnFailure, close_interrupted, failure_of
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.errors import ProviderAuthError

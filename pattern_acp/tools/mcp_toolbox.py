@@ -19,8 +19,7 @@ from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolContent, ToolKind
-from pattern_acp.mcp_servers.catalogue import News, Pin, RemoteTool, Reply, news_of, tool_names
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import News, Pin, RemoteTool, Reply, ServerError, news_of, tool_names
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.providers.base import ToolSpec

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from mcp.client.session import ClientSession
 
+from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.connection import CallLimits, McpConnection
-from pattern_acp.mcp_servers.errors import ServerError
 from pattern_acp.mcp_servers.transports import ServerStreams
 from tests.support.mcp_fakes import silent
 

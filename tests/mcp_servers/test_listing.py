@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.server import Server, ServerState
 from tests.support.mcp_fakes import hosted, silent
 from tests.support.mcp_http_server import HttpServer, Refused, http_server

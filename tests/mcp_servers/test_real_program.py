@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.server import ServerState
 from tests.support.mcp_fakes import hosted, script, silent
 from tests.support.passing_time import passing

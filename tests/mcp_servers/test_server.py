@@ -4,10 +4,9 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.catalogue import Catalogue, RemoteTool
-from pattern_acp.mcp_servers.errors import ServerError
+from pattern_acp.mcp_servers.catalogue import CannotStartError, Catalogue, RemoteTool, ServerError
 from pattern_acp.mcp_servers.host import distinct, problem_of
-from pattern_acp.mcp_servers.server import CannotStartError, Server, ServerState
+from pattern_acp.mcp_servers.server import Server, ServerState
 from tests.support.mcp_fakes import FakeConnection, FakeServers, hosted, silent
 
 ECHO = RemoteTool("echo", "Echoes.", {"type": "object"})
