@@ -16,6 +16,8 @@ from pattern_acp.domain.canonical import Json, JsonObject
 
 COMMAND = (sys.executable, "-m", "pattern_acp")
 
+ROOT = Path(__file__).resolve().parents[1]
+
 EDITOR_ABILITIES: JsonObject = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
 
 
@@ -53,7 +55,8 @@ class AgentProcess:
             (*command, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=bare_environment(home, environment or {}),
+            # These sources, also where another copy of them is installed: two versions can be compared.
+            env={"PYTHONPATH": str(ROOT), **bare_environment(home, environment or {})},
             cwd=home.anchor,
         )
         self._input = cast("IO[bytes]", self._process.stdin)

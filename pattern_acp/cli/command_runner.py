@@ -30,25 +30,25 @@ SEGMENT_SECONDS = 10.0
 written anew, and what is not written then is added by the next command or session."""
 
 
-def run_call(call: Call, process: Process) -> int:
+def run_call(arguments: Call, process: Process) -> int:
     """Carry out a command and show its result; the exit code.
 
     Raises:
         PatternError: it could not be done, and why.
     """
-    group, command = _row(call)
+    group, command = _row(arguments)
     path = constellation_path(process)
     try:
         if command.begins or path.exists():
             if not command.begins:
                 refuse_if_lost(path)
-            result = anyio.run(_result, group, command, call, process)
+            result = anyio.run(_result, group, command, arguments, process)
         else:
             refuse_if_lost(path)
-            result = resolve_name(group.without)(call)
+            result = resolve_name(group.without)(arguments)
         if isinstance(result, int):
             return result
-        show_result(result, call, process)
+        show_result(result, arguments, process)
     except UnknownSessionError as error:
         sentence = f"There is no session {error.session_id}; `pattern-acp sessions list --all` lists them."
         raise PatternError(sentence, failure_code=error.failure_code) from error

@@ -1,6 +1,7 @@
 """Logins at servers over HTTP, as they are stored, and the port to what stores them and shows a browser.
 
-Owns: the value, its name in the store, when a token is renewed, and what a start is given. Must not know: the `mcp` package, keyrings.
+Owns: the value, its name in the store, when a token is renewed, and what a start is given. Must not know: the `mcp`
+package, keyrings.
 """
 
 from contextlib import AbstractAsyncContextManager
