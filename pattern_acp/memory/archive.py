@@ -24,7 +24,7 @@ from pattern_acp.memory.recall import index_archival, remove_source
 _QUERIES = load_queries("pattern_acp.memory")
 
 MOST_CHARACTERS = 8_000
-"""Of one entry: as much as a block's usual limit; longer texts are documents, not facts."""
+"""The longest entry: as much as a block's usual limit; longer texts are documents, not facts."""
 
 _LAST_MS = 1 << 62
 
@@ -64,7 +64,7 @@ class ArchivalEntry(Struct, frozen=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has superseded it."""
+        """True when nothing has superseded it."""
         return not self.superseded_by
 
 

@@ -1,4 +1,4 @@
-"""A block's text as a person edits it in a file: Markdown, or TOML where its schema has typed fields.
+"""A block's text as a user edits it in a file: Markdown, or TOML where its schema has typed fields.
 
 Owns: which of both, and the way back to the text that a block reads as. Must not know: where the file is, or how the
 change is applied.
@@ -13,7 +13,7 @@ from pattern_acp.memory.schemas.types import BlockSchema
 from pattern_acp.memory.schemas.values import ContentError
 
 MARKDOWN, TOML = ".md", ".toml"
-"""How the names of files of each form end."""
+"""Suffixes of the files of each form."""
 
 
 class EditableText(Struct, frozen=True):

@@ -85,7 +85,7 @@ def _sound_block(row: Row) -> Block | None:
 
 @lru_cache(maxsize=ROWS_KEPT)
 def _decoded(row: Row) -> _Stored:
-    """What a row holds, unchecked. Each turn reads the rows of all memory several times."""
+    """The content of a row, unchecked. Each turn reads the rows of all memory several times."""
     return _decode(row, _schema(row))
 
 
@@ -126,7 +126,7 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
 
 
 def has_archive(tx: Transaction, block: Block) -> bool:
-    """Whether the archive and the updates after it give the block as it is."""
+    """True when the archive and the updates after it give the block as it is."""
     try:
         parts = _archive_parts(tx, block)
         document = BlockDocument.load(block.key.label, parts, peer=_READING_PEER, schema=block.schema)
@@ -226,7 +226,7 @@ def _open_numbered(tx: Transaction, stored: _Stored, peer: int) -> OpenBlock:
 
 
 def _agrees(stored: _Stored, document: BlockDocument) -> bool:
-    """Whether both the version and the text are the stored ones; one of them proves the document right."""
+    """True when both the version and the text are the stored ones; one of them proves the document right."""
     same_version = document.frontiers == stored.frontiers
     same_text = text_hash(document.text) == stored.text_hash
     if not (same_version or same_text):

@@ -1,4 +1,4 @@
-"""What a block is, and which ones every persona and project begins with.
+"""The types of blocks, and those that every persona and project begins with.
 
 Owns: the types of blocks at rest. Must not know: Loro, SQL, search.
 """
@@ -20,7 +20,7 @@ MOST_LIMIT = 32_000
 
 
 class Tier(StrEnum):
-    """When a block is in context."""
+    """The times at which a block is in context."""
 
     CORE = "core"
     """In every request."""
@@ -29,7 +29,7 @@ class Tier(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a block belongs to: a persona in all projects, a project whoever works there, or what it is attached to."""
+    """The owner of a block: a persona in all projects, a project whoever works there, or what it is attached to."""
 
     PERSONA = "persona"
     PROJECT = "project"
@@ -41,7 +41,7 @@ SHARED_OWNER = "(shared)"
 
 
 class BlockKey(Struct, frozen=True):
-    """What names a block: its label is unique in its scope and owner."""
+    """The name of a block: its label is unique in its scope and owner."""
 
     scope: Scope
     owner: str

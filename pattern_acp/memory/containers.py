@@ -47,7 +47,7 @@ _AT, _BY, _BODY, _NODE_TEXT = "at", "by", "body", "text"
 
 
 def read_content(document: loro.LoroDoc, schema: BlockSchema) -> State:
-    """What the document holds. Values that the schema does not know, as a later version could write, stay out."""
+    """The content of the document. Values that the schema does not know, as a later version could write, stay out."""
     if isinstance(schema, CompositeSchema):
         return CompositeState(
             {section.name: _read(document, section.schema, Roots(section.name)) for section in schema.sections}

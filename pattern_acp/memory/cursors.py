@@ -1,4 +1,4 @@
-"""What was written since someone last looked.
+"""Writes since someone last looked.
 
 Owns: the writes of a block after a number, and the rows of `cursors`: up to which event a persona was told of what went
 on in a project, and when it was last at work there. Must not know: how any of it is told. Every row carries the number

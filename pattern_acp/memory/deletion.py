@@ -31,7 +31,7 @@ class ProposedMark(Struct, frozen=True):
     operation: Operation
     frontiers: bytes
     discarded: bool = False
-    """Whether it makes room for another block and is not to be restored itself."""
+    """True when it makes room for another block and is not to be restored itself."""
 
     def as_change(self, peer: int) -> ProposedChange:
         """The write that it becomes in the block's log, which changes nothing of the text."""
@@ -40,7 +40,7 @@ class ProposedMark(Struct, frozen=True):
 
 
 def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
-    """What deleting the block with this key would store.
+    """Propose the deletion of the block with this key.
 
     Raises:
         BlockMissingError: there is no such block.

@@ -24,7 +24,7 @@ _DEEPEST = 1_000_000
 
 
 class TextChange(StrEnum):
-    """What became of a part of a text."""
+    """The change of a part of a text."""
 
     SAME = "same"
     REMOVED = "removed"

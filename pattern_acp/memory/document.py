@@ -53,7 +53,7 @@ class BlockDocument:
         self.schema = schema
         """How it is read; a schema of the same containers may be put here, such as one that shows all of a log."""
         self._shown: tuple[BlockSchema, str] | None = None
-        """What it reads by a schema, until the next change: a log or a tree takes a while to write out."""
+        """The text by a schema, until the next change: a log or a tree takes a while to write out."""
         with _refusals(name):
             self._document = loro.LoroDoc()
             self._document.peer_id = peer
@@ -95,7 +95,7 @@ class BlockDocument:
 
     @property
     def text(self) -> str:
-        """What it reads now."""
+        """The present text."""
         if self._shown is None or self._shown[0] is not self.schema:
             with _refusals(self._name):
                 self._shown = self.schema, _shown(self._document, self.schema)
@@ -103,13 +103,13 @@ class BlockDocument:
 
     @property
     def content(self) -> State:
-        """What it holds now."""
+        """The present content."""
         with _refusals(self._name):
             return read_content(self._document, self.schema)
 
     @property
     def is_text(self) -> bool:
-        """Whether it is free text, so that places in the text mean something."""
+        """True when it is free text, so that places in the text mean something."""
         return isinstance(self.schema, TextSchema)
 
     @property
@@ -170,7 +170,7 @@ class BlockDocument:
         return tuple(splice for event in seen for part in event.events for splice in _splices(part.diff))
 
     def character_ids(self) -> list[CharacterId]:
-        """Where each character of the text came from, in order."""
+        """The origin of each character of the text, in order."""
         with _refusals(self._name):
             cursors = (self._text.get_cursor(at, loro.Side.Middle) for at in range(self._text.len_unicode))
             ids = [None if cursor is None else cursor.id for cursor in cursors]

@@ -249,7 +249,7 @@ AnyEdit: TypeAlias = ContentEdit | Within
 class Authoring(Struct, frozen=True):
     """Who edits, and when, in seconds since 1970-01-01 UTC.
 
-    `trusted` is the person or the program, who may write read-only fields and change entries of a log.
+    `trusted` is the user or the program, who may write read-only fields and change entries of a log.
     """
 
     at: int = 0

@@ -25,7 +25,7 @@ class EmbedderError(PatternError):
 
 
 class TextUse(StrEnum):
-    """What a text is embedded for; some models want to be told."""
+    """The purpose of an embedding; some models need to know it."""
 
     STORED = "stored"
     QUERY = "query"
@@ -75,7 +75,7 @@ def unit(values: Sequence[float]) -> Vector:
 
 
 def cosine(left: Vector, right: Vector) -> float:
-    """How alike two vectors are, -1…1; 0 where their lengths differ, since they are of different models."""
+    """The similarity of two vectors, -1…1; 0 where their lengths differ, since they are of different models."""
     return sum(map(mul, left, right)) if len(left) == len(right) else 0.0
 
 

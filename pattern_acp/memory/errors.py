@@ -1,4 +1,4 @@
-"""What can go wrong with a block. Every one means that nothing was changed; the sentence is for the model."""
+"""Errors of blocks. Every one means that nothing was changed; the sentence is for the model."""
 
 from pattern_acp.domain.errors import BlockError
 

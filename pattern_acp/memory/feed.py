@@ -30,7 +30,7 @@ _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-"""Between two looks: a person takes what comes within this for at once."""
+"""Between two looks: a user takes what comes within this for at once."""
 
 QUEUE_EVENTS = 256
 """Events that wait for one subscriber."""
@@ -43,7 +43,7 @@ MOST_DELTAS = 64
 
 
 class BlockInfo(Struct, frozen=True):
-    """What a block is, besides its text."""
+    """The facts of a block besides its text."""
 
     block_id: str
     label: str
@@ -203,7 +203,7 @@ class Subscription(Struct):
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _ended: bool = False
     has_lost: bool = False
-    """Whether events were dropped, so that all has to be told anew."""
+    """True when events were dropped, so that all has to be told anew."""
 
     def put(self, events: Sequence[FeedEvent], known: dict[str, Known]) -> None:
         """Let events wait. When too many do, they and all that is known are dropped: all is told anew next time.

@@ -1,4 +1,4 @@
-"""What a search may find.
+"""Filters of a search.
 
 Owns: the filters and their form as parameters of statements. Must not know: scores, or who searches.
 """
@@ -41,7 +41,7 @@ class Filters(Struct, frozen=True):
 
     @property
     def narrows(self) -> bool:
-        """Whether a time or a single session is asked for."""
+        """True when a time or a single session is asked for."""
         return bool(self.session) or self.since_ms > 0 or self.until_ms < _LAST_MS
 
     def params(self) -> Mapping[str, SqlValue]:

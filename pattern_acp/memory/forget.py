@@ -58,7 +58,7 @@ that have nothing to do with it."""
 
 
 class ProposedForgetting(Struct, frozen=True):
-    """What forgetting would store.
+    """The proposed result of forgetting.
 
     `change` leads to the text that is left; its update is a whole document without a past. `words` recognises copies
     elsewhere. `whole` takes the block away altogether.
@@ -70,7 +70,7 @@ class ProposedForgetting(Struct, frozen=True):
 
 
 def words_of_block(history: StoredHistory, shortest: int = _SHORTEST_OF_WHOLE) -> Forgotten:
-    """What recognises copies of every line of `shortest` characters that a block ever had.
+    """Patterns that recognise copies of every line of `shortest` characters that a block ever had.
 
     Of a damaged history, only the present text counts.
     """
@@ -103,12 +103,12 @@ def look_through(history: StoredHistory, words: Forgotten) -> tuple[bool, bool]:
 
 
 def holds_words(history: StoredHistory, words: Forgotten) -> bool:
-    """Whether a version of the block that can be read holds the words."""
+    """True when a version of the block that can be read holds the words."""
     return look_through(history, words)[0]
 
 
 def words_of_passage(passage: str, label: str) -> Forgotten:
-    """What recognises copies of a passage.
+    """Patterns that recognise copies of a passage.
 
     Raises:
         UnusableEditError: it holds characters that cannot be stored, or is too short to be told from other text.
@@ -237,7 +237,7 @@ def labels_of_blocks(tx: Transaction) -> dict[str, str]:
 
 
 def is_in_word_index(tx: Transaction, text: str) -> bool:
-    """Whether the word index of the search still finds a text in passages that are gone."""
+    """True when the word index of the search still finds a text in passages that are gone."""
     phrase = '"' + text.replace('"', '""') + '"'
     row = tx.one(_QUERIES["indexed_without_text"], {"match": phrase})
     return row is not None and columns.integer(row[0]) > 0

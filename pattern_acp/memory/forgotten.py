@@ -25,7 +25,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.structural_keys import Role, walk
 
 MARK = "[forgotten]"
-"""What stands where the words were."""
+"""The mark in place of forgotten words."""
 
 REDACTED = "[redacted]"
 """What stands in the place of every text of an event that was redacted as a whole."""
@@ -70,11 +70,11 @@ class Forgotten(Struct, frozen=True):
     """Keys that tools of ours have, which stay in what a model gave them: they are nobody's words."""
 
     def is_in(self, text: str) -> bool:
-        """Whether `text`, which may be JSON, may hold a copy; where this says no, `spans` finds none."""
+        """True when `text`, which may be JSON, may hold a copy; where this says no, `spans` finds none."""
         return any(seed in folded for folded in _foldings(text) for seed in self.seeds)
 
     def holds(self, text: str) -> bool:
-        """Whether `text` holds a copy."""
+        """True when `text` holds a copy."""
         return bool(self.spans(text))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -156,12 +156,12 @@ class Forgotten(Struct, frozen=True):
 
 
 def lost_words(text: str) -> bool:
-    """Whether words seem to have been taken out of a text."""
+    """True when words seem to have been taken out of a text."""
     return any(mark in text for mark in MARKS)
 
 
 def reads_like(masked: str, text: str) -> bool:
-    """Whether `text` can be what `masked` was before words were taken out of it."""
+    """True when `text` can be what `masked` was before words were taken out of it."""
     pattern = ".*".join(re.escape(part) for part in _MARKED.split(masked))
     return masked == text or re.fullmatch(pattern, text, re.DOTALL) is not None
 
@@ -181,13 +181,13 @@ def folded_length(passage: str) -> int:
 
 
 def forget_passage(passage: str) -> Forgotten:
-    """What recognises a passage, and each of its longer lines; quotes around it are not part of it."""
+    """Patterns that recognise a passage, and each of its longer lines; quotes around it are not part of it."""
     bare = unquoted(passage)
     return _forgotten([bare, *(line for line in bare.split("\n") if folded_length(line) >= _SHORTEST_LINE)])
 
 
 def forget_lines(texts: Iterable[str], *, shortest: int) -> Forgotten:
-    """What recognises the lines of texts that have at least `shortest` characters."""
+    """Patterns that recognise the lines of texts that have at least `shortest` characters."""
     return _forgotten(line for text in texts for line in text.split("\n") if folded_length(line) >= shortest)
 
 
@@ -229,7 +229,7 @@ def _copies(source: str, text: str, places: "_Folded") -> Iterator[tuple[int, in
 
 
 def _is_cut(text: str, start: int, end: int) -> bool:
-    """Whether a run stands where a text was cut: at one of its ends, or beside the sign for it."""
+    """True when a run stands where a text was cut: at one of its ends, or beside the sign for it."""
     return start == 0 or end == len(text) or text[start - 1] == _CUT or text[end] == _CUT
 
 

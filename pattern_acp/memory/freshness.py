@@ -12,7 +12,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 STALE_AFTER = timedelta(days=30)
-"""How long a fact that is known to go out of date counts as fresh."""
+"""The time for which a fact that is known to go out of date counts as fresh."""
 
 _OPENING = "(checked "
 
@@ -49,7 +49,7 @@ def stale_sentence(text: str, *, now_ms: int) -> str:
 
 
 def is_stale(verified_ms: int | None, *, now_ms: int) -> bool:
-    """Whether a fact that was last found true at `verified_ms` is stale; one that was never checked is not."""
+    """True when a fact that was last found true at `verified_ms` is stale; one that was never checked is not."""
     return verified_ms is not None and _day(verified_ms) < _day(now_ms) - STALE_AFTER
 
 

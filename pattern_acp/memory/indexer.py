@@ -149,7 +149,7 @@ class Indexer:
             if self._problem:
                 await anyio.sleep(RETRY_SECONDS)
                 self._problem = ""
-            # A pause after every portion leaves the processor and the write lock to the person's turn.
+            # A pause after every portion leaves the processor and the write lock to the user's turn.
             await anyio.sleep(0.01 if done else IDLE_SECONDS)
 
     async def _catch_up_with_fresh(self, table: VectorTable) -> None:

@@ -90,7 +90,7 @@ class Visible(Struct, frozen=True):
 
     @property
     def few(self) -> bool:
-        """Whether so few are visible that each of them may be scored."""
+        """True when so few are visible that each of them may be scored."""
         return self.count <= EXACT_ENTRIES
 
 

@@ -135,7 +135,7 @@ class MiniLm:
 
 
 def is_installed() -> bool:
-    """Whether everything that `MiniLm` needs seems to be there; imports nothing."""
+    """True when everything that `MiniLm` needs seems to be there; imports nothing."""
     return all(find_spec(name) is not None for name in (MODEL_PACKAGE, "onnxruntime", "numpy"))
 
 

@@ -50,7 +50,7 @@ class Severity(StrEnum):
 
 
 class Status(StrEnum):
-    """Whether it holds."""
+    """True when it holds."""
 
     ACTIVE = "active"
     RESOLVED = "resolved"
@@ -90,7 +90,7 @@ class PathNote(Struct, frozen=True):
     """The last change of its status; None where nobody changed it."""
 
     def status(self, now_ms: int) -> Status:
-        """Whether it holds now."""
+        """True when it holds now."""
         until = self.terms.until_ms
         if self.stored_status is Status.ACTIVE and until is not None and until <= now_ms:
             return Status.EXPIRED
@@ -325,7 +325,7 @@ def _glob(pattern: str, root: str) -> Glob | None:
 
 
 def _means(globs: Sequence[Glob], name: str) -> bool:
-    """Whether the last pattern that says anything of the name, or of a folder above it, means it."""
+    """True when the last pattern that says anything of the name, or of a folder above it, means it."""
     parts = name.split("/")
     candidates = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
     for glob in reversed(globs):

@@ -1,8 +1,8 @@
 """Who may do what with a block.
 
-Owns: the table of permissions, and isolation of a project from the persona. Must not know: SQL, how a person is asked.
+Owns: the table of permissions, and isolation of a project from the persona. Must not know: SQL, how a user is asked.
 
-The table is that of pattern (reference: pattern, section 2.4). It binds the agent. The person owns the memory, so they
+The table is that of pattern (reference: pattern, section 2.4). It binds the agent. The user owns the memory, so they
 may always write, and so may the program; both still keep to the schema and the limit.
 """
 
@@ -19,9 +19,9 @@ class Permission(StrEnum):
 
     READ_ONLY = "read_only"
     PARTNER = "partner"
-    """Every write needs the consent of the person that the agent works with."""
+    """Every write needs the consent of the user that the agent works with."""
     HUMAN = "human"
-    """Every write needs the consent of a person."""
+    """Every write needs the consent of a user."""
     APPEND = "append"
     READ_WRITE = "read_write"
     ADMIN = "admin"
@@ -65,7 +65,7 @@ _MAY = {
 
 
 def judge(permission: Permission, action: WriteAction, actor: Actor = Actor.PERSONA) -> WriteVerdict:
-    """Whether `actor` may do `action` with a block of this permission."""
+    """True when `actor` may do `action` with a block of this permission."""
     if actor in {Actor.HUMAN, Actor.SYSTEM, Actor.IMPORT}:
         return WriteVerdict.ALLOWED
     if action is WriteAction.DELETE:
@@ -82,7 +82,7 @@ def explain_permission(permission: Permission) -> str:
 
 
 def isolation_sentence(isolation: Isolation) -> str:
-    """What an isolated project means, for the person, whom it hides nothing from; "" where there is no isolation."""
+    """What an isolated project means, for the user, whom it hides nothing from; "" where there is no isolation."""
     kept = {
         Isolation.NONE: "",
         Isolation.CORE_ONLY: "the agent reads the persona's core blocks here and nothing else of it, and writes none",
@@ -94,7 +94,7 @@ def isolation_sentence(isolation: Isolation) -> str:
 
 
 def action_of(edit: AnyEdit, schema: BlockSchema) -> WriteAction:
-    """What an edit does. Only what is added at the end of a text, list, log or outline counts as an append."""
+    """The action of an edit. Only what is added at the end of a text, list, log or outline counts as an append."""
     if isinstance(edit, Within):
         if not isinstance(schema, CompositeSchema) or "." in edit.place:
             return WriteAction.OVERWRITE

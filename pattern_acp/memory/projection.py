@@ -59,7 +59,7 @@ def file_content(label: str, description: str, limit: int, editable: EditableTex
 
 
 def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
-    """The block's text in a file that a person edited; `known` is its text as the file was written.
+    """The block's text in a file that a user edited; `known` is its text as the file was written.
 
     The line end that every file ends with is not the block's own, unless the block had one. A TOML file is given whole,
     since what stands before its fields are comments.

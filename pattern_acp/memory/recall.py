@@ -38,11 +38,11 @@ class Why(Struct, frozen=True):
     meaning: float | None
     """Cosine of its vector and the query's, up to 1; None where one of them has none."""
     neighbour: float
-    """What the messages beside it gave."""
+    """The score from the messages beside it."""
     recency: float
-    """What its age gave."""
+    """The score from its age."""
     times: int = 0
-    """How often it was recalled before."""
+    """The number of earlier recalls."""
 
     @property
     def sentence(self) -> str:
@@ -117,7 +117,7 @@ class Ranked(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """What is known of the query."""
+    """Facts about the query."""
 
     names_identifier: bool = False
     trust: float = 1.0
@@ -259,7 +259,7 @@ def search(
 
 
 def is_guess(found: Sequence[SearchResult], query: str, vector: QueryVector | None) -> bool:
-    """Whether none of the first results has much in common with the query: the best there is, but hardly an answer.
+    """True when none of the first results has much in common with the query: the best there is, but hardly an answer.
 
     That is when each has a third of its words at most, and a cosine below what right answers have. Without a vector
     nothing can be said, since an answer may have one word of eight.
@@ -284,7 +284,7 @@ def _words_of(tx: Transaction, marker: MatchHighlighter, entry: int) -> tuple[st
 
 
 def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: QueryVector | None) -> QueryFacts:
-    """What is known of the query, whose best passage by words has those of `matched`."""
+    """Collect the facts about the query, whose best passage by words has those of `matched`."""
     if vector is None:
         return QueryFacts(names_identifier(query), trust=0.0)
     return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(matched) / len(terms)))
@@ -361,7 +361,7 @@ RECENCY_HALF_LIFE_MS = 30 * 24 * 3_600_000
 """After a month, half of the small bonus for recent text is left."""
 
 KIND_WEIGHTS: Mapping[str, float] = {"block": 0.15, "archival": 0.1, "skill": 0.1, "user": 0.05}
-"""What was kept on purpose counts a little more, and the person's words more than the agent's."""
+"""What was kept on purpose counts a little more, and the user's words more than the agent's."""
 
 
 def rank(

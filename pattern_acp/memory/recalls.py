@@ -49,7 +49,7 @@ def count_recalls(tx: Transaction, times: Mapping[int, int], *, at_ms: int, seq:
 
 
 def name_of(source: str, text: str) -> Name:
-    """How a passage is named in events."""
+    """The name of a passage in events."""
     return source, sha256_hex(text.encode("utf-8", "surrogatepass"))[:DIGEST_DIGITS]
 
 

@@ -106,7 +106,7 @@ _PLACEHOLDER = re.compile(
     r"|(?:true|false|null|none|undefined|required|optional|string|process\.env.*|os\.environ.*|env[.:].*)",
     re.IGNORECASE,
 )
-"""What stands in for a secret in documentation."""
+"""Placeholders for secrets in documentation."""
 
 _PATHLIKE = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:\\|https?://).*|[\w.-]+/[\w./-]+|[\w-]+\.[a-z]{1,5}")
 
@@ -180,7 +180,7 @@ def _secrets(text: str) -> Iterator[SecretMatch]:
 
 
 def _looks_assigned(value: str) -> bool:
-    """Whether the value behind a telling name is one, and not a word, a name of a variable, or a place."""
+    """True when the value behind a telling name is one, and not a word, a name of a variable, or a place."""
     value = value.rstrip(".:!?)")
     if len(value) < 6 or _PLACEHOLDER.fullmatch(value) or _PATHLIKE.fullmatch(value):
         return False

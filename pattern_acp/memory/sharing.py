@@ -154,7 +154,7 @@ def touched_by(tx: Transaction, session_id: str, blocks: Sequence[Block]) -> set
 
 
 def is_hidden(block: Block, isolation: Isolation) -> bool:
-    """Whether isolation keeps a block of the persona out of sight."""
+    """True when isolation keeps a block of the persona out of sight."""
     if block.key.scope is not Scope.PERSONA or isolation is Isolation.NONE:
         return False
     return isolation is Isolation.FULL or block.tier is not Tier.CORE

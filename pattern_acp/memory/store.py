@@ -187,7 +187,7 @@ def load_whole(tx: Transaction, key: BlockKey) -> Block:
 
 
 def block_exists(tx: Transaction, key: BlockKey) -> bool:
-    """Whether there is a block with this key."""
+    """True when there is a block with this key."""
     return tx.one(_QUERIES["block_exists"], _of_key(key)) is not None
 
 
@@ -207,7 +207,7 @@ def missing_blocks(tx: Transaction, wanted: Sequence[BlockSpec]) -> tuple[BlockS
 
 
 def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> ProposedChange:
-    """What creating a block would store; the caller has made sure that its label is free.
+    """Propose the creation of a block; the caller has made sure that its label is free.
 
     Raises:
         UnusableEditError: the text holds characters that cannot be stored, or the label, description or limit is wrong.
@@ -250,7 +250,7 @@ def propose(
     target: int | None = None,
     author: Authoring = _NOBODY,
 ) -> ProposedChange:
-    """What `edit` would store. Writes nothing; store it in the same transaction or not at all.
+    """Propose `edit`. Writes nothing; store it in the same transaction or not at all.
 
     `head` is the number of the newest write that `edit` was worked out for; None for any. `target` is the write that
     it takes back, or goes back to. `author` stands in entries of logs.
@@ -396,7 +396,7 @@ def _new_archive(tx: Transaction, opened: OpenBlock, update: bytes, *, is_due: b
         history = load_history(tx, opened.block)
         history.merge(update)
     except BlockCorruptError:
-        # The write itself is sound; what is left of the history stays where it is for a person to look at.
+        # The write itself is sound; what is left of the history stays where it is for a user to look at.
         _LOGGER.warning("The history of memory block %s is damaged; its archive was left as it is.", opened.block.id)
         return None
     return history.full_snapshot()
@@ -422,7 +422,7 @@ LONGEST_LABEL = 64
 
 
 class AppliedEdit(Struct, frozen=True):
-    """What was done to a document, and the double changes that are in it now."""
+    """The edit of a document, and the double changes that are in it now."""
 
     operation: Operation
     conflicts: tuple[Conflict, ...]

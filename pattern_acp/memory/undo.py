@@ -36,7 +36,7 @@ class RevertPlan(Struct, frozen=True):
     """A change worked out from a history whose newest write is `head`.
 
     `target` is the write that it reverts or the version it goes back to. `conflicts` are lines that were changed here
-    and there: both forms are in the text, for a person to choose.
+    and there: both forms are in the text, for a user to choose.
     """
 
     edit: BlockEdit
@@ -118,7 +118,7 @@ def plan_merge(history: StoredHistory, opened: int, text: str) -> RevertPlan:
 
 
 class _Chain:
-    """Which writes count: those that no counting write reverts."""
+    """The writes that count: those that no counting write reverts."""
 
     def __init__(self, history: StoredHistory) -> None:
         self._reverted_by: dict[int, list[int]] = {}
@@ -127,7 +127,7 @@ class _Chain:
                 self._reverted_by.setdefault(write.target, []).append(write.number)
 
     def counts(self, number: int) -> bool:
-        """Whether the write is in effect. A write is reverted by later ones only, so this ends."""
+        """True when the write is in effect. A write is reverted by later ones only, so this ends."""
         return not any(self.counts(later) for later in self._reverted_by.get(number, ()))
 
     def counting_reverter(self, number: int) -> int | None:
@@ -210,7 +210,7 @@ class _Trace:
 
 
 def _inverse(history: StoredHistory, target: int, asked: int) -> tuple[Splice, ...]:
-    """What takes write `target` back from the newest version; `asked` is the write that the person named."""
+    """What takes write `target` back from the newest version; `asked` is the write that the user named."""
     before, changes = changes_from(history, target)
     if not changes[0]:
         raise UndoConflictError(history.label, asked, "it changed nothing.")

@@ -103,7 +103,7 @@ class VectorTable(Struct, frozen=True):
     model: int
     """Its number in `embedding_models`."""
     has_extension: bool
-    """Whether sqlite-vec is loaded."""
+    """True when sqlite-vec is loaded."""
     exact_entries: int = EXACT_ENTRIES
     coded_entries: int = CODED_ENTRIES
     codes: CodeCache = field(default_factory=CodeCache)
@@ -159,13 +159,13 @@ def waiting(tx: Transaction, table: VectorTable, limit: int) -> tuple[QueuedText
 
 
 def count_waiting(tx: Transaction, table: VectorTable, at_most: int) -> int:
-    """How many texts are not embedded yet; counts no further than `at_most`."""
+    """The number of texts that are not embedded yet; counts no further than `at_most`."""
     row = tx.one(_QUERIES["count_waiting"], {"model": table.model, "at_most": at_most})
     return columns.integer(row[0]) if row else 0
 
 
 def is_waiting_beside(tx: Transaction, table: VectorTable, source: str) -> bool:
-    """Whether a text that is from another source than this one is not embedded yet."""
+    """True when a text that is from another source than this one is not embedded yet."""
     return tx.one(_QUERIES["waiting_beside"], {"model": table.model, "source": source}) is not None
 
 
@@ -193,12 +193,12 @@ def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[Queu
 
 
 def can_code(dimensions: int) -> bool:
-    """Whether vectors of this many dimensions can have codes: bits are stored as whole bytes."""
+    """True when vectors of this many dimensions can have codes: bits are stored as whole bytes."""
     return 0 < dimensions <= _LARGEST and dimensions % 8 == 0
 
 
 def needs_mending(tx: Transaction, table: VectorTable) -> bool:
-    """Whether `mend_codes` has something to do."""
+    """True when `mend_codes` has something to do."""
     if not _keeps_codes(tx, table) or not can_code(_dimensions(tx, table)):
         return False
     return tx.one(_QUERIES["is_behind"], {"model": table.model}) is not None
@@ -243,7 +243,7 @@ def drop_stale_codes(tx: Transaction) -> int:
 
 
 def count_visible(tx: Transaction, filters: Filters, at_most: int) -> int:
-    """How many entries are visible; counts no further than `at_most`."""
+    """The number of entries that are visible; counts no further than `at_most`."""
     asked: dict[str, SqlValue] = {**filters.params(), "at_most": at_most}
     if not filters.narrows and tx.one(_QUERIES["reaches_visible"], asked) is not None:
         return at_most

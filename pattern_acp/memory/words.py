@@ -60,7 +60,7 @@ def query_terms(query: str) -> tuple[str, ...]:
 
 
 def names_identifier(query: str) -> bool:
-    """Whether `query` names something by its written form: it has digits, quotes, a path, or a compound word."""
+    """True when `query` names something by its written form: it has digits, quotes, a path, or a compound word."""
     return _NAMED.search(query) is not None or bool(split_identifiers(query))
 
 

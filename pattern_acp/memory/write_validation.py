@@ -52,20 +52,20 @@ SYSTEM_MARKS = (
     "[memory:updated]",
     "This is the present state of your memory, refreshed with every request",
 )
-"""Parts of messages that the program or a harness writes, never a person (letta-code#1224: stored reminders loop)."""
+"""Parts of messages that the program or a harness writes, never a user (letta-code#1224: stored reminders loop)."""
 
 _SPACE = re.compile(r"\s+")
 
 
 class SecretRule(StrEnum):
-    """What happens with a text that seems to hold a secret."""
+    """The treatment of a text that seems to hold a secret."""
 
     BLOCK = "block"
     ASK = "ask"
 
 
 class Passages(Struct, frozen=True):
-    """Where repeats are looked for: the blocks in sight, by id and label, and the owners of archival entries."""
+    """The places to search for repeats: the blocks in sight, by id and label, and the owners of archival entries."""
 
     blocks: Sequence[tuple[str, str]]
     owners: Sequence[str]
@@ -83,7 +83,7 @@ def check_words(label: str, text: str) -> None:
 
 
 def check_secret(label: str, text: str, rule: SecretRule) -> "SecretMatch | None":
-    """The secret that the person has to be asked about, or None.
+    """The secret that the user has to be asked about, or None.
 
     Raises:
         SecretFoundError: there is one, and the rule blocks it.

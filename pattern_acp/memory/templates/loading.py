@@ -1,7 +1,7 @@
-"""Templates from files: those that ship with the program, and those that a person adds.
+"""Templates from files: those that ship with the program, and those that a user adds.
 
-Owns: the form of a template file. Must not know: where the person's folder is, or what becomes of a template. A file of
-the person's counts before a built-in one of the same name.
+Owns: the form of a template file. Must not know: where the user's folder is, or what becomes of a template. A file of
+the user's counts before a built-in one of the same name.
 
     description = "What belongs there."       # required
     scope = "project"                         # persona, project, shared
@@ -71,7 +71,7 @@ class Templates(Struct, frozen=True):
 
     usable: Mapping[str, Template] = field(default_factory=dict[str, Template])
     broken: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
-    """Files of the person's that cannot be used; the sentence names the file and the key. They stop nothing else."""
+    """Files of the user's that cannot be used; the sentence names the file and the key. They stop nothing else."""
 
     def named(self, name: str, label: str) -> Template:
         """The template of this name, for the block `label`.
@@ -93,7 +93,7 @@ NO_TEMPLATES = Templates()
 
 
 def load_templates(folder: Path | None) -> Templates:
-    """All templates; `folder` is the person's, which need not exist."""
+    """All templates; `folder` is the user's, which need not exist."""
     usable = {path.stem: read_template(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
     broken: dict[str, ConfigError] = {}
     if folder is not None and folder.is_dir():
