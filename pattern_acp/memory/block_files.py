@@ -37,7 +37,7 @@ def editable_text(schema: BlockSchema, text: str) -> EditableText:
 
 
 def text_of_edited(label: str, schema: BlockSchema, edited: str, before: str, suffix: str = "") -> str:
-    """What the block `label` would read, from an edited text; `before` is what it read when it was opened.
+    """Text of the block `label` after an edit of its file; `before` is its text when it was opened.
 
     `suffix` is that of the file which was opened. Without one the text itself tells which of both forms it has.
 

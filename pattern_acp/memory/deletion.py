@@ -52,7 +52,7 @@ def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
 
 
 def propose_restoration(tx: Transaction, key: BlockKey, skip: int = 0) -> ProposedMark:
-    """What restoring the block of this key that was deleted last would store, once the label is free.
+    """Propose the restoration of the last deleted block of this key, once the label is free.
 
     `skip` is how many that were deleted after the wanted one are left where they are.
 
@@ -66,7 +66,7 @@ def propose_restoration(tx: Transaction, key: BlockKey, skip: int = 0) -> Propos
 
 
 def propose_making_room(tx: Transaction, key: BlockKey) -> ProposedMark | None:
-    """What has to be stored before a block with this key can be restored; None when the label is free.
+    """Propose the deletion that frees the label for a restoration; None when the label is free.
 
     A block that the program made anew and that nobody has written to since gives way.
 

@@ -125,7 +125,7 @@ def _changed_runs(old: list[str], new: list[str]) -> Iterator[tuple[int, int, in
 
 
 def _to_an_item(lines: list[str], start: int, end: int, before: int, behind: int) -> int:
-    """How far the lines from `start` to before `end` move, through lines like them, to begin with an item."""
+    """Distance by which the lines from `start` to before `end` move, through lines like them, to begin with an item."""
     first = 0
     while first > -before and lines[start + first - 1] == lines[end + first - 1]:
         first -= 1

@@ -51,7 +51,7 @@ class BlockDocument:
         """An empty document; `name` is what errors call it."""
         self._name = name
         self.schema = schema
-        """How it is read; a schema of the same containers may be put here, such as one that shows all of a log."""
+        """The schema it is read by; one of the same containers may be put here, such as one that shows all of a log."""
         self._shown: tuple[BlockSchema, str] | None = None
         """The text by a schema, until the next change: a log or a tree takes a while to write out."""
         with _refusals(name):

@@ -103,7 +103,7 @@ def plan_edit(edit: BlockEdit, before: str, *, label: str, limit: int) -> Planne
 
 
 def apply_splices(splices: Sequence[Splice], text: str) -> str:
-    """What `splices`, whose places are those in `text` and ascend, make of it."""
+    """Apply `splices`, whose places are those in `text` and ascend."""
     pieces: list[str] = []
     done = 0
     for splice in splices:

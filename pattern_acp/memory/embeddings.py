@@ -32,7 +32,7 @@ class TextUse(StrEnum):
 
 
 class EmbeddingModel(Struct, frozen=True):
-    """What tells the vectors of one embedder from those of another, and how far to trust them."""
+    """Identity of an embedder's vectors, and the trust in them."""
 
     name: str
     """Stored with every vector. A change of anything that changes vectors needs a new name."""
@@ -56,7 +56,7 @@ class Embedder(Protocol):
 
     @property
     def is_immediate(self) -> bool:
-        """Whether a text takes well under a millisecond, so that a search may wait for texts that are not embedded."""
+        """True when a text takes under a millisecond, so that a search may wait for texts without vectors."""
         ...
 
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:

@@ -123,7 +123,7 @@ class UndoConflictError(BlockError):
 
 
 class BlockCorruptError(BlockError):
-    """What is stored of a block cannot be read and could not be rebuilt; it is never taken for an empty block."""
+    """The stored block is unreadable and could not be rebuilt; it is never taken for an empty block."""
 
     failure_code = "memory.block-corrupt"
 
@@ -138,7 +138,7 @@ class BlockCorruptError(BlockError):
 
 
 class HistoryCorruptError(BlockCorruptError):
-    """What is stored of a block's history cannot be read, while its text is sound."""
+    """The stored history of a block is unreadable, while its text is sound."""
 
     failure_code = "memory.block-corrupt"
 

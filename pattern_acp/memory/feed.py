@@ -105,7 +105,7 @@ FeedEvent: TypeAlias = BlockAvailable | Delta | MetadataChanged | BlockGone | Do
 
 
 class Watch(Struct, frozen=True):
-    """What a subscriber looks at, and whose writes it does not want to hear of, since they are its own."""
+    """The blocks that a subscriber watches, and the author whose writes it skips as its own."""
 
     owners: tuple[tuple[Scope, str], ...]
     isolation: Isolation = Isolation.NONE
@@ -113,14 +113,14 @@ class Watch(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What a subscriber knows of a block: its version, and what it is (None: that has to be told)."""
+    """A subscriber's knowledge of a block: its version and facts (None: not sent yet)."""
 
     version: int
     info: BlockInfo | None
 
 
 def news(tx: Transaction, watch: Watch, known: Mapping[str, Known]) -> tuple[tuple[FeedEvent, ...], dict[str, Known]]:
-    """What a subscriber that knows `known` has to be told, and what it knows then.
+    """Events for a subscriber that knows `known`, and its knowledge after them.
 
     Of a block that is damaged nothing is told, not even that it is gone.
     """

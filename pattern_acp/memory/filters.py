@@ -12,11 +12,11 @@ from msgspec import Struct
 from pattern_acp.db.connection import SqlValue
 
 EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant", "task", "skill"]
-"""What a passage is from: a block, an archival entry (in force, or replaced by another), a message by its role, a step
+"""Source of a passage: a block, an archival entry (in force, or replaced by another), a message by its role, a step
 of a plan, or a skill."""
 
 CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant", "task", "skill")
-"""What is searched unless asked otherwise: what was superseded stays in history, out of search."""
+"""Kinds that are searched by default: a superseded entry stays in history, out of search."""
 
 ALL_KINDS: tuple[EntryKind, ...] = (*CURRENT_KINDS, "superseded")
 

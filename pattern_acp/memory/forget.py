@@ -50,7 +50,7 @@ _GONE = "\x00"
 """Stands for the passage while lines are looked at; no block can hold it."""
 
 _LEFT_OVER = " \t-*+•#>|.,;:!?\"'`“”\u2018\u2019«»"
-"""What is left of a line whose words are gone is left out when it is nothing but this."""
+"""Characters that are removed too when nothing else remains of a line."""
 
 _SHORTEST_OF_WHOLE = 12
 """Characters of a line that is looked for elsewhere when a whole block is forgotten: shorter ones are in too many texts
@@ -83,7 +83,7 @@ def words_of_block(history: StoredHistory, shortest: int = _SHORTEST_OF_WHOLE) -
 
 
 def look_through(history: StoredHistory, words: Forgotten) -> tuple[bool, bool]:
-    """Whether a version of the block that can be read holds the words, and whether all versions can be read."""
+    """Search the readable versions for the words. Returns two facts: found, and all versions readable."""
     if words.holds(history.text):
         return True, True
     seen = 0
@@ -136,7 +136,7 @@ def every_block(tx: Transaction) -> tuple[tuple[Block, bool], ...]:
 
 
 def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer: int) -> ProposedForgetting:
-    """What forgetting `words` would store. A block that was deleted is looked at too.
+    """Propose forgetting `words`. Deleted blocks are searched too.
 
     Raises:
         BlockMissingError: there is no such block.
@@ -166,7 +166,7 @@ def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer
 def propose_forgetting_all(
     tx: Transaction, key: BlockKey, words: Forgotten, *, head: int, peer: int
 ) -> ProposedForgetting:
-    """What forgetting the whole block would store; `words` are those of its history up to write `head`.
+    """Propose forgetting the whole block; `words` are those of its history up to write `head`.
 
     Raises:
         BlockMissingError: there is no such block.
@@ -180,7 +180,7 @@ def propose_forgetting_all(
 
 
 def propose_beginning_anew(opened: OpenBlock, *, peer: int) -> ProposedForgetting:
-    """What letting a history that cannot be read begin anew with the block's text would store: no word is forgotten."""
+    """Propose a new history, from the block's text, for an unreadable one: no word is forgotten."""
     document = opened.document
     return ProposedForgetting(_change(opened.block, document, document.frontiers, peer), Forgotten((), ()), whole=False)
 

@@ -28,7 +28,7 @@ MARK = "[forgotten]"
 """The mark in place of forgotten words."""
 
 REDACTED = "[redacted]"
-"""What stands in the place of every text of an event that was redacted as a whole."""
+"""Replacement for every text of an event that was redacted as a whole."""
 
 MARKS = (MARK, REDACTED)
 """Both; `lost_words` looks for them."""
@@ -78,7 +78,7 @@ class Forgotten(Struct, frozen=True):
         return bool(self.spans(text))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in `text` copies begin and end, in order, none touching another. A mark is no copy of anything."""
+        """Starts and ends of copies in `text`, in order, none touching another. A mark is no copy of anything."""
         found: list[tuple[int, int]] = []
         for escapes, folded in enumerate(_foldings(text)):
             cut = text.endswith(_CUT)
@@ -176,7 +176,7 @@ def unquoted(passage: str) -> str:
 
 
 def folded_length(passage: str) -> int:
-    """How many characters of a passage count when copies are looked for."""
+    """Number of characters of a passage that count in the search for copies."""
     return len(_fold(passage).strip())
 
 
@@ -210,7 +210,7 @@ def _seeds(source: str) -> Iterable[str]:
 
 
 def _seed_places(source: str) -> list[int]:
-    """Where seeds begin: all along the source, and one that ends with it, for copies whose beginning was cut off."""
+    """Starts of seeds: all along the source, and one that ends with it, for copies whose beginning was cut off."""
     last = max(0, len(source) - _SEED)
     return sorted({*range(0, last + 1, _STRIDE), last})
 
@@ -298,7 +298,7 @@ class _Folded(Struct, frozen=True):
         return cls("".join(folded), made.folded_at, made.starts, made.ends, made.plain)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where in the text these characters of the folded one were; `end` is behind the last."""
+        """Place in the text of these characters of the folded one; `end` is behind the last."""
         first, last = bisect_right(self.folded_at, start) - 1, bisect_right(self.folded_at, end - 1) - 1
         begins = self.starts[first] + (start - self.folded_at[first] if self.plain[first] else 0)
         ends = self.starts[last] + end - self.folded_at[last] if self.plain[last] else self.ends[last]
@@ -311,7 +311,7 @@ def _foldings(text: str) -> tuple[str, ...]:
 
 
 def _fold(text: str, *, escapes: bool = False) -> str:
-    """What `_Folded.of` says, without the places and so faster."""
+    """Folded text as in `_Folded.of`, without the places and so faster."""
     if not text.isascii() or "\\" in text:
         text = (_ESCAPED if escapes else _SPECIAL).sub(lambda found: _folded(found[0]), text)
     return _BLANKS.sub(" ", text.lower())
@@ -377,7 +377,7 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-"""What Unicode says is not to be shown: soft hyphens, joiners, marks of direction, variants of a sign."""
+"""Characters that Unicode does not display: soft hyphens, joiners, marks of direction, variants of a sign."""
 
 _LIKE = str.maketrans(
     {

@@ -43,7 +43,7 @@ def stale_lines(text: str, *, now_ms: int) -> tuple[str, ...]:
 
 
 def stale_sentence(text: str, *, now_ms: int) -> str:
-    """That lines of a text were not checked for long, and which; "" where all are fresh."""
+    """Sentence that names the stale lines of a text; "" where all are fresh."""
     stale = stale_lines(text, now_ms=now_ms)
     return f"Not checked for long, so find out whether it still holds: {'; '.join(stale)}" if stale else ""
 

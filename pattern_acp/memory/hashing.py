@@ -86,7 +86,7 @@ def _all_vectors(texts: tuple[str, ...]) -> tuple[Vector, ...]:
 
 @lru_cache(maxsize=16_384)
 def _features(word: str) -> tuple[tuple[int, float], ...]:
-    """Where a word falls, with which values. Words repeat, so that most texts are sums of what is here already."""
+    """Positions of a word in the vector, with their values. Words repeat, so that most come from the cache."""
     marked = f"<{word}>"
     weights: dict[str, float] = {marked: _WORD_SHARE}
     for size in _GRAMS:

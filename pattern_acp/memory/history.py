@@ -59,7 +59,7 @@ class Write(Struct, frozen=True):
 
 
 class WriteData(Struct, frozen=True):
-    """What a history is worked out from: one write with its update, which is empty where there is none."""
+    """Input for a history: one write with its update, which is empty where there is none."""
 
     number: int
     operation: str
@@ -434,7 +434,7 @@ async def run_on_history(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """What `work(history, …)` returns for the history of `block` up to the version that was read.
+    """Run `work(history, …)` on the history of `block` up to the version that was read.
 
     `work` must be pure and can be pickled: a function of a module, or a `functools.partial` of one.
 

@@ -54,7 +54,7 @@ RETRY_SECONDS = 60.0
 
 
 class IndexState(Struct, frozen=True):
-    """What `doctor` tells about meaning."""
+    """State of the vectors, as `doctor` shows it."""
 
     model: str
     waiting: int
@@ -159,7 +159,7 @@ class Indexer:
                 await self.catch_up(FRESH)
 
     async def state(self) -> IndexState:
-        """How far it is.
+        """Progress of the index.
 
         Raises:
             DatabaseError: the constellation cannot be read.

@@ -1,4 +1,4 @@
-"""What of a block is in the search index.
+"""The part of a block that is in the search index.
 
 Owns: which passages a block has, and bringing its rows of `search_entries` in step. Must not know: who searches, or who
 wrote. Logs, whole blocks or sections, show their newest entries alone. The older ones stay findable, so that rows are
@@ -83,7 +83,7 @@ def mask_passages(tx: Transaction, block: Block, mask: Callable[[str], str], *, 
 
 
 def _parts(schema: BlockSchema, text: str) -> tuple[str | None, Sequence[_Log]]:
-    """What is indexed as a whole, None for a log, and the logs."""
+    """Text that is indexed as a whole, None for a log, and the logs."""
     if isinstance(schema, LogSchema):
         return None, (_Log(without_count(text), schema.shown),)
     if not isinstance(schema, CompositeSchema):
@@ -99,7 +99,7 @@ def _parts(schema: BlockSchema, text: str) -> tuple[str | None, Sequence[_Log]]:
 
 
 def _changed(tx: Transaction, block: Block, text: str, before: str, seq: int) -> _Changed:
-    """What of the index may be wrong now; passages behind that are renumbered."""
+    """Part of the index that may be wrong now; passages behind that are renumbered."""
     asked: dict[str, SqlValue] = {"source": block.id, "upto": _AFTER_NUMBERS}
     start = common_passages(before, text)
     ending = common_last_passages(before[start:], text[start:])
@@ -120,7 +120,7 @@ def _changed(tx: Transaction, block: Block, text: str, before: str, seq: int) ->
 
 
 def _passages_before(tx: Transaction, block: Block, before: str, start: int, ending: int, between: int) -> int:
-    """How many passages stand before those that changed: counted from the end that is nearer."""
+    """Number of passages before those that changed: counted from the end that is nearer."""
     if start <= ending:
         return len(block_passages(before[:start]))
     count = tx.one(_QUERIES["count_entries"], {"source": block.id, "upto": _AFTER_NUMBERS})
@@ -216,7 +216,7 @@ def index_memory(tx: Transaction) -> None:
 
 
 def count_blocks(tx: Transaction) -> int:
-    """How many blocks there are that were not deleted.
+    """Number of blocks that were not deleted.
 
     Raises:
         DatabaseError: the file cannot be read.

@@ -37,7 +37,7 @@ from pattern_acp.memory.schemas.types import TextSchema
 
 
 def problems_of(history: StoredHistory) -> tuple[str, ...]:
-    """What does not agree, a clause each: the text with base, updates and archive, and two ways to tell who wrote it.
+    """Contradictions, a clause each: the text with base, updates and archive, and two ways to tell who wrote it.
 
     Authors are had from the ids of characters, and from replaying every write; both have to give the same.
     """
@@ -52,7 +52,7 @@ def problems_of(history: StoredHistory) -> tuple[str, ...]:
 
 
 def damaged_parts(history: StoredHistory) -> tuple[str, ...]:
-    """Which of base, updates and archive do not give the text, or not its version, a clause each."""
+    """Those of base, updates and archive that do not give the text, or not its version, a clause each."""
     problems = (
         _base_problem(history),
         _problem("its updates", "give", history, lambda: document_at(history, history.head)),
@@ -82,7 +82,7 @@ def _problem(name: str, gives: str, history: StoredHistory, read: Callable[[], B
 
 
 def _snapshot_problem(name: str, history: StoredHistory, snapshot: bytes, number: int) -> str:
-    """What is wrong with a snapshot that is to be that of write `number`; the updates after it may hide it."""
+    """Fault of a snapshot that should be that of write `number`; the updates after it may hide it."""
     alone = BlockDocument.load(history.label, [snapshot], peer=READING_PEER, schema=history.schema)
     if 1 <= number <= history.head and alone.frontiers == history.write(number).frontiers:
         return ""
@@ -107,7 +107,7 @@ _READING_PEER = 1
 
 
 def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """How many blocks there are, the labels of those that can be mended, and a sentence for each that is lost.
+    """Number of blocks, the labels of those that can be mended, and a sentence for each that is lost.
 
     Those whose text is sound while their history is lost are not among them: `damaged_histories` has them.
 
@@ -203,7 +203,7 @@ def _hashed(update: bytes) -> str:
 
 
 def search_problem(tx: Transaction) -> str:
-    """What is wrong with the search index; empty when it is that of the stored texts. Needs a transaction that writes.
+    """Fault of the search index; empty when it matches the stored texts. Needs a transaction that writes.
 
     Raises:
         DatabaseError: the file cannot be read.

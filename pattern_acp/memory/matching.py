@@ -1,4 +1,4 @@
-"""Which passages have the words of a query, and which of those BM25 looks at.
+"""Passages with the words of a query, and those of them that BM25 ranks.
 
 Owns: what is asked of the full-text index, so that its time does not grow with how common the words are. Must not know:
 meanings, or the order that results end in (`ranking`).
@@ -25,7 +25,7 @@ _QUERIES = load_queries("pattern_acp.memory")
 
 
 class Effort(Struct, frozen=True):
-    """How much of the index one query may look at."""
+    """Limits on the part of the index that one query reads."""
 
     counted: int = 20_000
     """Passages up to which those of one word are counted: 1 ms."""

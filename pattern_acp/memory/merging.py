@@ -30,7 +30,7 @@ class Merge(Struct, frozen=True):
 
 
 def merge_texts(base: str, theirs: str, ours: str) -> Merge:
-    """What `base` becomes when `theirs` and `ours` were both made of it."""
+    """Merge `theirs` and `ours`, which were both made from `base`."""
     if theirs in {base, ours}:
         return Merge(ours)
     if ours == base:
@@ -100,7 +100,7 @@ def _merge_region(base: list[str], theirs: list[str], ours: list[str]) -> tuple[
             return [*first[: -len(base)], *second], None
     both = [*theirs, *(line for line in ours if line not in theirs)]
     if not theirs or not ours:
-        # One took away what the other changed; the change is kept, and the person who removed it is told.
+        # One took away what the other changed; the change is kept, and whoever removed it is told.
         return both, None
     return both, Conflict("\n".join(theirs), "\n".join(ours))
 

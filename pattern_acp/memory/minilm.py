@@ -28,7 +28,7 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 MODEL_BYTES = 22_928_619
 
 MOST_PIECES = 256
-"""What the model was trained for; the rest of a longer text is not looked at."""
+"""Length that the model was trained for; the rest of a longer text is ignored."""
 
 _THREADS = 2
 """Processors for one text: two make a query 3 ms instead of 5, more make no difference."""

@@ -53,7 +53,7 @@ def block_passages(text: str) -> tuple[str, ...]:
 
 
 def common_lines(before: str, after: str) -> int:
-    """How many characters of the lines that both texts begin with: 0, or just behind the end of a line."""
+    """Number of characters in the lines that both texts begin with: 0, or just behind the end of a line."""
     low, high = 0, min(len(before), len(after))
     # Halving compares whole stretches at once, which is a hundred times faster than characters one by one.
     while low < high:
@@ -66,7 +66,7 @@ def common_lines(before: str, after: str) -> int:
 
 
 def common_passages(before: str, after: str) -> int:
-    """How many characters of the passages that both texts begin with: the rest of each can be cut by itself."""
+    """Number of characters in the passages that both texts begin with: the rest of each can be cut by itself."""
     end = common_lines(before, after)
     for _ in range(_FAR_ENOUGH):
         if end == 0:
@@ -82,7 +82,7 @@ def common_passages(before: str, after: str) -> int:
 
 
 def common_ending(before: str, after: str) -> int:
-    """How many characters of the lines that both texts end with; what comes before them ends with a line's end."""
+    """Number of characters in the lines that both texts end with; what comes before them ends with a line's end."""
     low, high = 0, min(len(before), len(after))
     while low < high:
         middle = (low + high + 1) // 2
@@ -95,7 +95,7 @@ def common_ending(before: str, after: str) -> int:
 
 
 def common_last_passages(before: str, after: str) -> int:
-    """How many characters of the passages that both texts end with: what comes before them can be cut by itself."""
+    """Number of characters in the passages that both texts end with: what comes before them can be cut by itself."""
     at = len(before) - common_ending(before, after)
     previous: str | None = None
     for _ in range(_FAR_ENOUGH):

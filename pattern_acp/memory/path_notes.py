@@ -30,11 +30,11 @@ _QUERIES = load_queries("pattern_acp.memory")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 MOST_PATTERNS = 30
-"""Of one entry; more are a folder."""
+"""Limit for one entry; more patterns should be a folder."""
 
 
 class NoteKind(StrEnum):
-    """What an entry is."""
+    """Kinds of entries."""
 
     TRAP = "trap"
     CONSTRAINT = "constraint"
@@ -42,7 +42,7 @@ class NoteKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How bad it is to overlook it, the worst first."""
+    """Harm from overlooking an entry, the worst first."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -63,7 +63,7 @@ WARNING_KINDS = (NoteKind.TRAP, NoteKind.CONSTRAINT)
 
 
 class NoteRule(Struct, frozen=True):
-    """What an entry is beside its text. `paths` are patterns as in `.gitignore`, relative to the project."""
+    """Properties of an entry besides its text. `paths` are patterns as in `.gitignore`, relative to the project."""
 
     kind: NoteKind
     paths: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def last_day(until_ms: int) -> str:
 
 
 def head_of(bound: PathNote) -> str:
-    """What an entry is, in a few words: kind, severity, patterns."""
+    """Summary of an entry in a few words: kind, severity, patterns."""
     terms = bound.terms
     parts = [terms.kind.value, f"{terms.severity} severity", *((", ".join(terms.paths),) if terms.paths else ())]
     if terms.until_ms is not None:
@@ -182,7 +182,7 @@ def set_status(tx: Transaction, entry_id: str, status: Status, change: NoteStatu
 
 
 def acting_entries(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, now_ms: int) -> tuple[PathNote, ...]:
-    """What holds now for these owners, oldest first."""
+    """Entries in force for these owners, oldest first."""
     return tuple(_bound(tx, row) for row in tx.all(_QUERIES["acting_entries"], _asked(owners, now_ms)))
 
 
@@ -229,7 +229,7 @@ MOST_TOLD = 6
 """Entries that are told in full; of the others only the ids are."""
 
 MOST_CHARACTERS = 1_200
-"""Of the text of one entry, which `memory_search` has in full."""
+"""Limit for the text of one entry, which `memory_search` has in full."""
 
 _AUTHORS = {Actor.HUMAN: "the person", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
 
@@ -260,7 +260,7 @@ def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) 
 
 
 def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote], *, now_ms: int) -> str:
-    """What the model reads in the place of the effect: what memory holds about the files, and how to go on."""
+    """Text for the model instead of the effect: the notes about the files, and the next step."""
     told = unknown[:MOST_TOLD]
     things = plural(len(unknown), "thing")
     count = things if len(told) == len(unknown) else f"{len(told)} of {things}"
@@ -280,7 +280,7 @@ def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote
 
 
 def again_text(held: Sequence[MatchedNote]) -> str:
-    """What the model reads of a second call of one message, whose warning it has had no time to read."""
+    """Text for the model on a second call in one message, whose warning it could not read yet."""
     ids = ", ".join(meant.bound.entry.id for meant in held)
     return f"Not done yet either, nothing was changed: {ids}, told above, is about this call too. Send it once more."
 

@@ -15,7 +15,7 @@ from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, ListS
 
 
 class Permission(StrEnum):
-    """What the agent may do with a block, from the least to the most."""
+    """Rights of the agent over a block, from the least to the most."""
 
     READ_ONLY = "read_only"
     PARTNER = "partner"
@@ -34,7 +34,7 @@ class Permission(StrEnum):
 
 
 class WriteAction(StrEnum):
-    """What a write does to what is there."""
+    """Effect of a write on the present content."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -42,7 +42,7 @@ class WriteAction(StrEnum):
 
 
 class Isolation(StrEnum):
-    """How far a project is kept apart from the persona's memory, from the least to the most."""
+    """Separation of a project from the persona's memory, from the least to the most."""
 
     NONE = "none"
     """Both are read and written."""
@@ -77,12 +77,12 @@ def judge(permission: Permission, action: WriteAction, actor: Actor = Actor.PERS
 
 
 def explain_permission(permission: Permission) -> str:
-    """What a permission means, as the end of a sentence."""
+    """Meaning of a permission, as the end of a sentence."""
     return f"its permission is {permission}, so {_MAY[permission]}"
 
 
 def isolation_sentence(isolation: Isolation) -> str:
-    """What an isolated project means, for the user, whom it hides nothing from; "" where there is no isolation."""
+    """Meaning of isolation, for the user, from whom it hides nothing; "" where there is no isolation."""
     kept = {
         Isolation.NONE: "",
         Isolation.CORE_ONLY: "the agent reads the persona's core blocks here and nothing else of it, and writes none",
@@ -106,5 +106,5 @@ def action_of(edit: AnyEdit, schema: BlockSchema) -> WriteAction:
 
 
 def action_named(operation: Operation) -> WriteAction:
-    """What an operation of the history does: undo, redo and rollback change what is there."""
+    """Action of an operation of the history: undo, redo and rollback change what is there."""
     return WriteAction.DELETE if operation is Operation.DELETE else WriteAction.OVERWRITE

@@ -18,7 +18,7 @@ from pattern_acp.memory.block_files import MARKDOWN, TOML, EditableText
 _QUERIES = load_queries("pattern_acp.memory")
 
 MOST_BYTES = 256 * 1024
-"""Of a file that is read: the longest block in the widest characters is half of it."""
+"""Limit for a file that is read: the longest block in the widest characters is half of it."""
 
 _HEAD = re.compile(r"---\n(?P<head>(?:[^\n]*\n)*?)---\n\n?(?P<text>.*)", re.DOTALL)
 _KNOWN = frozenset({"label", "limit", "description"})
@@ -87,7 +87,7 @@ def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
 
 
 def told_by_file(content: str) -> tuple[dict[str, str], str]:
-    """What the head of a file says of its block (`label`, `limit`, `description`), and the text behind it.
+    """Values in the head of a file (`label`, `limit`, `description`), and the text behind it.
 
     A file without such a head is all text.
     """

@@ -121,7 +121,7 @@ class QueryFacts(Struct, frozen=True):
 
     names_identifier: bool = False
     trust: float = 1.0
-    """How far its embedder goes (`EmbeddingModel.trust`)."""
+    """Trust in its embedder (`EmbeddingModel.trust`)."""
     coverage: float = 1.0
     """Share of its words that the best passage by words has, 0…1."""
 
@@ -130,7 +130,7 @@ PLAIN = QueryFacts()
 
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
-"""That of `search_fts` (schema.sql)."""
+"""Tokenizer of `search_fts` (schema.sql)."""
 
 
 class MatchHighlighter:
@@ -154,7 +154,7 @@ class MatchHighlighter:
         return tuple(found)
 
     def _places(self, tokens: Sequence[Token]) -> list[tuple[int, int]]:
-        """Where a word or phrase stands, in bytes; those that share a token as one."""
+        """Places of words and phrases, in bytes; those that share a token as one."""
         if not self._phrases:
             return [(start, end) for start, end, token in tokens if token in self._words]
         places: list[tuple[int, int]] = []
@@ -173,7 +173,7 @@ class MatchHighlighter:
         return places
 
     def _longest_at(self, tokens: Sequence[Token], number: int) -> int:
-        """How many tokens the longest phrase has that begins there; 0 for none."""
+        """Number of tokens in the longest phrase that begins there; 0 for none."""
         fitting = [
             len(phrase)
             for phrase in self._phrases
@@ -361,7 +361,7 @@ RECENCY_HALF_LIFE_MS = 30 * 24 * 3_600_000
 """After a month, half of the small bonus for recent text is left."""
 
 KIND_WEIGHTS: Mapping[str, float] = {"block": 0.15, "archival": 0.1, "skill": 0.1, "user": 0.05}
-"""What was kept on purpose counts a little more, and the user's words more than the agent's."""
+"""Bonus by kind: facts saved on purpose count a little more, and the user's words more than the agent's."""
 
 
 def rank(
@@ -396,7 +396,7 @@ def rank(
 
 
 def share_of_meaning(kind: str, query: QueryFacts) -> float:
-    """How much meaning counts against words for a passage of this kind, 0…1.
+    """Weight of meaning against words for a passage of this kind, 0…1.
 
     BM25 has no absolute scale: the best passage gets 1 even if it shares one chance word of eight with the query. The
     fewer words the best one has, the more meaning counts; for messages only where it has less than half, since in
@@ -432,7 +432,7 @@ def _fused(candidates: Sequence[Candidate], texts: Iterable[float], query: Query
 
 
 def _spread(candidates: Sequence[Candidate], shares: Sequence[float]) -> dict[int, float]:
-    """What each entry gets of the messages beside it, which are the nearest candidates of its session."""
+    """Score of each entry from the messages beside it, which are the nearest candidates of its session."""
     given: dict[int, float] = {}
     before: dict[str, int] = {}
     for place in sorted(range(len(candidates)), key=lambda place: candidates[place].entry):

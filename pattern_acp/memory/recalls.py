@@ -1,4 +1,4 @@
-"""How often what memory holds was recalled.
+"""Counts of recalls from memory.
 
 Owns: the rows of `recalls`, and how a passage is named where the ids of its row may be others. Must not know: who
 recalled, or for what. A passage that stays as it is keeps its count through every rewrite of its block, since it keeps
@@ -75,7 +75,7 @@ def names_without(tx: Transaction, source: str, words: "Forgotten") -> frozenset
 
 
 def times_recalled(tx: Transaction, sources: list[str]) -> dict[str, int]:
-    """How often any passage of each block or archival entry was recalled; those never recalled are left out."""
+    """Number of recalls of any passage of each block or archival entry; those never recalled are left out."""
     rows = tx.all(_QUERIES["recalls_of"], {"sources": json.dumps(sources)})
     return {columns.text(row[0]): columns.integer(row[1]) for row in rows}
 

@@ -38,7 +38,7 @@ class Pair(Struct, frozen=True):
 def find_repeats(
     tx: Transaction, table: VectorTable, model: EmbeddingModel, stored: Sequence[tuple[int, Vector]]
 ) -> tuple[Pair, ...]:
-    """What passages that were embedded just now repeat, among the facts of the same owner. Writes nothing."""
+    """Find repeats of newly embedded passages among the facts of the same owner. Writes nothing."""
     found: list[Pair] = []
     for entry, vector in stored:
         row = tx.one(_QUERIES["owner_of_fact"], {"entry": entry})

@@ -18,7 +18,7 @@ from pattern_acp.domain.late_pattern import AnchoredPattern
 
 
 class SecretMatch(Struct, frozen=True):
-    """What was recognised: the kind, with its article, and an excerpt that does not give it away."""
+    """A recognised secret: the kind, with its article, and an excerpt that does not give it away."""
 
     what: str
     excerpt: str
@@ -65,7 +65,7 @@ _SHAPES: tuple[tuple[str, AnchoredPattern], ...] = (
 """Token shapes that their issuers document; each is told by its beginning."""
 
 _ADDRESS_END = re.compile(r"://[^\s/:@]*+:[^\s/@]{3,}+@")
-"""What an address with a password goes on with; far quicker to look for than how one begins."""
+"""Rest of an address with a password; far quicker to find than its beginning."""
 
 _NAMED: tuple[tuple[str, re.Pattern[str] | AnchoredPattern], ...] = (
     ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]{0,30}+://[^\s/:@]*+:([^\s/@]{3,}+)@", re.IGNORECASE)),
@@ -93,7 +93,7 @@ _ASSIGNED = AnchoredPattern(
     ],
     ignore_case=True,
 )
-"""What is before the telling word of a name (`DB_` of `DB_PASSWORD`) is looked at only once the rest fits, and every
+"""Assignment of a secret. The prefix of its name (`DB_` of `DB_PASSWORD`) is matched only once the rest fits, and every
 repetition has an end or gives nothing back: a page of hex digits is one word, and each of its characters would be a
 beginning."""
 

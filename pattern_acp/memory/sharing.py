@@ -188,7 +188,7 @@ class BlockPoint(Struct, frozen=True):
 
 
 def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BlockPoint, ...]:
-    """Where every block stands that these owners see; texts are not looked at, so damage is in nobody's way."""
+    """Points of all blocks that these owners see; texts are not read, so damage does no harm."""
     seen = visible_rows(tx, owners)
     rows = tx.all(_QUERIES["blocks_frontiers"], {"ids": json.dumps([one.block.id for one in seen])})
     frontiers = {text(row[0]): data(row[1]) for row in rows}

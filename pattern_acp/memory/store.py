@@ -83,7 +83,7 @@ history, is spread over ever more writes."""
 
 
 class NewBase(Struct, frozen=True):
-    """What is written when a base is due: the shallow snapshot, and the full one unless the archive is recent."""
+    """Rows to write when a base is due: the shallow snapshot, and the full one unless the archive is recent."""
 
     snapshot: bytes
     archive: bytes | None

@@ -210,7 +210,7 @@ class _Trace:
 
 
 def _inverse(history: StoredHistory, target: int, asked: int) -> tuple[Splice, ...]:
-    """What takes write `target` back from the newest version; `asked` is the write that the user named."""
+    """Splices that take write `target` back from the newest version; `asked` is the write that the user named."""
     before, changes = changes_from(history, target)
     if not changes[0]:
         raise UndoConflictError(history.label, asked, "it changed nothing.")

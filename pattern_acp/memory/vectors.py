@@ -107,7 +107,7 @@ class VectorTable(Struct, frozen=True):
     exact_entries: int = EXACT_ENTRIES
     coded_entries: int = CODED_ENTRIES
     codes: CodeCache = field(default_factory=CodeCache)
-    """What this process keeps of the model's codes."""
+    """Codes of the model that this process caches."""
 
 
 class QueryVector(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What is looked at before a text is stored.
+"""Checks before a text is stored.
 
 Owns: the order of the checks and what each says. Must not know: how a change is stored. A guard changes nothing and
 hides nothing: it tells the writer what is there, and the writer decides.
@@ -125,7 +125,7 @@ def plain(passage: str) -> str:
 
 
 def _same(tx: Transaction, passage: str, where: Passages) -> tuple[str, str] | None:
-    """Where memory says the same, and the passage that does; only those with its telling words are compared."""
+    """Place in memory of the same fact, and its passage; only those with its telling words are compared."""
     terms = query_terms(passage)
     if not terms:
         return None

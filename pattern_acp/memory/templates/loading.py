@@ -41,7 +41,7 @@ LARGEST_FILE = 64 * 1024
 
 
 class Template(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a template file says, apart from its schema."""
+    """Content of a template file, apart from its schema."""
 
     description: str
     scope: Scope = Scope.PROJECT
@@ -89,7 +89,7 @@ class Templates(Struct, frozen=True):
 
 
 NO_TEMPLATES = Templates()
-"""Where nothing is made, none are read."""
+"""Empty set, for callers that create no blocks."""
 
 
 def load_templates(folder: Path | None) -> Templates:
