@@ -307,7 +307,7 @@ async def _database_findings(process: Process, database: Database | None) -> lis
     else:
         findings.append(Finding("Database integrity", Health.OK, "sound"))
     taken = await anyio.to_thread.run_sync(storage_summary, path, inside)
-    return [*findings, journal, Finding("Room taken", Health.OK, taken)]
+    return [*findings, journal, Finding("Disk usage", Health.OK, taken)]
 
 
 def _journal(tx: Transaction) -> Finding:

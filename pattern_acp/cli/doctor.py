@@ -33,7 +33,7 @@ ALWAYS_SHOWN = (
     "Log",
     "Provider ",
     "Model",
-    "Room taken",
+    "Disk usage",
     "Verified ",
 )
 """How the names of findings begin that tell something also where all is well: what is used, and where it lies."""

@@ -69,7 +69,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Mode", state.policy.mode.value),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
-        ("Room taken", await room_taken(session)),
+        ("Disk usage", await room_taken(session)),
         ("Persona", shared.persona.name),
         *((("Memory", isolated),) if (isolated := isolation_sentence(isolation)) else ()),
         ("Messages", str(len(state.history))),
