@@ -97,7 +97,7 @@ def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
         ),
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "human"),
-            "Who the person is: name, language, role, habits, tastes and standing wishes that hold in every project. "
+            "Who the user is: name, language, role, habits, tastes and standing wishes that hold in every project. "
             "Note what they tell you or clearly show, not guesses.",
         ),
         BlockSpec(

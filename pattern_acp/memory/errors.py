@@ -197,7 +197,7 @@ class IsolationDeniedError(BlockError):
         """Say which setting denies it and what would allow it."""
         super().__init__(
             f"IsolationDenied: `{label}` is memory of the persona, which this project does not write "
-            f"(memory.isolation is {isolation}). Write into memory of the project instead; the person can allow it "
+            f"(memory.isolation is {isolation}). Write into memory of the project instead; the user can allow it "
             f'with `isolation = "none"` under `[memory]` in their configuration and the project\'s.'
         )
         self.label = label

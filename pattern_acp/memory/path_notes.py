@@ -231,7 +231,7 @@ MOST_TOLD = 6
 MOST_CHARACTERS = 1_200
 """Limit for the text of one entry, which `memory_search` has in full."""
 
-_AUTHORS = {Actor.HUMAN: "the person", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
+_AUTHORS = {Actor.HUMAN: "the user", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
 
 
 class MatchedNote(Struct, frozen=True):

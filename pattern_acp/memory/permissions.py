@@ -55,9 +55,9 @@ class Isolation(StrEnum):
 _ASKING = frozenset({Permission.PARTNER, Permission.HUMAN})
 
 _MAY = {
-    Permission.READ_ONLY: "nobody but the person writes it",
-    Permission.PARTNER: "every write needs the consent of the person",
-    Permission.HUMAN: "every write needs the consent of a person",
+    Permission.READ_ONLY: "nobody but the user writes it",
+    Permission.PARTNER: "every write needs the consent of the user",
+    Permission.HUMAN: "every write needs the consent of a user",
     Permission.APPEND: "text can only be added at its end",
     Permission.READ_WRITE: "it can be written, but not deleted",
     Permission.ADMIN: "everything is allowed",

@@ -504,7 +504,7 @@ def _change_content(
     if not (author.trusted or reverts):
         place = changed_read_only(block.schema, before, after)
         if place:
-            raise ContentError(place, "is read-only; only the person and the program write it")
+            raise ContentError(place, "is read-only; only the user and the program write it")
     if after == before:
         raise UnusableEditError(label, "it reads like that already.")
     if len(text) > block.limit and len(text) >= len(block.text):

@@ -42,7 +42,7 @@ async def test_a_trap_is_told_before_the_edit_which_is_done_when_it_is_sent_agai
         held, done, other = (last_result(request) for request in model.requests[1:])
         assert held.is_error
         assert "Memory has 1 thing to heed" in held.text
-        assert "[trap, high severity, src/db/, *.sql; the person, " in held.text
+        assert "[trap, high severity, src/db/, *.sql; the user, " in held.text
         assert "The pool must be closed first." in held.text
         assert "because of src/db/pool.py]" in held.text
         assert "Why it was noted: It hung in May." in held.text

@@ -182,7 +182,7 @@ async def test_a_partner_s_block_asks_over_acp_and_an_always_lasts_for_the_sessi
         await ask(agent, session, "And that I work at night.")
         events = await events_of(agent, session)
         (asked,) = of_type(events, PermissionAsked)
-        assert "needs the consent of the person" in asked.reason
+        assert "needs the consent of the user" in asked.reason
         (grant,) = of_type(events, GrantStored)
         assert grant.kind == "memory_block"
         said = await ask(agent, session, "/memory show human")
@@ -206,7 +206,7 @@ async def test_a_read_only_block_is_refused_without_a_question():
         session = await agent.editor.open_session(str(agent.folder))
         await ask(agent, session, "/memory set human permission read_only")
         await ask(agent, session, "Remember that I like tea.")
-        assert "nobody but the person writes it" in last_result(model.requests[1]).text
+        assert "nobody but the user writes it" in last_result(model.requests[1]).text
         assert of_type(await events_of(agent, session), PermissionAsked) == []
         # The person still may.
         assert "Remembered" in await ask(agent, session, "/remember likes tea")

@@ -263,7 +263,7 @@ async def test_the_person_writes_what_the_agent_may_not(constellation: Constella
     memory, person = memory_in(constellation), memory_in(constellation, writer=PERSON)
     await memory.blocks()
     await set_permission(constellation, "human", Permission.READ_ONLY)
-    with pytest.raises(PermissionDeniedError, match="nobody but the person writes it"):
+    with pytest.raises(PermissionDeniedError, match="nobody but the user writes it"):
         await memory.commit(MemoryEdit("human", "append", "x"), CALL_ID)
     await person.commit(MemoryEdit("human", "append", "likes tea"), None)
     assert (await view(memory, "human")).text == "likes tea"
