@@ -15,18 +15,18 @@ from pattern_acp.db.driver import FairWriteLock
 
 def main() -> int:
     waits: list[float] = []
-    in_turn = FairWriteLock.in_turn
+    acquire = FairWriteLock.acquire
 
     def timed(
         self: FairWriteLock, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]
     ) -> bool:
         asked = time.perf_counter()
         try:
-            return in_turn(self, attempt, seconds=seconds, is_stopped=is_stopped)
+            return acquire(self, attempt, seconds=seconds, is_stopped=is_stopped)
         finally:
             waits.append((time.perf_counter() - asked) * 1000)
 
-    FairWriteLock.in_turn = timed
+    FairWriteLock.acquire = timed
     waits_file = sys.argv.pop(1)
     try:
         return run_agent()
