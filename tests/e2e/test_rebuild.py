@@ -50,7 +50,13 @@ def shown(home: Path) -> dict[str, str]:
 async def loaded(agent: AgentProcess, session: str, folder: Path) -> str:
     agent.editor.updates.clear()
     await agent.editor.request("session/load", {"sessionId": session, "cwd": str(folder), "mcpServers": []})
-    return json.dumps(agent.editor.updates, sort_keys=True)
+    # The commands of a session follow the answer, so those of the one before may come while this one is loaded.
+    shown_now = [
+        each
+        for each in agent.editor.updates
+        if each["sessionId"] == session and "available_commands_update" not in json.dumps(each)
+    ]
+    return json.dumps(shown_now, sort_keys=True)
 
 
 async def work(tmp_path: Path, folder: Path) -> tuple[str, str]:
