@@ -150,8 +150,9 @@ class JournalSink:
         self, check: Callable[[Transaction], None], facts: Sequence[Fact], behind: Callable[[Transaction], object]
     ) -> None:
         now = self._clock.now_ms()
-        waiting = len(self._soon)
-        facts = (*self._soon, *facts)
+        # Taken at once: calls that run side by side record side by side, and each fact is recorded by one of them.
+        waiting, self._soon = self._soon, []
+        facts = (*waiting, *facts)
 
         def commit(tx: Transaction) -> None:
             check(tx)
@@ -161,8 +162,12 @@ class JournalSink:
                     project(tx, fact, appended.seq)
             behind(tx)
 
-        await self._database.write(commit)
-        del self._soon[:waiting]
+        try:
+            await self._database.write(commit)
+        except Exception:
+            # Not after a cancellation, which a write does not hear.
+            self._soon[:0] = waiting
+            raise
         if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in facts):
             # A part behind the whole would come back as a second message after a crash.
             self._dirty = False

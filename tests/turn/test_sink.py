@@ -118,6 +118,15 @@ async def test_facts_that_could_not_be_recorded_wait_for_the_next_attempt():
         assert await journal(it.constellation) == [message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
 
 
+async def test_facts_that_can_wait_are_recorded_once_when_two_others_are_recorded_side_by_side():
+    async with bench() as it:
+        await it.sink.record_soon(Fact(message("Hello.")))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.sink.record, Fact(SessionTitled("One")))
+            tasks.start_soon(it.sink.record, Fact(SessionTitled("Two")))
+        assert await journal(it.constellation) == [message("Hello."), SessionTitled("One"), SessionTitled("Two")]
+
+
 async def test_what_waits_is_committed_every_second():
     async with bench() as it, anyio.create_task_group() as tasks:
         await it.sink.record_soon(Fact(SessionTitled("A title")))
