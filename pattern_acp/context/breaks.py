@@ -1,4 +1,4 @@
-"""Whether a request begins with what was sent before it, which is what providers serve from their cache.
+"""Breaks of the cached prefix: requests that do not begin with the one before, which providers serve from their cache.
 
 Owns: finding what broke that, and naming it. Must not know: where a wire puts its cache marks (each encoder does).
 """
@@ -17,7 +17,7 @@ class BreakDetector(Struct):
     breaks: int = 0
     """Those that did not begin with the one before."""
     last: str = ""
-    """What changed at the newest break, in words."""
+    """The change at the newest break, in words."""
     since: int = 0
     """Requests behind it."""
     _before: ProviderRequest | None = None
@@ -55,7 +55,7 @@ class BreakDetector(Struct):
 
 
 def changes(before: ProviderRequest, now: ProviderRequest, *, calls_tools: bool = True) -> tuple[str, ...]:
-    """What of the cached prefix is another: `model`, `tools`, `system`, `history`, in the order caches are built in."""
+    """List the changed parts of the prefix: `model`, `tools`, `system`, `history`, in the order caches are built in."""
     changed: list[str] = []
     if now.model != before.model:
         changed.append("model")

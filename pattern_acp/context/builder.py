@@ -91,10 +91,10 @@ class MemoryView(Struct, frozen=True):
     text: str
     limit: int
     form: str = ""
-    """What it holds besides free text."""
+    """Its content besides free text."""
     permission: str = "read_write"
     notes: tuple[str, ...] = ()
-    """What the model should know of it now."""
+    """Facts for the model about its present state."""
     is_shown: bool = True
     """False for a working block that is only named, so that the model knows what it could read."""
     block_id: str = ""
@@ -103,19 +103,19 @@ class MemoryView(Struct, frozen=True):
 
     @property
     def about(self) -> str:
-        """What belongs into it."""
+        """The content that belongs in it."""
         return " ".join(part for part in (self.description, self.form) if part)
 
 
 class Stable(Struct, frozen=True):
-    """What stays byte-identical for a session: system prompt and tools."""
+    """The part that stays byte-identical for a session: system prompt and tools."""
 
     system: str
     tools: tuple[ToolSpec, ...]
     tool_form: ToolForm = ToolForm.AUTO
     cache_ttl: str = "5m"
     texts: ShortenedTexts = field(default_factory=ShortenedTexts)
-    """What is known of the texts of its conversation."""
+    """Facts about the texts of its conversation."""
 
 
 def build_request(

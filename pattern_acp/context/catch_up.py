@@ -1,4 +1,4 @@
-"""What a persona is told when it comes back to a project: headline, decisions, open threads.
+"""News for a persona that comes back to a project: headline, decisions, open threads.
 
 Owns: when that is due, the words, and their budget. Must not know: how any of it is found. Pure.
 """
@@ -21,7 +21,7 @@ CATCH_UP_TOKENS = 200
 """Most tokens of it: it says where to look, not what is there."""
 
 _MARK_TOKENS = 15
-"""What the mark around it takes."""
+"""Tokens of the mark around it."""
 
 _CUT_TOKENS = 16
 """Kept free for the line that says how many there are."""
@@ -46,7 +46,7 @@ class OpenThread(Struct, frozen=True):
 
 
 class LeftBehind(Struct, frozen=True):
-    """Where a session stood when it was left: its title, in what state, and clauses on what there is to go on with."""
+    """A session as it was left: its title, its state, and clauses on what there is to go on with."""
 
     title: str
     at_ms: int
@@ -55,7 +55,7 @@ class LeftBehind(Struct, frozen=True):
 
 
 class Absence(Struct, frozen=True):
-    """What went on since the persona was told last. Times are milliseconds since 1970-01-01 UTC."""
+    """The events since the persona's last news. Times are milliseconds since 1970-01-01 UTC."""
 
     last_active_ms: int
     now_ms: int
@@ -67,12 +67,12 @@ class Absence(Struct, frozen=True):
 
 
 def is_away(last_active_ms: int, now_ms: int) -> bool:
-    """Whether somebody who was last active then is told what went on."""
+    """Tell whether somebody who was last active then needs to catch up."""
     return now_ms - last_active_ms >= AWAY_MS
 
 
 def catch_up(absence: Absence) -> Section:
-    """What the model reads; empty when nothing went on, or it was not away. Marked as data (invariant 8).
+    """Write the news for the model; empty when nothing went on, or it was not away. Marked as data (invariant 8).
 
     What has no room is counted.
     """

@@ -89,7 +89,7 @@ def result_text(events: Iterable[Event]) -> str | None:
 
 
 def add_context(messages: list[Message], added: Message) -> None:
-    """Put what the model is told beside a prompt right before it, and at the end when it was answered already.
+    """Put a message that goes with a prompt right before it, or at the end if the prompt was answered already.
 
     The same for a conversation that runs and for one that is read back, so that both are the same to the byte.
     """

@@ -43,7 +43,7 @@ class ProjectInstruction(Struct, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the model should know of the text."""
+        """Notes for the model on the text."""
         cut = f"[{self.cut} bytes of this file were left out.]" if self.cut else ""
         imports = "[Lines of it that name a file, such as @docs/x.md, are not followed; read it when it matters.]"
         return tuple(note for note in (cut, imports if _IMPORT.search(self.text) else "") if note)
@@ -136,7 +136,7 @@ class Persona(Struct, frozen=True):
 
 
 class Environment(Struct, frozen=True):
-    """What the model should know of where it works. Fixed for the session, so that the prefix stays byte-stable."""
+    """Facts for the model about where it works. Fixed for the session, so that the prefix stays byte-stable."""
 
     cwd: str
     additional_directories: tuple[str, ...]
@@ -158,7 +158,7 @@ def load_persona(name: str, folder: Path) -> Persona:
 
 
 def subagent_prompt(kind: str, name: str) -> str:
-    """What is added to the system prompt for a subagent: what holds for all, and for its kind."""
+    """Return the addition to the system prompt for a subagent: the rules for all, and those for its kind."""
     folder = Path(__file__).parent / "prompts"
     common, own = (folder / "subagent.md", folder / f"subagent_{kind}.md")
     text = common.read_text(encoding="utf-8").replace("{name}", name)
@@ -191,7 +191,7 @@ def _environment_section(environment: Environment) -> str:
 
 def _instruction_section(instruction: ProjectInstruction) -> str:
     if instruction.of_person:
-        head = f"Instructions of the person from {instruction.path}, for every project (the project's win over them)"
+        head = f"Instructions of the user from {instruction.path}, for every project (the project's win over them)"
     else:
         head = f"Project instructions from {instruction.path} (nearer files win over farther ones)"
     body = f"[{instruction.problem}]" if instruction.problem else instruction.text

@@ -34,19 +34,19 @@ WEIGHT_PER_TOKEN: tuple[tuple[str, float], ...] = ((r"claude", 4.3), (r"gpt|o\d|
 OTHER_WEIGHT_PER_TOKEN = 4.7
 
 MARK_WEIGHT = 3
-"""What a digit or a punctuation mark weighs, where any other byte of UTF-8 weighs one: numbers and marks are cut into
+"""The weight of a digit or a punctuation mark, where any other byte of UTF-8 weighs one: numbers and marks are cut into
 tokens of a character or two, words are not. Without this JSON counted half of what it is."""
 
 USUAL_WEIGHT = 1.25
-"""Of a byte, in the mix that conversations are."""
+"""The weight of a byte, in the usual mix of conversations."""
 
 _LIGHT = bytes(byte for byte in range(256) if byte >= 128 or chr(byte).isalpha() or chr(byte).isspace())
 
 MESSAGE_TOKENS = 4
-"""What every message and part costs for its marks."""
+"""Tokens of every message and part for its marks."""
 
 IMAGE_TOKENS = 1_600
-"""Of an image of unknown size; vendors scale larger ones down to about this."""
+"""Tokens of an image of unknown size; vendors scale larger ones down to about this."""
 
 PIXELS_PER_TOKEN = 750
 """Anthropic's rule for images; that of others is of the same order."""
@@ -198,7 +198,7 @@ class MessageTokens:
 
 
 class Calibration(Struct):
-    """What the counts that came back with answers say about the estimate, a model each."""
+    """Calibration of the estimate by the counts that came back with answers, a model each."""
 
     ratios: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -220,21 +220,21 @@ class Calibration(Struct):
 
 
 def prompt_tokens(usage: Usage) -> int:
-    """What the provider counted of the request itself."""
+    """Return the provider's count of the request itself."""
     return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
 
 
 NEAR = 0.15
-"""How near to a limit an estimate has to be for the provider to be asked for its count (issue 6, section 4)."""
+"""The distance to a limit at which the provider is asked for its count (issue 6, section 4)."""
 
 ANSWER_SHARE = 4
-"""One part in so many of a window is kept for the answer at most: small models state outputs as large as themselves."""
+"""One part in so many of a window is reserved for an answer at most: small models claim ones as large as themselves."""
 
 STABLE_SHARE = 2
 """One part in so many of what a request may fill is there for system prompt and tools, before tools are left out."""
 
 FIRST_TOOLS = ("read_file", "edit_file", "apply_patch", "run_command", "write_file", "search_text", "list_directory")
-"""What a small window keeps before all others, in this order."""
+"""The tools that a small window offers before all others, in this order."""
 
 
 class ContextFullError(PatternError):
@@ -249,14 +249,14 @@ class WindowLimits(Struct, frozen=True):
     window: int
     """All of it."""
     usable: int
-    """What a request may fill, so that the answer has room."""
+    """The most tokens of a request, so that the answer fits."""
     trigger: int
-    """Where compaction begins."""
+    """The tokens at which compaction begins."""
     target: int
-    """What compaction leaves: well below the trigger, or it would begin anew with every step."""
+    """The tokens that compaction leaves: well below the trigger, or it would begin anew with every step."""
 
     def is_near(self, tokens: int) -> bool:
-        """Whether an estimate is so near to the trigger, or to the end, that an exact count decides."""
+        """Tell whether an estimate is so near to the trigger, or to the end, that an exact count decides."""
         return any(abs(tokens - limit) <= limit * NEAR for limit in (self.trigger, self.usable))
 
 
@@ -302,7 +302,7 @@ def text_limit(model: ModelInfo, wanted: int) -> int:
 
 
 def tools_with_room(tools: Sequence[ToolSpec], system: str, model: ModelInfo, max_output_tokens: int) -> frozenset[str]:
-    """The names of the tools that the window has room for beside a conversation; in most windows all."""
+    """The names of the tools that fit into the window beside a conversation; in most windows all."""
     usable = model.context_window - _kept_for_answer(model, max_output_tokens)
     room = usable // STABLE_SHARE * weight_per_token(model.name) - stable_weight(system, ())
     if stable_weight("", tools) <= room:

@@ -246,7 +246,7 @@ class _Parser:
         return self._lines[self._at].startswith((ADD, DELETE, UPDATE))
 
     def _only_blank_until_section(self) -> bool:
-        """Whether nothing but empty lines, which set sections apart, stands before the next section or the end."""
+        """Tell whether only empty lines, which separate sections, come before the next section or the end."""
         at = self._at
         while at < len(self._lines) and not self._lines[at]:
             at += 1

@@ -1,6 +1,6 @@
 """The shape of a tool.
 
-A call goes through three steps, so that policy and the person see what would happen before anything happens:
+A call goes through three steps, so that policy and the user see what would happen before anything happens:
 `Tool.prepare` parses the arguments, looks at the current state and states accesses, title, locations and a preview;
 policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def looks_readable(path: str) -> bool:
-    """Whether the path itself gives no reason to ask before it is read."""
+    """Tell whether the path itself gives no reason to ask before it is read."""
     # A search of 100,000 files asks for each of them.
     folder, name = os.path.split(path)
     guard = protection_of_names((name,))
@@ -56,7 +56,7 @@ def _looks_enterable(folder: str) -> bool:
 
 
 COMMAND_SECONDS = 120
-"""Time limit of a command unless the person or the model sets another (issue 2, section 4)."""
+"""Time limit of a command unless the user or the model sets another (issue 2, section 4)."""
 
 
 class ToolInputError(PatternError):
@@ -104,7 +104,7 @@ class WrongTargetError(ToolFailedError):
 class ToolOutcome(Struct, frozen=True):
     """The result of one call.
 
-    `text` is what the model reads (already cut), `content` what the person sees, `full_output` what the journal keeps
+    `text` is what the model reads (already cut), `content` what the user sees, `full_output` what the journal keeps
     whole when `text` was cut. `plan` replaces the shown plan.
     """
 
@@ -126,7 +126,7 @@ class ToolOutcome(Struct, frozen=True):
 
 
 class Progress(Protocol):
-    """Where a running tool reports."""
+    """The receiver of a running tool's progress."""
 
     async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """Replace the call's shown content, and its title unless that is empty; the title comes back at its end."""
@@ -146,18 +146,18 @@ class Progress(Protocol):
 
 
 def unnoted(path: str, resolved: str) -> None:
-    """What a context does with named paths when nobody wants to know of them."""
+    """Ignore named paths, in a context where nobody asks for them."""
     del path, resolved
 
 
 async def no_text(text_id: str) -> str | None:
-    """What a context without a conversation answers."""
+    """Answer for a context without a conversation."""
     del text_id
     return None
 
 
 class ToolContext(Struct, frozen=True):
-    """What a tool may use. `roots` are absolute and resolved; the first is the session's cwd."""
+    """The capabilities of a tool. `roots` are absolute and resolved; the first is the session's cwd."""
 
     session_id: SessionId
     turn_id: TurnId
@@ -173,13 +173,13 @@ class ToolContext(Struct, frozen=True):
     result_limit: int = 40_000
     """Characters of one result that the model reads."""
     long_text: Callable[[str], Awaitable[str | None]] = no_text
-    """The whole of a text of the conversation, by the id that stands where its middle was left out."""
+    """The whole of a text of the conversation, by the id in the marker of its omitted middle."""
     jobs: "Jobs | None" = None
     """Background commands of the session; None where there are none."""
     command_seconds: int = COMMAND_SECONDS
     """Time limit of a command for which the model names none."""
     keeps_slow_commands: bool = False
-    """Whether a command at its time limit goes on in the background instead of being ended."""
+    """True if a command at its time limit goes on in the background instead of being ended."""
     command_ended: Callable[[], None] = lambda: None
     """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
     code: "CodeAccess | None" = None
@@ -191,7 +191,7 @@ class ToolContext(Struct, frozen=True):
     sessions: "SessionAccess | None" = None
     """The other sessions of the project; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable
-    """Whether policy lets the agent read an absolute path without a question; what it does not is not even listed."""
+    """Tells whether policy lets the agent read an absolute path without a question; other paths are not even listed."""
     note_path: Callable[[str, str], None] = unnoted
     """Called with every path that a call names: absolute, and resolved through symbolic links."""
 
@@ -205,7 +205,7 @@ class PreparedCall(Struct, frozen=True):
     locations: tuple[Location, ...] = ()
     preview: tuple[ToolContent, ...] = ()
     kind: ToolKind | None = None
-    """What this call is, where that is not what most calls of its tool are."""
+    """The kind of this call, where it differs from most calls of its tool."""
 
 
 class Tool(Protocol):
@@ -223,7 +223,7 @@ class Tool(Protocol):
 
     @property
     def changes_things(self) -> bool:
-        """Whether a call can change anything; others run side by side and are offered in plan mode."""
+        """True if a call can change anything; others run side by side and are offered in plan mode."""
         ...
 
     async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext, /) -> PreparedCall:
@@ -280,7 +280,7 @@ class SessionAccess(Protocol):
 
 
 class LanguageAccess(Protocol):
-    """The language servers of one session. Paths are absolute; texts are those that the person sees."""
+    """The language servers of one session. Paths are absolute; texts are those that the user sees."""
 
     async def note_before(self, path: str, text: str | None) -> None:
         """Note the text that an edit starts from; None: the file is new. Never fails and waits for no server."""
@@ -291,7 +291,7 @@ class LanguageAccess(Protocol):
         ...
 
     async def definition(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
-        """Where what stands at the beginning of `at` is defined.
+        """Find the definition of the name at the beginning of `at`.
 
         Raises:
             LanguageServerError: there is no server for the file, or it cannot say.
@@ -299,7 +299,7 @@ class LanguageAccess(Protocol):
         ...
 
     async def references(self, path: str, text: str, at: "Span") -> "tuple[CodeLocation, ...]":
-        """Where what stands at the beginning of `at` is used, its definition included.
+        """Find the uses of the name at the beginning of `at`, its definition included.
 
         Raises:
             LanguageServerError: there is no server for the file, or it cannot say.
@@ -307,7 +307,7 @@ class LanguageAccess(Protocol):
         ...
 
     async def rename(self, path: str, text: str, at: "Span", new_name: str) -> "tuple[FileEdits, ...]":
-        """What has to change for what stands at the beginning of `at` to be called `new_name`.
+        """Return the edits that rename the name at the beginning of `at` to `new_name`.
 
         Raises:
             LanguageServerError: there is no server for the file, or it refuses.
@@ -324,7 +324,7 @@ DELEGATE = "delegate"
 
 
 class SubagentKind(StrEnum):
-    """What a subagent may do at most; its session's mode and policy hold for it as well."""
+    """The most that a subagent may do; its session's mode and policy apply to it as well."""
 
     EXPLORER = "explorer"
     WORKER = "worker"
@@ -332,21 +332,21 @@ class SubagentKind(StrEnum):
 
     @property
     def only_reads(self) -> bool:
-        """Whether it changes nothing."""
+        """True if it changes nothing."""
         return self is not SubagentKind.WORKER
 
 
 class DelegatedTask(Struct, frozen=True):
-    """What one subagent is asked."""
+    """The task of one subagent."""
 
     kind: SubagentKind
     task: str
     name: str
-    """One short line, by which the person knows it."""
+    """One short line, by which the user knows it."""
     tools: tuple[str, ...] = ()
     """The only tools that it may use; none for all of its kind."""
     paths: tuple[str, ...] = ()
-    """Where alone it may write: absolute, resolved paths of files and folders; none for wherever the session may."""
+    """The only places where it may write: absolute, resolved paths of files and folders; none for the session's own."""
 
 
 class Delegation(Protocol):
@@ -373,7 +373,7 @@ MOST_DEPTH = 5
 
 
 class CodeOperation(StrEnum):
-    """What can be asked of the code map."""
+    """The questions that the code map answers."""
 
     FIND = "find"
     OUTLINE = "outline"
@@ -399,11 +399,11 @@ class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CodeState(Struct, frozen=True):
-    """How far an answer of the index can be trusted."""
+    """The reliability of an answer of the index."""
 
     judgement: "Judgement"
     building: bool = False
-    """Whether the index is being built or brought up to date meanwhile."""
+    """True while the index is being built or brought up to date."""
 
 
 class CodeAccess(Protocol):
@@ -416,7 +416,7 @@ class CodeAccess(Protocol):
         *,
         on_progress: "Callable[[IndexProgress], Awaitable[None]]",
     ) -> tuple[FoundT | None, CodeState]:
-        """What the index of the absolute folder `root` says to a question; None where there is no index to ask.
+        """Ask the index of the absolute folder `root` a question; None if there is no index to ask.
 
         A first question waits a few seconds for the index to be built; the building goes on in the background.
         `on_progress` is called while it waits. Then the answer is what the index can say.
@@ -435,7 +435,7 @@ class CodeAccess(Protocol):
         ...
 
     async def changed_files(self, root: str) -> "tuple[FileDiff, ...]":
-        """What differs from the last commit below `root`.
+        """Return the differences from the last commit below `root`.
 
         Raises:
             WorkspaceError: git cannot say.

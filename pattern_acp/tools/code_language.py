@@ -56,7 +56,7 @@ class Spot(Struct, frozen=True):
 
 
 async def accesses_of(asked: CodeMapArguments, context: ToolContext) -> tuple[Access, ...]:
-    """What a question reads: the file that it names outright, and the folders of the session."""
+    """Return the accesses of a question: the file that it names outright, and the folders of the session."""
     roots = tuple(ReadPath(root, is_folder=True) for root in context.roots)
     match = _AT_LINE.fullmatch(asked.query.strip()) or _IN_FILE.fullmatch(asked.query.strip())
     if match is None:
@@ -65,7 +65,7 @@ async def accesses_of(asked: CodeMapArguments, context: ToolContext) -> tuple[Ac
 
 
 async def language_lines(asked: CodeMapArguments, context: ToolContext) -> list[Line]:
-    """Where the name is defined or used, with the line of each place that may be read unasked.
+    """Return the definitions or uses of the name, with the line of each place that may be read unasked.
 
     Raises:
         ToolFailedError: the query names nothing, or more than one thing.
@@ -107,7 +107,7 @@ async def prepare_rename(asked: CodeMapArguments, title: str, context: ToolConte
             raise WrongTargetError(f"Renaming would change {shown}, outside the folders of this session.")
     files = [await _read(each.path, context) for each in edits]
     if any(file.source == "editor" for file in files):
-        # The server may have read from the disk what the person has changed and not saved.
+        # The server may have read from the disk what the user has changed and not saved.
         for file in files:
             await languages.show(file.path, file.text)
         edits = await languages.rename(spot.file.path, spot.file.text, spot.span, new_name)

@@ -36,7 +36,7 @@ class Operation(Struct, frozen=True):
     prepare: Callable[[CodeMapArguments, str, ToolContext], Awaitable[PreparedCall]]
     """Is handed the whole title."""
     without_query: str = ""
-    """What stands for the query in the title where there is none; empty where one is needed."""
+    """The words in the title in place of an omitted query; empty where a query is required."""
 
 
 class CodeMap:

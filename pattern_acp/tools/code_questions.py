@@ -71,7 +71,7 @@ TEXT_LIMIT = 12_000
 """Characters of an answer: a longer one is better asked more narrowly."""
 
 LOCATIONS_SHOWN = 30
-"""Places that an editor is told of."""
+"""Places that are reported to an editor."""
 
 MEMORIES = 5
 """Memories of a brief (issue 4, section 2)."""
@@ -293,7 +293,7 @@ def callers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, nami
 
 
 def importers_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
-    """Which files import the file, or the symbol by its name."""
+    """List the files that import the file, or the symbol by its name."""
     targets, known = targets_named(tx, asked.query, may_show=root.may_show), KnownCallers(tx)
     lines: list[Line] = []
     for file in targets.files:
@@ -322,7 +322,7 @@ def _file_importers(
 
 
 def impact_lines(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Naming) -> list[Line]:
-    """What a change of what the query names can reach, or of what differs from the last commit."""
+    """List what a change of the query's symbol can reach, or of what differs from the last commit."""
     if asked.query.strip():
         targets = targets_named(tx, asked.query, may_show=root.may_show)
         symbols, paths = targets.symbols, tuple(file.path for file in targets.files)
@@ -365,7 +365,7 @@ def _reach_lines(found: Impact, asked: CodeMapArguments, naming: Naming) -> list
 
 
 def _changed(tx: Transaction, root: CodeRoot) -> tuple[tuple[Symbol, ...], tuple[str, ...]]:
-    """What differs from the last commit: symbols, and paths of files that changed as a whole or were deleted."""
+    """Return the differences from the last commit: symbols, and paths of files changed as a whole or deleted."""
     symbols: list[Symbol] = []
     paths: list[str] = []
     for change in root.changes:

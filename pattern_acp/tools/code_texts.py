@@ -37,7 +37,7 @@ class Line(Struct, frozen=True):
     place: Location | None = None
     head: str = ""
     depth: int = 0
-    """How far it is indented."""
+    """The depth of its indentation."""
 
     @property
     def whole(self) -> str:
@@ -46,7 +46,7 @@ class Line(Struct, frozen=True):
 
 
 class Naming(Struct, frozen=True):
-    """How the files of one root are shown: `show` gives the path for a reader, `locate` the absolute one."""
+    """The names of the files of one root: `show` gives the path for a reader, `locate` the absolute one."""
 
     show: Callable[[str], str]
     locate: Callable[[str], str]
@@ -64,11 +64,11 @@ class Naming(Struct, frozen=True):
 NARROWER = "narrow with kinds, under or a longer name, or raise limit"
 MEANWHILE = ", or use search_text meanwhile"
 ELSEWHERE = ", or search_text for its text"
-"""What else the model can do, in the words of its tools: who asks by hand has others."""
+"""The model's alternative, in the words of its tools: who asks by hand has others."""
 
 
 def freshness_line(states: Sequence[CodeState]) -> str:
-    """How fresh an answer is: one word, and what it means now. Of several folders the worst counts."""
+    """Describe the freshness of an answer: one word, and what it means now. Of several folders the worst counts."""
     worst = min(states, key=lambda state: _WORST_FIRST.index(state.judgement.freshness))
     judgement = worst.judgement
     return f"freshness: {judgement.freshness}{_meaning(judgement, building=worst.building)}{_grammars(states)}"
@@ -97,7 +97,7 @@ def _grammars(states: Sequence[CodeState]) -> str:
 
 
 def find_lines(query: str, answer: FindAnswer, naming: Naming) -> list[Line]:
-    """What was found, and how many more."""
+    """List the matches, and the number of further ones."""
     if not answer.hits:
         return []
     exact = sum(1 for hit in answer.hits if hit.match.is_exact)
@@ -204,14 +204,14 @@ class CodeRoot(Struct, frozen=True):
     path: str
     """Absolute and resolved."""
     known_as: str
-    """As the session was given it; "" when that was no other."""
+    """The path by which the session names it; "" if that is the same."""
     context: ToolContext
     changes: tuple[FileDiff, ...] = ()
     judged: dict[str, bool] = field(default_factory=dict[str, bool])
-    """What policy said of files so far: one question may ask about a file many times."""
+    """The verdicts of policy on files so far: one question may ask about a file many times."""
 
     def may_show(self, relative: str) -> bool:
-        """Whether policy lets the agent read the file without a question."""
+        """Tell whether policy lets the agent read the file without a question."""
         if relative not in self.judged:
             self.judged[relative] = self.context.may_read(str(Path(self.path, relative)))
         return self.judged[relative]
@@ -231,7 +231,7 @@ class CodeRoot(Struct, frozen=True):
 
     @property
     def naming(self) -> Naming:
-        """How files of this root are shown."""
+        """The names of this root's files."""
         return Naming(self.show, self.locate)
 
 
@@ -240,11 +240,11 @@ Question: TypeAlias = Callable[[Transaction, CodeMapArguments, CodeRoot, Naming]
 
 
 def limit_of(asked: CodeMapArguments) -> int:
-    """How many things of one kind an answer shows."""
+    """Return the most things of one kind that an answer shows."""
     return asked.limit or _LIMITS.get(asked.operation, _USUAL_LIMIT)
 
 
 def near_lines(targets: Targets) -> list[Line]:
-    """What may have been meant by a name that the index does not have; nothing when nothing is like it."""
+    """List the likely meanings of a name that the index does not have; empty if nothing is like it."""
     near = " or ".join(targets.near)
     return [Line(f"The index knows nothing called so; did you mean {near}?")] if near else []

@@ -31,10 +31,10 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.schema import input_schema, parse_arguments
 
 NAME_CHARACTERS = 40
-"""Of a name in titles."""
+"""Characters of a name in titles."""
 
 TITLE_CHARACTERS = 80
-"""Of the task, where it stands for a name."""
+"""Characters of the task, where it replaces a name."""
 
 
 class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):

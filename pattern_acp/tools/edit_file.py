@@ -137,7 +137,7 @@ class _Body:
         return bool(self._bytes)
 
     def offsets_of(self, passage: str) -> list[int]:
-        """Where the passage stands. Overlapping places count too: which of them is meant cannot be told."""
+        """Find the passage. Overlapping places count too: nothing shows which of them is meant."""
         wanted = _encoded(passage)
         offsets: list[int] = []
         at = self._bytes.find(wanted)
@@ -334,7 +334,7 @@ def closest_lines(lines: list[str], passage: list[str]) -> str:
 
 
 def _closest_line(lines: list[str], wanted: list[str]) -> int | None:
-    """Where the passage probably begins: by the longest of its lines that the text has, or has nearly."""
+    """Find the probable beginning of the passage: by the longest of its lines that the text has, or has nearly."""
     stripped = [line.strip() for line in lines]
     counts = Counter(stripped)
     longest = max(wanted, key=len, default="")
@@ -428,7 +428,7 @@ LOOKED_FOR_FIRST = 4
 
 
 def find_lines(text: str, passage: str) -> list[MatchedLines]:
-    """Where the lines of `passage` stand in `text` when indentation, trailing space and line endings do not count.
+    """Find the lines of `passage` in `text`, ignoring indentation, trailing space and line endings.
 
     Blank lines at either end of the passage are left out; a passage of blank lines is nowhere.
     """
@@ -452,7 +452,7 @@ def find_lines(text: str, passage: str) -> list[MatchedLines]:
 
 
 def replaced_lines(found: str, old: str, new: str) -> str:
-    """What stands in place of the lines `found` when `old` was meant and `new` is wanted.
+    """Return the replacement of the lines `found` when `old` was meant and `new` is wanted.
 
     A line that is the same in `old` and `new` stays as it is in the file; any other is indented as the file indents
     what `old` has at the same depth. The line ending of the file's lines is kept, a missing last one too.
@@ -510,7 +510,7 @@ def _indent(line: str) -> str:
 
 
 def indent_map(old_lines: list[str], kept: list[str]) -> dict[str, str]:
-    """How the file (`kept`) indents what `old_lines` has at each depth; the lists are equally long."""
+    """Map each depth of `old_lines` to the indentation in the file (`kept`); the lists are equally long."""
     indents: dict[str, str] = {}
     for old, file in zip(old_lines, kept, strict=True):
         if old.strip():

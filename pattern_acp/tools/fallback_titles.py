@@ -25,7 +25,7 @@ WORDS: Mapping[str, str] = {
     "session_search": "Search sessions:",
     "write_file": "Write",
 }
-"""What the tools say in front of what they are given; others are called by their name."""
+"""The words that introduce a tool's arguments in a title; other tools are called by their name."""
 
 _NAMING = ("path", "command", "pattern", "query", "label")
 """The arguments that say what a call is about, the most telling first."""

@@ -50,7 +50,7 @@ class FetchUrlArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WebPages(Protocol):
-    """Where pages come from: `web.pages.Pages`."""
+    """The source of pages: `web.pages.Pages`."""
 
     def site(self, url: str) -> Site:
         """The site of a URL, before anybody is asked.
@@ -133,7 +133,7 @@ class FetchUrl:
 
 
 async def page_of(fetched: FetchedPage) -> Page:
-    """What was fetched as text.
+    """Return the fetched page as text.
 
     Raises:
         ToolFailedError: it is no text.
@@ -154,7 +154,7 @@ async def page_of(fetched: FetchedPage) -> Page:
 
 
 def is_pdf(fetched: FetchedPage) -> bool:
-    """Whether it is a PDF, as its server says or as it begins."""
+    """Tell whether it is a PDF, by its server's type or by its first bytes."""
     return fetched.media_type == "application/pdf" or fetched.body.startswith(b"%PDF-")
 
 

@@ -62,11 +62,11 @@ class PlannedFileChange(Struct, frozen=True):
 
     @property
     def location(self) -> Location:
-        """Where the file is afterwards, or was."""
+        """The location of the file afterwards, or before."""
         return Location((self.moved_to or self.target).path, self.line)
 
     def diffs(self, after: str | None) -> tuple[ToolContent, ...]:
-        """The change for the person, with `after` as its outcome: both names of a moved file, "" for a deleted one.
+        """The change for the user, with `after` as its outcome: both names of a moved file, "" for a deleted one.
 
         Of a large file only the changed places: the journal keeps what is shown, and an editor reads it in one line.
         """
@@ -77,7 +77,7 @@ class PlannedFileChange(Struct, frozen=True):
 
 
 def shown_change(path: str, old: str | None, after: str) -> tuple[ToolContent, ...]:
-    """What became of a text for the person, None for a new file; of a large file only the changed places."""
+    """Show the change of a text to the user, None for a new file; of a large file only the changed places."""
     if old is None or len(old) + len(after) <= WHOLE_CHARACTERS:
         return (DiffContent(path, old, after),)
     regions, left_out = regions_within(old, after, WHOLE_CHARACTERS // 2)
@@ -115,7 +115,7 @@ def prepared_changes(title: str, changes: Sequence[PlannedFileChange], context: 
 
 
 def write_accesses(targets: Sequence[CodeTarget]) -> tuple[WritePath, ...]:
-    """What policy decides on, each path once."""
+    """Return the accesses that policy decides on, each path once."""
     return tuple(WritePath(path) for path in dict.fromkeys(target.resolved for target in targets))
 
 
@@ -130,7 +130,7 @@ def changed_since(sentence: str, target: CodeTarget, file: TextFile, context: To
 
 
 def require_current(target: CodeTarget, file: TextFile, context: ToolContext) -> bool:
-    """Whether the model has read the file.
+    """Tell whether the model has read the file.
 
     Raises:
         FileChangedError: it has, and the file was changed since.
@@ -143,7 +143,7 @@ def require_current(target: CodeTarget, file: TextFile, context: ToolContext) ->
 
 
 class _Undo(Struct, frozen=True):
-    """How to take back one change that may have been made, wholly or in part."""
+    """The way to undo one change that may have been made, wholly or in part."""
 
     shown: str
     run: Callable[[], Awaitable[bool]]
@@ -295,7 +295,7 @@ async def _outcome(
             context.read_fingerprints.pop(change.target.resolved, None)
             continue
         if file.text != change.after:
-            saved = "On saving it was changed further, by a formatter or the person"
+            saved = "On saving it was changed further, by a formatter or the user"
             if context.may_read(change.targets[-1].resolved):
                 diff = await anyio.to_thread.run_sync(short_diff, change.after, file.text)
                 sentences.append(f"{saved}:\n{diff}")
@@ -385,7 +385,7 @@ def more_places(count: int, path: str) -> str:
 
 
 def _bounds(old: str, new: str) -> tuple[int, int, int]:
-    """Where the differing middle starts, and where it ends in both, on line ends and with its surroundings."""
+    """Find the differing middle: where it starts, and where it ends in both, on line ends and with its surroundings."""
     head = _common(old, new, min(len(old), len(new)), from_end=False)
     tail = _common(old, new, min(len(old), len(new)) - head, from_end=True)
     start = head
@@ -398,7 +398,7 @@ def _bounds(old: str, new: str) -> tuple[int, int, int]:
 
 
 def _common(old: str, new: str, limit: int, *, from_end: bool) -> int:
-    """How many characters both share at one end, at most `limit`; by comparing ever smaller pieces."""
+    """Count the characters that both share at one end, at most `limit`; by comparing ever smaller pieces."""
     same, piece = 0, limit
     while piece:
         if from_end:
@@ -419,7 +419,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _runs(before: Sequence[str], after: Sequence[str]) -> Iterator[_Run]:
-    """What differs between two lists of lines, aligned at lines that either has once."""
+    """Yield the differences between two lists of lines, aligned at lines that either has once."""
     once = _in_both_once(before, after)
     at, to = 0, 0
     while at < len(before) or to < len(after):

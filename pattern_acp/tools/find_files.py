@@ -42,7 +42,7 @@ FILES_SHOWN = 200
 CUT_FOR_TIME = "the search was cut off for time, narrow it"
 
 LOCATIONS_SHOWN = 20
-"""Places that an editor is told of; it opens or marks each."""
+"""Places that are reported to an editor; it opens or marks each."""
 
 
 class FindFilesArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +98,7 @@ async def _find(
 
 
 def counted_files(found: "SearchHits") -> str:
-    """How many files there are, in a line, and whether there may be more."""
+    """State the number of files in a line, and if there may be more."""
     if not found.files:
         return f"No file matches, but {CUT_FOR_TIME}." if found.timed_out else "No file matches."
     more = "" if found.complete else "more than "
@@ -258,7 +258,7 @@ def _counted(matches: Matches) -> str:
 
 
 async def _text_of_file(target: CodeTarget, context: ToolContext) -> str | None:
-    """What a file of text says, unsaved changes included; None for all that the search looks at on the disk itself.
+    """Return a file's text, unsaved changes included; None for all that the search looks at on the disk itself.
 
     What the editor refuses to read is not read from the disk either.
     """
@@ -276,7 +276,7 @@ async def _text_of_file(target: CodeTarget, context: ToolContext) -> str | None:
 
 
 def _left_out(matches: Matches, cwd: str) -> list[str]:
-    """Which files were not searched. All of them: named only where a line matches, they would tell what they hold."""
+    """List all files that were not searched: named only where a line matches, they would reveal their content."""
     secrets = _named(matches.left_out, matches, cwd)
     lines = [f"(Not searched, as files of credentials: {secrets}. Search one by its path.)"] if secrets else []
     for reason, words in REASONS.items():

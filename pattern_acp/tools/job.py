@@ -39,11 +39,11 @@ SHOWN_LINE = 120
 """Characters of a command that a sentence quotes."""
 
 SHOWN_TAIL = 4_000
-"""Characters of new output that the person is shown."""
+"""Characters of new output that the user sees."""
 
 
 def state_of(job: Job) -> str:
-    """How a job is, as the end of a sentence."""
+    """Describe the state of a job, as the end of a sentence."""
     match job.state:
         case JobState.RUNNING:
             return "is waiting for input" if job.is_waiting_for_input() else "is running"
@@ -65,7 +65,7 @@ def job_sentence(job: Job) -> str:
 
 
 def input_advice(job: Job) -> str:
-    """What to do about a job that waits for input; empty when it does not."""
+    """Advise on a job that waits for input; empty when it does not."""
     if not job.is_waiting_for_input():
         return ""
     asked = one_line(job.output.last_line(), SHOWN_LINE)
@@ -73,7 +73,7 @@ def input_advice(job: Job) -> str:
     if job.takes_input:
         return f"{question} Answer with action write of the tool job, or stop it."
     return (
-        f"{question} It runs in the editor's terminal, where only the person can type; tell them, or stop it and "
+        f"{question} It runs in the editor's terminal, where only the user can type; tell them, or stop it and "
         "run it with flags that need no answer, or with interactive."
     )
 
@@ -120,7 +120,7 @@ MOST_WAIT = 120
 """Longest wait for output, in seconds: as long as a command in the foreground may take."""
 
 ANSWER_SECONDS = 5
-"""How long the answer to what was written is waited for."""
+"""Longest wait for the answer to an input."""
 
 SETTLED_SECONDS = 0.5
 """Silence after which output counts as complete for now."""
@@ -130,7 +130,7 @@ LONGEST_LINE = 4_000
 
 
 class JobAction(StrEnum):
-    """What to do."""
+    """The action on a job."""
 
     READ = "read"
     WRITE = "write"
@@ -209,7 +209,7 @@ async def _prepare_write(asked: JobArguments, jobs: Jobs, job: Job, context: Too
 
 
 def input_accesses(asked: JobArguments, job: Job, folder: str) -> tuple[Access, ...]:
-    """What policy decides on: nothing for a key that only ends something, else the text as commands."""
+    """Return the accesses for policy: none for a key that only ends a program, else the text as commands."""
     if not asked.text and asked.key in {JobKey.CTRL_C, JobKey.CTRL_D}:
         return (NoEffect(),)
     mark = "INPUT"
@@ -257,7 +257,7 @@ async def _write(asked: JobArguments, jobs: Jobs, job: Job, limit: int, _progres
 
 
 def has_settled(job: Job) -> bool:
-    """Whether it wrote something and then nothing for a moment; what may be a question is given more time."""
+    """Tell whether it wrote something and then nothing for a moment; a possible question gets more time."""
     written = bool(job.output.bytes_written) and not job.output.ends_with_prompt()
     return written and anyio.current_time() - job.quiet_since >= SETTLED_SECONDS
 

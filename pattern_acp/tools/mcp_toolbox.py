@@ -38,24 +38,24 @@ from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import image_of_base64
 
 DESCRIPTION_LIMIT = 1500
-"""Characters of a description that the model reads; the person is shown all of a changed one."""
+"""Characters of a description that the model reads; the user sees all of a changed one."""
 
 SHOWN_LIMIT = 4000
-"""Characters of a reply that the person is shown in the call."""
+"""Characters of a reply that the user sees in the call."""
 
 PROGRESS_SECONDS = 0.1
 """Between two lines of progress that are shown."""
 
 
 class Agreements(Protocol):
-    """What the person agreed to of servers' tools."""
+    """The user's agreements to servers' tools."""
 
     async def known(self, server: Server) -> Mapping[str, Pin]:
         """The tools agreed to, by name; empty before the first use."""
         ...
 
     async def agree(self, server: Server, tools: Sequence[RemoteTool]) -> None:
-        """Record that the person agreed to tools as they are now."""
+        """Record that the user agreed to tools as they are now."""
         ...
 
 
@@ -106,7 +106,7 @@ class ServerTool:
 
 
 class Ticker:
-    """Shows the progress of a call, not oftener than a person can read."""
+    """Shows the progress of a call, no more often than a user can read."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -126,13 +126,13 @@ def definition_of(server: Server, digest: str) -> str:
 
 
 def title_of(server: Server, tool: RemoteTool, arguments: JsonObject) -> str:
-    """What the call does, with its arguments: some clients show nothing else when they ask."""
+    """Describe the call, with its arguments: some clients show nothing else when they ask."""
     shown = json.dumps(arguments, ensure_ascii=False) if arguments else ""
     return one_line(f"{server.name}: {tool.title or tool.name} {shown}".strip(), 200)
 
 
 def preview_of(tool: RemoteTool, news: News) -> tuple[ToolContent, ...]:
-    """What is new about a tool: the difference, or its definition when it was never agreed to."""
+    """Show the news of a tool: the difference, or its definition if it was never agreed to."""
     if not news.sentence:
         return ()
     if news.before:
@@ -141,7 +141,7 @@ def preview_of(tool: RemoteTool, news: News) -> tuple[ToolContent, ...]:
 
 
 async def outcome_of(reply: Reply, limit: int) -> ToolOutcome:
-    """A server's reply for the model and the person. It is data, whatever it says (invariant 8).
+    """A server's reply for the model and the user. It is data, whatever it says (invariant 8).
 
     Images are made such as models take: one that is damaged would have every later request refused.
     """
@@ -188,7 +188,7 @@ FOUND = 8
 
 LISTED_RESOURCES = 100
 READ_RESOURCES = "resources/read"
-"""What a permission for a server's resources is remembered by, in MCP's own word."""
+"""The name of a permission for a server's resources, in MCP's own word."""
 
 
 CALL_SCHEMA: JsonObject = {
@@ -340,7 +340,7 @@ def _score(tool: ServerTool, words: Sequence[str]) -> int:
 
 
 def described(tool: ServerTool) -> str:
-    """How to call a tool."""
+    """Return the name, description and arguments of a tool."""
     now: RemoteTool = tool.server.catalogue.tool(tool.remote.name) or tool.remote
     schema = json.dumps(now.input_schema, ensure_ascii=False)
     return f"{tool.spec.name}: {now.description or now.name}\narguments: {schema}"
@@ -364,11 +364,11 @@ class McpToolbox:
         """Every tool seen so far: its name stays its own for the session."""
         self._fixed: tuple[Tool, ...] | None = None
         self._digests: dict[str, dict[str, str]] = {}
-        """What each server offered when the prompt was fixed: digests by tool."""
+        """The tools of each server when the prompt was fixed: digests by tool."""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the first prompt has decided what is in the prompt."""
+        """True once the first prompt has fixed the tools in it."""
         return self._fixed is not None
 
     def fix(self) -> None:
@@ -408,7 +408,7 @@ class McpToolbox:
         return tuple(self._tools[key] for key in seen)
 
     def notes(self) -> tuple[str, ...]:
-        """What changed since the prompt was fixed, for the part of a request that may change."""
+        """The changes since the prompt was fixed, for the part of a request that may change."""
         if self._fixed is None:
             return ()
         self.tools()

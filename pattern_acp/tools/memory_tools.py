@@ -66,7 +66,7 @@ _DAY_MS = 24 * 3_600_000
 
 
 class SearchKind(StrEnum):
-    """What memory_search looks in: blocks, archival entries, replaced ones, messages by author, plan steps, skills."""
+    """The scope of memory_search: blocks, archival entries, replaced ones, messages by author, plan steps, skills."""
 
     BLOCK = "block"
     ARCHIVAL = "archival"
@@ -170,7 +170,7 @@ async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOu
     blocks = await context.memory.blocks()
     damaged = context.memory.unreadable()
     if label in damaged:
-        raise ToolFailedError(f"{damaged[label]} Tell the person; other blocks can be read.")
+        raise ToolFailedError(f"{damaged[label]} Tell the user; other blocks can be read.")
     chosen = [block for block in blocks if label in {"", block.label}]
     if not chosen:
         known = ", ".join(block.label for block in blocks)
@@ -229,7 +229,7 @@ MOST_EDITS = 30
 
 
 class MemoryOperation(StrEnum):
-    """How memory_write changes a block."""
+    """The way in which memory_write changes a block."""
 
     APPEND = "append"
     REPLACE = "replace"

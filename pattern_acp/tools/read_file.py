@@ -255,7 +255,7 @@ class ReadAttachmentArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadAttachment:
-    """Reads on in a text of which the conversation shows only the ends: the person's, or a tool's result."""
+    """Reads on in a text of which the conversation shows only the ends: the user's, or a tool's result."""
 
     spec = ToolSpec(
         "read_attachment",

@@ -1,6 +1,6 @@
 """The tool run_command.
 
-Owns: what the person sees while a command runs and what the model reads when it ended. Must not know: which shell runs
+Owns: what the user sees while a command runs and what the model reads when it ended. Must not know: which shell runs
 it, or whether the editor or we own the terminal beyond what `RunningCommand` says.
 
 A command that ends with another exit code than 0 is a result for the model, not an error: tests that fail are what it
@@ -46,7 +46,7 @@ from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
 DEFAULT_SECONDS = COMMAND_SECONDS
-"""Time limit when the model asks for none and the person set none (issue 2, section 4)."""
+"""Time limit when neither the model nor the user sets one (issue 2, section 4)."""
 
 MOST_SECONDS = 1_800
 """Longest time limit that the model may ask for: half an hour covers long test runs, and a turn must end."""
@@ -64,10 +64,10 @@ AFTERMATH_SECONDS = 3.0
 """Longest wait for the end of a command that was told to end."""
 
 FIRST_LOOK_SECONDS = 3.0
-"""How long a command in the background is watched before the model goes on: what fails at once is told at once."""
+"""Time to watch a command in the background before the model goes on: a failure at once is reported at once."""
 
 FIRST_PROMPT_LOOK_SECONDS = 3.0
-"""When a client's terminal is first looked at for a question; each next look comes after twice the time."""
+"""Time until a client's terminal is first checked for a question; each next check comes after twice the time."""
 
 LAST_PROMPT_LOOK_SECONDS = 30.0
 """The longest time between two such looks: each brings the whole output over the wire."""
@@ -228,7 +228,7 @@ def require_command_text(command: str) -> None:
 
 
 class _Run(Struct):
-    """What is known of one run so far."""
+    """The state of one run so far."""
 
     terminal: TerminalContent
     time_limit: int
@@ -238,7 +238,7 @@ class _Run(Struct):
     tail: str = ""
     timed_out: bool = False
     asks: bool = False
-    """Whether it ended in a question that nobody answered."""
+    """True if it ended in a question that nobody answered."""
 
 
 def _preview(asked: RunCommandArguments, folder: CodeTarget, context: ToolContext) -> tuple[ToolContent, ...]:
@@ -252,7 +252,7 @@ def _terminal_content(command: RunningCommand, asked: RunCommandArguments, folde
 
 
 async def _wait(command: RunningCommand, run: _Run, progress: Progress) -> ExitStatus | None:
-    """How it ended; None when its time is over or it asks something."""
+    """Wait for its end; None when its time is over or it asks something."""
     with anyio.move_on_after(run.time_limit):
         if not command.client_owned:
             return await _follow(command, run, progress)
@@ -329,7 +329,7 @@ def _status_sentence(run: _Run, status: ExitStatus, seconds: float) -> str:
 
 
 def printed_by(result: str) -> str:
-    """What a command printed, of a result that says that it succeeded; any other result is told whole."""
+    """Return the output of a command, from a result that says that it succeeded; any other result is returned whole."""
     output = _SUCCEEDED.sub("", result, count=1)
     return "" if output == NO_OUTPUT != result else output
 

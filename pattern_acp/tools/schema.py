@@ -23,7 +23,7 @@ LARGEST_NUMBER = 2**53 - 1
 """Largest whole number that every reader of JSON has exactly (RFC 8259, section 6)."""
 
 _LEFT_OUT = frozenset({"title", "default", "minLength", "minItems", "minimum", "maximum", "additionalProperties"})
-"""What we check ourselves when a call comes, with a sentence for each; the model would pay for it in every request."""
+"""The constraints that we check ourselves when a call comes; the model would pay for them in every request."""
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 

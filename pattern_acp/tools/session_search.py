@@ -1,6 +1,6 @@
 """The tool session_search.
 
-Owns: what the model reads of a hit, and the links that the person can follow. Must not know: how sessions are searched.
+Owns: what the model reads of a hit, and the links that the user can follow. Must not know: how sessions are searched.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ DEFAULT_HITS = 8
 """Hits when the model asks for no number; each is at most a short paragraph."""
 
 LINK_CHARACTERS = 200
-"""Of what was said, beside its link."""
+"""Characters of a hit's text, beside its link."""
 
 
 class SessionSearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,5 +67,5 @@ async def _run(asked: SessionSearchArguments, context: ToolContext, _progress: P
 
 
 def _told(hit: SessionHit) -> str:
-    speaker = "the person" if hit.speaker == "user" else "the agent"
+    speaker = "the user" if hit.speaker == "user" else "the agent"
     return f"[{hit.name}, {hit.day}, {speaker}; {hit.uri}]\n{hit.text}"

@@ -27,7 +27,7 @@ MOST_LISTED = 40
 """Skills that the prompt lists; /skills shows all."""
 
 LINE_CHARACTERS = 240
-"""Of one skill in the prompt: what it is for stands at the beginning of a description."""
+"""Characters of one skill in the prompt: a description begins with its purpose."""
 
 
 class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):

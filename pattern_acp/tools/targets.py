@@ -56,7 +56,7 @@ async def confirm_target(target: CodeTarget) -> None:
 
 
 async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
-    """What `look` finds at the path, which is checked as by `confirm_target` on the same way to a worker thread.
+    """Return the result of `look` at the path, checked as by `confirm_target` on the same way to a worker thread.
 
     Raises:
         ToolFailedError: a symbolic link was changed since.
@@ -73,7 +73,7 @@ async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
 
 
 async def missing_sentence(target: CodeTarget) -> str:
-    """What to tell the model about a path that does not exist, with names that are like it."""
+    """Tell the model about a path that does not exist, with names that are like it."""
     return await anyio.to_thread.run_sync(_missing_sentence, target)
 
 

@@ -32,7 +32,7 @@ class UpdatePlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UpdatePlan:
-    """Shows a plan to the person."""
+    """Shows a plan to the user."""
 
     spec = ToolSpec(
         "update_plan",

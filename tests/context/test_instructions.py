@@ -121,7 +121,7 @@ def test_the_persons_own_file_holds_everywhere_and_behind_links(tmp_path: Path):
     (own,) = own_instructions(tmp_path / "AGENTS.md")
     assert own.of_person
     prompt = system_prompt(load_persona("default", NOWHERE), PLACE, (own,))
-    assert "Instructions of the person from" in prompt
+    assert "Instructions of the user from" in prompt
     assert own_instructions(None) == own_instructions(tmp_path / "none.md") == ()
 
 

@@ -18,8 +18,8 @@ MESSAGES = (
 
 def test_the_transcript_tells_who_said_what_and_what_was_called():
     assert transcript(MESSAGES, 10_000) == (
-        "Person: Look at it.\n[image chart.png]\n"
-        "Person: [attached file:///a.py: print(1)]\n"
+        "User: Look at it.\n[image chart.png]\n"
+        "User: [attached file:///a.py: print(1)]\n"
         'You: [call read_file {"path": "a.py"}]\n'
         "Results: [failed: No such file.]"
     )
@@ -42,14 +42,14 @@ def test_the_request_names_the_sections_and_the_wish():
     assert request.tools == ()
     assert request.max_output_tokens == 400
     assert all(f"## {section}" in text for section in SECTIONS)
-    assert "The person asks for this about the summary: keep numbers" in text
+    assert "The user asks for this about the summary: keep numbers" in text
 
 
 def test_headings_are_found_however_they_are_written_and_put_in_order():
-    answer = "Of course.\n**Open:**\n- more\n# done\n- it\n3. Decided\n- so\n## About the person\n- none"
+    answer = "Of course.\n**Open:**\n- more\n# done\n- it\n3. Decided\n- so\n## About the user\n- none"
     summary = read_summary(answer)
     assert summary == (
-        "## Done\nOf course.\n- it\n## Decided\n- so\n## Open\n- more\n## About the person\n- none\n"
+        "## Done\nOf course.\n- it\n## Decided\n- so\n## Open\n- more\n## About the user\n- none\n"
         "## Files in hand\n- nothing"
     )
 

@@ -105,7 +105,7 @@ async def test_a_compaction_is_shown_counted_and_stays_in_the_replay():
         await agent.editor.request("session/load", params)
         replayed = str(agent.editor.updates)
         assert all(f"Question {number}?" in replayed for number in range(8))
-        assert "## About the person" in replayed
+        assert "## About the user" in replayed
         agent.editor.updates.clear()
         await agent.editor.prompt(session, "/recall barnacles")
         assert "Where do barnacles live?" in agent.editor.said()
@@ -125,7 +125,7 @@ async def test_a_client_with_compaction_updates_gets_those_live_and_replayed_and
             mine = [each for each in shown if each["sessionUpdate"] == "compaction_update"]
             assert [each["status"] for each in mine] == ["in_progress", "completed"] * (len(mine) // 2)
             assert mine[0]["compactionId"] == mine[1]["compactionId"]
-            assert "## About the person" in mine[1]["summary"][0]["text"]
+            assert "## About the user" in mine[1]["summary"][0]["text"]
 
 
 async def test_a_cancelled_summary_leaves_the_conversation_and_what_it_used_is_counted():
@@ -176,7 +176,7 @@ async def test_the_summary_is_asked_of_the_persona_and_marked_as_reference_only(
         note = next(m.text for m in model.requests[-1].messages if m.text.startswith("<conversation_summary"))
         assert "For reference only" in note
         headings = [line for line in note.splitlines() if line.startswith("## ")]
-        assert headings == ["## Done", "## Decided", "## Open", "## About the person", "## Files in hand"]
+        assert headings == ["## Done", "## Decided", "## Open", "## About the user", "## Files in hand"]
 
 
 @pytest.mark.parametrize(

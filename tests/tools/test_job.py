@@ -110,7 +110,7 @@ async def test_a_terminal_of_the_client_is_embedded_and_takes_no_input(tmp_path:
         async with passing(QUIET_SECONDS):
             outcome = await bench.call(PATIENT, command="deploy", background=True)
         assert bench.progress.shown == [(TerminalContent("term_1", "deploy", str(tmp_path), client_owned=True),)]
-        assert "only the person can type" in outcome.text
+        assert "only the user can type" in outcome.text
         with pytest.raises(ToolFailedError, match="start it with interactive"):
             await bench.call(JobTool(), action="write", job="job1", text="y")
 

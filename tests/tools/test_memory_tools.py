@@ -106,7 +106,7 @@ def test_the_path_of_a_diff_is_absolute_on_every_platform(cwd: str, path: str):
 async def test_a_damaged_block_is_called_damaged_and_not_missing(tmp_path: Path):
     bench = tool_bench(tmp_path)
     bench.memory.damaged["human"] = "What is stored of the memory block 'human' is damaged."
-    with pytest.raises(ToolFailedError, match=r"'human' is damaged\. Tell the person; other blocks can be read\."):
+    with pytest.raises(ToolFailedError, match=r"'human' is damaged\. Tell the user; other blocks can be read\."):
         await bench.call(MemoryRead(), label="human")
     told = (await bench.call(MemoryRead())).text
     assert "[persona]" in told

@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 def show(schema: BlockSchema, state: State) -> str:
-    """How a content reads. `read` gives the same content back."""
+    """Write a content as text. `read` gives the same content back."""
     if isinstance(schema, CompositeSchema):
         parts = [_section(name, show(_plain(schema, name), part)) for name, part in _sections(state).items()]
         return "\n\n".join(parts)
@@ -255,7 +255,7 @@ def _check_headings(name: str, text: str, names: set[str]) -> None:
 
 
 def describe(schema: BlockSchema) -> str:
-    """What a block of this schema holds, in one line; empty for free text."""
+    """Describe the content of a block of this schema in one line; empty for free text."""
     match schema:
         case TextSchema():
             return ""

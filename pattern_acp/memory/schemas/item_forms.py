@@ -252,7 +252,7 @@ def _amount(value: FieldValue | None) -> float:
 
 
 class NodePosition(Struct, frozen=True):
-    """Where a node is: its parent's id (empty at the top), its place among its siblings, and its depth from 1."""
+    """The position of a node: its parent's id (empty at the top), its place among its siblings, its depth from 1."""
 
     node: Node
     parent: str

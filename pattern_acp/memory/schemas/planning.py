@@ -290,7 +290,7 @@ class PlannedText(Struct, frozen=True):
 
 
 def edited_text(edit: ContentEdit, before: str, *, label: str) -> PlannedText:
-    """What `edit` makes of `before`.
+    """Return `before` with `edit` applied.
 
     Raises:
         PassageError: the passage is not there exactly once.

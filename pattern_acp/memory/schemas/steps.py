@@ -1,4 +1,4 @@
-"""What is done to a document, in terms that any CRDT has.
+"""Steps that change a document, in terms that any CRDT has.
 
 Owns: the types of steps and the names of the root containers. Must not know: Loro, what a step is for. Every container
 is a root, named by section and purpose, so that two peers who make one at the same time make the same one. Places are

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def merge_contents(schema: BlockSchema, base: str, theirs: str, ours: str) -> Merge:
-    """What the text `base` of a block becomes when `theirs` and `ours` were both made of it.
+    """Merge `theirs` and `ours`, which were both made of the text `base` of a block.
 
     A text that is no content of the schema is merged by lines, for whoever reads the outcome to refuse.
     """

@@ -1,4 +1,4 @@
-"""Typed contents from TOML that a person edited.
+"""Typed contents from TOML that a user edited.
 
 Owns: which values each field takes, and in which line a wrong one stands. Must not know: how it is written
 (`toml_writing.py`), or what is done with the content.
@@ -45,7 +45,7 @@ _FIRST_KEY = re.compile(r"\[|[A-Za-z0-9_-]+\s*=")
 
 
 def looks_like_toml(text: str) -> bool:
-    """Whether a typed content is given as TOML, and not in the form that blocks read in."""
+    """Tell whether a typed content is written as TOML, and not in the form that blocks read in."""
     lines = [line for line in text.split("\n") if line.strip()]
     content = next((line for line in lines if not line.startswith("#") or line.startswith("## ")), None)
     return bool(lines) if content is None else _FIRST_KEY.match(content.strip()) is not None
@@ -237,11 +237,11 @@ _EMPTY = {
     FieldKind.LIST: "[]",
     FieldKind.TIMESTAMP: "2026-11-27",
 }
-"""What an unset field is shown with, behind a comment sign."""
+"""The value that shows an unset field, behind a comment sign."""
 
 
 def has_typed_fields(schema: BlockSchema) -> bool:
-    """Whether contents of this schema are written as TOML; others read well as Markdown."""
+    """Tell whether contents of this schema are written as TOML; others read well as Markdown."""
     if isinstance(schema, CompositeSchema):
         return any(has_typed_fields(section.schema) for section in schema.sections)
     return isinstance(schema, MapSchema) or (isinstance(schema, ListSchema) and bool(schema.fields))

@@ -18,7 +18,7 @@ FieldValue: TypeAlias = Scalar | tuple[str, ...]
 """The value of a field; a tuple for a list."""
 
 MOST_FIELDS = 40
-"""Fields or sections of one schema: more than a model, or a person, keeps apart."""
+"""Fields or sections of one schema: more than a model, or a user, can tell apart."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
@@ -30,7 +30,7 @@ class SchemaError(ValueError):
 
 
 class FieldKind(StrEnum):
-    """What a field holds."""
+    """The type of a field's value."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -43,7 +43,7 @@ class FieldKind(StrEnum):
 class FieldSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One field. `minimum` and `maximum` bound numbers and counters.
 
-    A read-only field is written by the program and by the person, never by the agent.
+    A read-only field is written by the program and by the user, never by the agent.
     """
 
     name: str
@@ -91,7 +91,7 @@ PlainSchema: TypeAlias = TextSchema | MapSchema | ListSchema | LogSchema | TreeS
 
 
 class SectionSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A named part of a composite block. What is read-only is written by the program and the person only."""
+    """A named part of a composite block. If read-only, only the program and the user write it."""
 
     name: str
     schema: TextSchema | MapSchema | ListSchema | LogSchema | TreeSchema

@@ -26,7 +26,7 @@ STATUS_OPERATIONS = frozenset({"resolve", "reopen"})
 
 
 class OperationRule(Struct, frozen=True):
-    """What an operation needs, and which further arguments it takes, besides `label` and `reason`."""
+    """The needs of an operation, and the further arguments that it takes, besides `label` and `reason`."""
 
     needs: tuple[str, ...]
     takes: tuple[str, ...] = ()
@@ -59,11 +59,11 @@ class MemoryBlockView(Struct, frozen=True):
     updated_at_ms: int
     permission: str = "read_write"
     form: str = ""
-    """What it holds besides free text, in a sentence; empty for free text."""
+    """Its content besides free text, in a sentence; empty for free text."""
     notes: tuple[str, ...] = ()
-    """What the model should know of it now: double changes to mend, facts that are stale."""
+    """Facts for the model about its present state: double changes to mend, stale facts."""
     in_context: bool = True
-    """Whether it belongs into every request now; others are only named."""
+    """True if it belongs in every request now; others are only named."""
     write_denied: str = ""
     """Why the agent may not write it at all, in a sentence, as in an isolated project; empty where it may."""
     shared_from: str = ""
@@ -72,7 +72,7 @@ class MemoryBlockView(Struct, frozen=True):
     version: int = 0
     """Number of the newest write."""
     schema: "BlockSchema | None" = None
-    """What it can hold; None for free text."""
+    """Its schema; None for free text."""
 
 
 class MemoryEdit(Struct, frozen=True):
@@ -89,17 +89,17 @@ class MemoryEdit(Struct, frozen=True):
     field: str = ""
     """The section, field, or `section.field` that is meant."""
     to: str = ""
-    """Where to: behind which item, below which entry."""
+    """The target of a move: the item that it goes behind, or the entry that it goes below."""
     check: str = ""
     """A command that finds out whether the fact still holds."""
     template: str = ""
     description: str = ""
     scope: str = ""
-    """Of a block to create: `persona`, `project` or `shared`; empty for the template's."""
+    """The scope of a block to create: `persona`, `project` or `shared`; empty for the template's."""
     base: str | None = None
-    """The text that a rewrite was worked out from; what others changed since is kept."""
+    """The text on which a rewrite is based; later changes by others survive it."""
     kind: str = ""
-    """What makes an archival entry a trap, constraint or decision, with `paths`, `severity` and `until`."""
+    """The kind of an archival entry that is a trap, constraint or decision, with `paths`, `severity` and `until`."""
     paths: tuple[str, ...] = ()
     severity: str = ""
     until: str = ""
@@ -118,18 +118,18 @@ class MemoryChange(Struct, frozen=True):
     before: str
     after: str
     notes: tuple[str, ...] = ()
-    """What the writer should know, such as a double change that is to be mended."""
+    """Notes for the writer, such as a double change to mend."""
 
 
 class MemoryProposal(Struct, frozen=True):
-    """What edits would change, in their order, and what policy decides on."""
+    """The changes that edits would make, in their order, and the accesses that policy decides on."""
 
     changes: tuple[MemoryChange, ...]
     accesses: tuple[WriteMemory, ...]
 
 
 NO_GOOD_MATCH = "Nothing in memory has much in common with this, so it may not be known; the nearest there is:"
-"""What stands before hits that are guesses (`MemoryHit.is_guess`)."""
+"""The sentence before hits that are guesses (`MemoryHit.is_guess`)."""
 
 
 class MemoryHit(Struct, frozen=True):
@@ -144,23 +144,23 @@ class MemoryHit(Struct, frozen=True):
     words: tuple[str, ...] = ()
     """Words of the query that it has too, in some form."""
     meaning: float | None = None
-    """How alike it is to the query in meaning, up to 1; None where that is not known."""
+    """Its similarity in meaning to the query, up to 1; None if unknown."""
     place: str = ""
-    """Where it is from in words for the person, without ids; empty where `source` has none."""
+    """Its origin in words for the user, without ids; empty if `source` has none."""
     entry: int = 0
-    """What `MemoryAccess.recalled` counts it by; 0 where nothing is counted."""
+    """The entry that `MemoryAccess.recalled` counts; 0 if nothing is counted."""
     is_guess: bool = False
     """Nothing that was found has much in common with the query; this is the nearest there is."""
     others: int = 0
-    """Older ones with the same text that it stands for."""
+    """The number of older hits with the same text that it represents."""
 
 
 class MemoryFilter(Struct, frozen=True):
-    """What a search is limited to; everything is optional. Times are milliseconds since 1970-01-01 UTC."""
+    """The limits of a search; all are optional. Times are milliseconds since 1970-01-01 UTC."""
 
     scope: str = ""
     kinds: tuple[str, ...] = ()
-    """Of `memory.filters.EntryKind`; none: all but what was superseded."""
+    """Values of `memory.filters.EntryKind`; none: all but superseded ones."""
     session: str = ""
     since_ms: int | None = None
     until_ms: int | None = None
@@ -188,11 +188,11 @@ class MemoryAccess(Protocol):
         ...
 
     def recalled(self, entries: Sequence[int]) -> None:
-        """Note that these things were shown to the model or the person; they are counted when the turn ends."""
+        """Note that these things were shown to the model or the user; they are counted when the turn ends."""
         ...
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
-        """What the edit would change.
+        """Return the change that the edit would make.
 
         Raises:
             BlockError: with a sentence for the model.
@@ -208,7 +208,7 @@ class MemoryAccess(Protocol):
         ...
 
     async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
-        """What the edits would change, one after the other, and who has to consent.
+        """Return the changes of the edits, one after the other, and who has to consent.
 
         Raises:
             BlockError: with a sentence for the model.
@@ -218,7 +218,7 @@ class MemoryAccess(Protocol):
     async def commit_all(
         self, edits: Sequence[MemoryEdit], call_id: ToolCallId | None, *, consented: bool = False
     ) -> tuple[MemoryChange, ...]:
-        """Apply and record all edits in one transaction, or none of them; `consented` when the person was asked.
+        """Apply and record all edits in one transaction, or none of them; `consented` if the user was asked.
 
         Raises:
             BlockError: nothing was changed, and why.

@@ -86,7 +86,7 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
 def reviewed(
     tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scope, writing: WriteContext
 ) -> WriteMemory:
-    """The access, with the person's consent needed where the agent decides for the project and they review that.
+    """The access, with the user's consent required where the agent decides for the project and the user reviews that.
 
     Raises:
         PermissionDeniedError: consent is needed, and nobody was asked.
@@ -104,7 +104,7 @@ def reviewed(
     if not kind or edit.operation == "verify" or scope is not Scope.PROJECT:
         return access
     if not (writing.consented or writing.is_trial):
-        problem = f"a {kind} of the project waits for the person, and nobody was asked; call again to have it asked."
+        problem = f"a {kind} of the project waits for the user, and nobody was asked; call again to have it asked."
         raise PermissionDeniedError(ARCHIVE, problem)
     if edit.operation in STATUS_OPERATIONS and named is not None:
         what = f"It says that the project's {kind} “{one_line(named.entry.text)}” is over: {one_line(edit.reason)}"
@@ -193,7 +193,7 @@ def _insert(
 
 
 def _given(edit: MemoryEdit) -> str:
-    """What is asked for beside the text, which a diff does not show."""
+    """Return the arguments besides the text, which a diff does not show."""
     severity = f", {edit.severity} severity" if edit.severity else ""
     until = f", until {one_line(edit.until, 40)}" if edit.until else ""
     until = ", without a last day" if _is_never(edit.until) else until
@@ -313,7 +313,7 @@ def _meaningless(pattern: str) -> str:
 
 
 def _is_never(until: str) -> bool:
-    """Whether what is given means that there is no last day."""
+    """Tell whether the argument means that there is no last day."""
     return until.strip().lower() == NEVER
 
 

@@ -68,11 +68,11 @@ ADDING = frozenset({"append", "add", "insert_after", "create"})
 """Operations whose text is new beside what is there, so that repeats are looked for."""
 
 _OF_ANY_TEXT = frozenset({Operation.APPEND, Operation.REPLACE})
-"""Operations whose outcome can be told from a text alone."""
+"""Operations whose outcome can be computed from a text alone."""
 
 
 class Applied(Struct, frozen=True):
-    """An edit as it was done: the change, what policy is told of it, and the block it was."""
+    """An applied edit: the change, the access that policy sees, and the block before it."""
 
     change: MemoryChange
     access: WriteMemory
@@ -93,7 +93,7 @@ def apply_edits(tx: Transaction, edits: Sequence[MemoryEdit], writing: WriteCont
 
 
 def known_after(seen: str, edit: MemoryEdit, change: MemoryChange, *, at_ms: int) -> str:
-    """What a writer who saw `seen` knows of a block after an edit of their own: nothing that others wrote meanwhile.
+    """Return the text that a writer who saw `seen` knows after their own edit: nothing that others wrote meanwhile.
 
     Where that cannot be told it is `seen`, so that a rewrite keeps too much rather than too little.
     """
@@ -182,7 +182,7 @@ def find_visible(tx: Transaction, label: str, writing: WriteContext) -> VisibleB
 
 
 def check_isolation(label: str, scope: Scope, writing: WriteContext) -> None:
-    """Refuse to write memory of a persona from an isolated project; the person's rules isolate nothing.
+    """Refuse to write memory of a persona from an isolated project; the user's rules isolate nothing.
 
     Raises:
         IsolationDeniedError: says what would allow it.
@@ -223,7 +223,7 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied
         from pattern_acp.memory.service.share import attach_first
 
         attach_first(tx, change.block, writing)
-        notes = (f"It is shared: attached to this project with {spec.permission}; the person attaches it elsewhere.",)
+        notes = (f"It is shared: attached to this project with {spec.permission}; the user attaches it elsewhere.",)
     return Applied(MemoryChange(edit.label, "", change.text, notes), access, change.block.id)
 
 
@@ -284,10 +284,10 @@ def _as_stored(edit: MemoryEdit, stored: str) -> MemoryEdit:
 
 
 def _judged(access: WriteMemory, permission: Permission, action: WriteAction, writing: WriteContext) -> WriteMemory:
-    """The access with what the block's permission says of it.
+    """Return the access with the verdict of the block's permission.
 
     Raises:
-        PermissionDeniedError: nobody but the person may, or consent is missing.
+        PermissionDeniedError: nobody but the user may, or consent is missing.
     """
     standing = judge(permission, action, writing.writer.actor)
     explained = explain_permission(permission)
@@ -302,11 +302,11 @@ def _judged(access: WriteMemory, permission: Permission, action: WriteAction, wr
 
 
 def _guarded(access: WriteMemory, text: str, writing: WriteContext) -> WriteMemory:
-    """The access with what the guard of secrets says of the text.
+    """Return the access with the verdict of the guard of secrets on the text.
 
     Raises:
         SecretFoundError: there is a secret, and the settings block those.
-        PermissionDeniedError: there is one, and the person was not asked.
+        PermissionDeniedError: there is one, and the user was not asked.
     """
     secret = check_secret(access.label, text, writing.rules.secrets)
     if secret is None or writing.writer.actor is Actor.HUMAN:

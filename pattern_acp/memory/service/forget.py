@@ -94,7 +94,7 @@ _SHORTEST_NEARBY = 3
 
 
 class ForgettingPreview(Struct, frozen=True):
-    """What forgetting would take away, or took.
+    """The effects of forgetting, planned or done.
 
     `in_text` tells that the block's text holds the words. `versions` are those that can be shown no longer: all that
     can be shown now, or none when no version holds the words. `events`, `archived` and `kept_files` count recorded
@@ -111,7 +111,7 @@ class ForgettingPreview(Struct, frozen=True):
 
 
 class ForgottenReport(Struct, frozen=True):
-    """What was forgotten, and what the user has to know about what is left.
+    """The outcome of forgetting, and the places that still have the words.
 
     `before` is the text with a mark in the place of the words. `messages` counts the indexed ones that lost words.
     `others` are labels of blocks that hold the words too, `left` all other places that do, a clause each. `backups` are
@@ -130,21 +130,21 @@ class ForgottenReport(Struct, frozen=True):
 
 
 class _Search(Struct, frozen=True):
-    """What was found before the transaction: the block, the words, and the events up to `newest` that hold them."""
+    """The findings before the transaction: the block, the words, and the events up to `newest` that contain them."""
 
     key: BlockKey
     head: int
     words: Forgotten
     nearby: Forgotten | None
-    """What is masked beside the writes of a whole block; None for a passage."""
+    """The words to mask beside the writes of a whole block; None for a passage."""
     in_block: bool
-    """Whether a version of the block holds the words; otherwise its history can stay."""
+    """True if a version of the block contains the words; otherwise its history can stay."""
     events: tuple[int, ...]
     newest: int
 
 
 class _Prepared(Struct, frozen=True):
-    """What one transaction would do, or did."""
+    """The effects of one transaction, planned or done."""
 
     block: Block
     forgetting: ProposedForgetting | None
@@ -172,7 +172,7 @@ class MemoryForgetting:
         self._clock = clock
 
     async def preview(self, label: str, passage: str | None = None) -> ForgettingPreview:
-        """What `forget` would take away. Changes nothing.
+        """Preview what `forget` would remove. Changes nothing.
 
         Raises:
             BlockError: there is nothing to forget, or it cannot be done, as `forget` says.
@@ -407,7 +407,7 @@ def _plan(tx: Transaction, search: _Search, block_id: str, parameters: frozenset
 def _uncounted(
     tx: Transaction, block_id: str, words: Forgotten, passage: str | None, *, in_block: bool
 ) -> tuple[PlannedRedaction, ...]:
-    """What becomes of counts of recalls: those of passages that go, and of passages that the block once had."""
+    """Plan the redaction of recall counts: for passages that go, and for passages that the block once had."""
     archived = archived_with(tx, words)
     stay = frozenset[Name]() if passage is None else names_without(tx, block_id, words)
 
@@ -450,7 +450,7 @@ _PLACES = {
     "sessions": "row of a session, such as its title or folder",
     "usage": "row of what requests cost",
 }
-"""What a row of a table is called, where it may hold words; other tables have the name that they have."""
+"""Names for the rows of a table that may contain words; other tables go by their own name."""
 
 _CLASSIFYING = frozenset(
     {
@@ -488,7 +488,7 @@ def with_names(tx: Transaction, words: Forgotten, parameters: frozenset[str]) ->
 
 
 def _places_with(tx: Transaction, words: Forgotten, known: Set[str]) -> tuple[str, ...]:
-    """Where `words` are, a clause each, apart from histories and the rows of the blocks whose ids are `known`.
+    """List the places of `words`, a clause each, apart from histories and the rows of the blocks whose ids are `known`.
 
     Every table and every column that the schema has is looked at, so that a new one cannot be missed.
 
@@ -526,7 +526,7 @@ def _names_something(payload: str, words: Forgotten) -> bool:
 
 
 def _texts(key: str, value: Json) -> Iterator[tuple[str, str]]:
-    """Every text of a value, with the key that it or its list stands under."""
+    """Every text of a value, with the key of the text or of its list."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):

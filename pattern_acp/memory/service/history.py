@@ -102,7 +102,7 @@ class ArchivedEntry(Struct, frozen=True):
     entry: ArchivalEntry
     times: int
     bound: PathNote | None = None
-    """What makes it a trap, constraint or decision; None for a plain fact."""
+    """The note that makes it a trap, constraint or decision; None for a plain fact."""
 
 
 class BlockCheck(Struct, frozen=True):
@@ -166,7 +166,7 @@ class MemoryHistory:
         return await self._database.read(lambda tx: list_deleted(tx, owners))
 
     async def elsewhere(self) -> tuple[Block, ...]:
-        """The shared blocks that are not attached here, which the person may attach.
+        """The shared blocks that are not attached here, which the user may attach.
 
         Raises:
             DatabaseError: the constellation cannot be read.

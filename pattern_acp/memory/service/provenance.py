@@ -1,4 +1,4 @@
-"""Whether the rows of memory are what the journal says of them: who wrote what, when, why, and what it came to.
+"""Comparison of the rows of memory with the journal: who wrote what, when, why, and with what outcome.
 
 Owns: which column follows from which event. Must not know: documents (`memory/integrity.py`), or who asks. The events
 are chained, and the rows are not: whoever changes a row, or puts those of another copy in its place, cannot change its
@@ -63,7 +63,7 @@ class Mismatch(Struct, frozen=True):
 
 
 def mismatches(tx: Transaction, only: Collection[str] | None = None) -> Iterator[Mismatch]:
-    """What the rows of every block, or of those with the ids `only`, say otherwise than the journal.
+    """Yield the differences between the journal and the rows of every block, or of those with the ids `only`.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -83,7 +83,7 @@ def mismatches(tx: Transaction, only: Collection[str] | None = None) -> Iterator
 
 
 def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
-    """What the rows of archival entries, traps, constraints and decisions say otherwise than the journal.
+    """Yield the differences between the journal and the rows of archival entries, traps, constraints and decisions.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -158,7 +158,7 @@ def _of_terms(
     recorded: Sequence[Recorded],
     forgettings: Sequence[int],
 ) -> Iterator[str]:
-    """What makes an entry a trap, constraint or decision."""
+    """Yield the terms of a trap, constraint or decision that differ from the journal."""
     if row is None or not event.kind:
         if row is not None or event.kind:
             yield "kind"
@@ -186,7 +186,7 @@ def _of_terms(
 
 
 def _is_last(found: SqlValue, seq: int, forgettings: Sequence[int]) -> bool:
-    """Whether a row was changed last by its newest event, or since then by a forgetting."""
+    """Tell whether a row was changed last by its newest event, or since then by a forgetting."""
     return found == seq or (found in forgettings and _number(found) > seq)
 
 
@@ -216,7 +216,7 @@ def _problems(rows: StoredRows, recorded: Sequence[Recorded]) -> Iterator[str]:
 
 
 def _as_write(recorded: Recorded, rows: StoredRows) -> _Write | None:
-    """The event, if the block has a write for it; forgetting writes only to a block that held the words."""
+    """The event, if the block has a write for it; forgetting writes only to a block that had the words."""
     event = recorded.event
     if isinstance(event, BlockForgotten):
         wrote = event.update_hash or any(row["last_seq"] == recorded.seq for row in rows.writes)
@@ -261,7 +261,7 @@ def _of_write(row: _Row, recorded: Recorded, event: _Write, history_from: int, *
 
 
 class _State(Struct, frozen=True):
-    """What a block has come to by its writes. `deleted` has each value that is right."""
+    """The state of a block after its writes. `deleted` has each value that is right."""
 
     text_hash: str
     conflicts_hash: str
@@ -353,7 +353,7 @@ def _of_archive(rows: StoredRows, archive: _Row, recorded: Sequence[Recorded]) -
 
 
 def _is_whole(number: int, rows: StoredRows, recorded: Sequence[Recorded]) -> bool:
-    """Whether a base can hold all up to this write: it brought an update, or the block was healed behind it."""
+    """Tell whether a base can contain all up to this write: it brought an update, or the block was healed after it."""
     if not 1 <= number <= len(rows.writes):
         return False
     write, history_from = rows.writes[number - 1], _number(rows.block["history_from"])
@@ -379,7 +379,7 @@ def _operation(event: _Write) -> str:
 
 
 def _agrees(found: SqlValue, recorded: str) -> bool:
-    """Whether a hash is the recorded one. One that is not recorded, or was taken out, agrees with any."""
+    """Tell whether a hash is the recorded one. One that is not recorded, or was taken out, agrees with any."""
     return not recorded or lost_words(recorded) or found == recorded
 
 

@@ -1,4 +1,4 @@
-"""What of memory a turn recalled and was told, as the journal has it.
+"""Counts of what a turn recalled and of the repeats it reported, as the journal has them.
 
 Owns: the event, counting with it, counting anew from all of them, and what forgetting takes out of them. Must not know:
 who recalled, or what the counts are used for. The ids of the search index go with it when it is made again, so the
@@ -25,14 +25,14 @@ _THOUSANDTHS = 1_000
 
 
 class Counting(Struct, frozen=True):
-    """What is counted at the end of a turn: how often each entry of the index was recalled, and the pairs told."""
+    """Counts for the end of a turn: recalls of each entry of the index, and the pairs that were reported."""
 
     recalled: Mapping[int, int]
     told: Sequence[Pair]
 
 
 def count(tx: Transaction, counting: Counting, *, stream: str, turn_id: TurnId | None, at_ms: int) -> None:
-    """Count what a turn recalled and note what it was told, with the event that says so.
+    """Count what a turn recalled and note the pairs it reported, with the event that says so.
 
     Only facts count; what is no fact, or gone meanwhile, is left out.
 
@@ -76,7 +76,7 @@ def count_again(tx: Transaction) -> None:
 
 
 def plan_uncounting(tx: Transaction, is_forgotten: Callable[[Name], bool]) -> tuple[PlannedRedaction, ...]:
-    """What would become of these events without the passages of which `is_forgotten` says yes.
+    """Plan the redaction of these events: without the passages for which `is_forgotten` is true.
 
     A hash can be tried out as long as it is there, so that forgetting words takes those of their passages too.
 

@@ -47,23 +47,23 @@ PERSONA = Writer(Actor.PERSONA, Origin.MODEL)
 """The agent, through its tools."""
 
 PERSON = Writer(Actor.HUMAN, Origin.PERSON)
-"""The person, as with /remember."""
+"""The user, as with /remember."""
 
 IMPORT = Writer(Actor.IMPORT, Origin.WORKSPACE)
-"""A file that the person had taken in."""
+"""A file that the user imported."""
 
 PROGRAM = Writer(Actor.SYSTEM, Origin.MEMORY)
-"""What is written without anyone asking."""
+"""Writes that nobody asked for."""
 
 
 class MemoryRules(Struct, frozen=True):
-    """What the settings say of memory. `templates` is the person's folder of templates, which need not exist."""
+    """The settings of memory. `templates` is the user's folder of templates, which need not exist."""
 
     isolation: Isolation = Isolation.NONE
     secrets: SecretRule = SecretRule.BLOCK
     templates: Path | None = None
     reviews_project: bool = False
-    """Whether the person is asked before the agent changes what the project decided (`memory.review`)."""
+    """True if the user is asked before the agent changes what the project decided (`memory.review`)."""
 
     def defaults(self, owner: MemoryScope) -> tuple[BlockSpec, ...]:
         """The blocks that have to exist: none of a persona that the project does not see."""
@@ -73,7 +73,7 @@ class MemoryRules(Struct, frozen=True):
 
 
 def rules_for(writer: Writer, rules: MemoryRules) -> MemoryRules:
-    """The rules that hold for `writer`: isolation keeps the project's agent apart from the persona, not the person."""
+    """The rules for `writer`: isolation separates the project's agent from the persona, not from the user."""
     if writer.actor is Actor.HUMAN:
         return replace(rules, isolation=Isolation.NONE)
     return rules
@@ -99,7 +99,7 @@ class WriteContext(Struct, frozen=True):
 
     @property
     def author(self) -> Authoring:
-        """Who stands in entries of logs."""
+        """The author in entries of logs."""
         actor = self.writer.actor
         name = self.owner.persona if actor is Actor.PERSONA else actor.value
         return Authoring(self.at_ms // 1000, name, trusted=actor in {Actor.HUMAN, Actor.SYSTEM})

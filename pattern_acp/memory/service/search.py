@@ -92,7 +92,7 @@ class SessionSearch:
         return await self._database.read(look)
 
     def _attached(self, tx: Transaction, narrowing: MemoryFilter, filters: Filters) -> tuple[Filters, ...]:
-        """What else may be found: each block that is attached, and nothing else of its owner."""
+        """The further scopes of a search: each block that is attached, and nothing else of its owner."""
         if "block" not in filters.kinds or filters.session or narrowing.scope not in {"", Scope.SHARED.value}:
             return ()
         return tuple(
@@ -127,12 +127,12 @@ def without_repeats(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
 
 
 def repeats(hit: MemoryHit) -> str:
-    """How many older ones a hit stands for, in words behind its place; empty for none."""
+    """Say how many older hits a hit represents, in words behind its place; empty for none."""
     return f" and {plural(hit.others, 'time')} before" if hit.others else ""
 
 
 def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
-    """What a hit's text does not say: that it was not checked for long, what a trap is, what superseded it."""
+    """Describe what a hit's text omits: that it was not checked for long, what a trap is, what superseded it."""
     if found.kind == "block":
         return (
             "\n(not checked for long, so find out whether it still holds)"
@@ -155,7 +155,7 @@ def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
 
 
 def _replaced_note(tx: Transaction, entry_id: str) -> str:
-    """What holds in the place of a superseded entry: the last of those that superseded it, or each other."""
+    """Name the replacement of a superseded entry: the last of those that superseded it, or each other."""
     last = load_entry(tx, entry_id)
     while last.superseded_by:
         last = load_entry(tx, last.superseded_by)
@@ -182,7 +182,7 @@ def _hit(tx: Transaction, found: SearchResult, *, now_ms: int, knows_meaning: bo
 
 
 def _source(tx: Transaction, found: SearchResult) -> tuple[str, str]:
-    """Where it is from: for the model, which can ask for a session by its id, and for the person."""
+    """Return its origin: for the model, which can ask for a session by its id, and for the user."""
     match found.kind:
         case "block":
             return f"memory block {found.label}", ""
@@ -197,7 +197,7 @@ def _source(tx: Transaction, found: SearchResult) -> tuple[str, str]:
             title = _title(tx, found)
             return f"plan step ({status}) of session {found.source}", f"plan step ({status}) of {title}"
         case kind:
-            speaker = "the person" if kind == "user" else "the agent"
+            speaker = "the user" if kind == "user" else "the agent"
             title = _title(tx, found)
             return f"{speaker} in session {found.source}", f"{'you' if kind == 'user' else speaker} in {title}"
 
@@ -228,7 +228,7 @@ def narrowing_of(kinds: tuple[str, ...], scope: str = "", since: str = "", until
 
 
 def first_ms(day: str) -> int:
-    """When a day such as 2026-11-28 begins here, in milliseconds since 1970-01-01 UTC.
+    """Return the start of a day such as 2026-11-28 here, in milliseconds since 1970-01-01 UTC.
 
     Raises:
         ValueError: it is no day.

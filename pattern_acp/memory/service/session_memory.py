@@ -40,7 +40,7 @@ from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_t
 
 
 class SessionRepeats:
-    """The pairs that one session may be told of."""
+    """The pairs of repeats that one session may report."""
 
     def __init__(self, owner: MemoryScope, isolation: Isolation) -> None:
         self._owner = owner
@@ -48,19 +48,19 @@ class SessionRepeats:
         self._told: tuple[Pair, ...] = ()
 
     def untold(self, tx: Transaction) -> tuple[tuple[Pair, str], ...]:
-        """Pairs that were not told yet, each with its sentence; for a read that finds more. Nothing is noted."""
+        """Pairs that were not reported yet, each with its sentence; for a read that finds more. Nothing is noted."""
         owners = [owner for _, owner in self._owner.owners]
         searched = owners[1:] if self._isolation is not Isolation.NONE else owners
         seen = visible_rows(tx, self._owner.owners, isolation=self._isolation)
         return untold_repeats(tx, searched, [one.block.id for one in seen if one.shared_from])
 
     def telling(self, found: Sequence[tuple[Pair, str]]) -> tuple[str, ...]:
-        """The sentences of these pairs, which are told in this turn."""
+        """The sentences of these pairs, which this turn reports."""
         self._told = tuple(pair for pair, _ in found)
         return tuple(sentence for _, sentence in found)
 
     def taken(self) -> tuple[Pair, ...]:
-        """The pairs that were told since this was asked last."""
+        """The pairs that were reported since the last call."""
         told, self._told = self._told, ()
         return told
 
@@ -92,7 +92,7 @@ class ConstellationMemory:
         """
         self.turn_id: TurnId | None = None
         self.after_commit: Callable[[], Awaitable[None]] | None = None
-        """What has to follow a write before it is answered, such as writing files."""
+        """A callback that must run after a write and before its answer, such as writing files."""
         self.damaged: tuple[DamagedBlock, ...] = ()
         """The blocks that could not be read when `blocks` was asked last."""
         self._database = database
@@ -106,7 +106,7 @@ class ConstellationMemory:
         """Labels that this session read."""
         self._recalled: Counter[int] = Counter()
         self._seen: dict[str, str] = {}
-        """By label, the text given out last, with the agent's own changes: what it works a rewrite out from."""
+        """By label, the last text shown, with the agent's own changes: the base of its rewrites."""
         self.repeats = SessionRepeats(owner, self._rules.isolation)
         isolated = self._rules.isolation is not Isolation.NONE
         searched = owner.owners[1:] if isolated else owner.owners
@@ -123,7 +123,7 @@ class ConstellationMemory:
         return (await self.blocks_beside(lambda _: None))[1]
 
     async def blocks_beside(self, look: Callable[[Transaction], T]) -> tuple[T, tuple[MemoryBlockView, ...]]:
-        """What `look` reads, and what `blocks` gives, of the same moment: a request costs one read and not two.
+        """Return the results of `look` and of `blocks` at the same moment: a request costs one read and not two.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.
@@ -156,7 +156,7 @@ class ConstellationMemory:
         self._recalled.update(entry for entry in entries if entry)
 
     def store_recalls(self, tx: Transaction, *, at_ms: int) -> None:
-        """Count what was recalled and note what was told since the last time, behind the event that ends the turn."""
+        """Count the recalls and note the repeats reported since the last call, behind the event that ends the turn."""
         counted, self._recalled = self._recalled, Counter()
         told = self.repeats.taken()
         if counted or told:
@@ -179,7 +179,7 @@ class ConstellationMemory:
 
         Raises:
             BlockError: with a sentence for the model.
-            ConfigError: a template file of the person's cannot be used.
+            ConfigError: a template file of the user cannot be used.
             DatabaseError: the constellation cannot be written.
         """
         writing = self._writing(None, templates=await self._templates(edits), is_trial=True)
@@ -211,7 +211,7 @@ class ConstellationMemory:
 
         Raises:
             BlockError: nothing was changed, and why.
-            ConfigError: a template file of the person's cannot be used.
+            ConfigError: a template file of the user cannot be used.
             DatabaseError: the constellation cannot be written; nothing was changed.
         """
         writing = self._writing(call_id, templates=await self._templates(edits), consented=consented)
@@ -235,7 +235,7 @@ class ConstellationMemory:
     def _based(self, edits: Sequence[MemoryEdit]) -> tuple[MemoryEdit, ...]:
         """The edits, the agent's rewrites of whole blocks with the text that the agent saw last.
 
-        The person's rewrites stand as they are: they are typed into an answer of this moment.
+        The user's rewrites stand as they are: they are typed into an answer of this moment.
         """
         if self._writer.actor is not Actor.PERSONA:
             return tuple(edits)

@@ -1,8 +1,8 @@
-"""Settings and shares of blocks, as the person changes them.
+"""Settings and shares of blocks, as the user changes them.
 
 Owns: composing each with its event in one transaction (rules R1 and R2). Must not know: how anything is shown. Only the
 owner of a block sets it up: one that is attached is its owner's to configure. A block of the scope `shared` belongs to
-the person, who sets it up from anywhere.
+the user, who sets it up from anywhere.
 """
 
 from pattern_acp.db.connection import Database, Transaction

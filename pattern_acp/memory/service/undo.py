@@ -53,7 +53,7 @@ _ATTEMPTS = 5
 
 
 class HistoryChange(Struct, frozen=True):
-    """What was done to a block: its text before and after, and the write that it became.
+    """A change of a block's history: its text before and after, and the write that it became.
 
     `target` is the write taken back or the version gone back to; `conflicts` are lines that two edits changed.
     """
