@@ -36,7 +36,7 @@ class Answer(Struct, frozen=True):
     stop_reason: str
     """As in ACP: `end_turn`, `max_tokens`, `max_turn_requests`, `refusal` or `cancelled`."""
     session: str
-    """Of which the next prompt may go on."""
+    """The session that the next prompt may continue."""
 
 
 class MemoryBlock(Struct, frozen=True):

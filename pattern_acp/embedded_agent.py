@@ -65,14 +65,14 @@ class PatternAgent:
         thinking: "ThinkingSetting | None" = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """What is None is as the user's settings and the environment have it.
+        """Start from the user's settings and the environment; None takes their value.
 
         Args:
             model: `PROVIDER/MODEL`; sessions are refused where it cannot be had.
-            constellation: Whose memory is used.
-            persona: Who answers.
-            mode: What runs without a question.
-            thinking: How much the model thinks.
+            constellation: The constellation whose memory is used.
+            persona: The persona that answers.
+            mode: The mode, which decides what runs without a question.
+            thinking: The amount of thinking.
             environ: The environment, in place of the process's own.
         """
         flags = Flags(model, constellation, persona, mode, thinking, exact_model=model is not None)

@@ -73,7 +73,7 @@ class Services(Protocol):
         ...
 
     async def has_kept_keys(self) -> bool:
-        """Whether keys are kept now."""
+        """Tell whether keys are stored now."""
         ...
 
 

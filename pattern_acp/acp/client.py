@@ -263,7 +263,7 @@ class EditorView:
         await self._batch.flush()
 
     def _terminal_meta(self, call_id: ToolCallId, content: Sequence[object]) -> dict[str, object] | None:
-        """What tells the client of a terminal of ours before its first output."""
+        """Return the metadata that announces a terminal of ours to the client before its first output."""
         if not self._abilities.terminal_meta or call_id in self._known_terminals:
             return None
         for item in content:
@@ -322,14 +322,14 @@ def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.Avail
 
 
 CANCEL_SECONDS = 0.5
-"""How long a withdrawn question waits for the cancel that clients send behind it: VS Code and Zed answer what is open
+"""Longest wait of a withdrawn question for the cancel that clients send after it: VS Code and Zed answer what is open
 first. Meanwhile no other question may come up and no model be asked. Without one it is a refusal like any other."""
 
 
 class EditorApprover:
     """Asks through the editor.
 
-    There is no deadline: a person may take their time, and nothing is ever allowed by waiting. A cancelled turn
+    There is no deadline: a user may take their time, and nothing is ever allowed by waiting. A cancelled turn
     cancels the question, whether or not the client answers it (CodeCompanion, avante and Qt Creator do not).
     """
 
@@ -394,7 +394,7 @@ def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> Pe
 
 
 def abilities_of(client: schema.ClientCapabilities) -> EditorAbilities:
-    """What the client can show."""
+    """Return the client's abilities to show things."""
     # With terminals of its own a client never sees ours, except as a fall-back, which text shows well enough.
     follows_ours = client.has_meta("terminal_output") and not client.terminal
     compactions = client.session.compaction is not None
@@ -402,7 +402,7 @@ def abilities_of(client: schema.ClientCapabilities) -> EditorAbilities:
 
 
 def description_of(client: schema.ClientCapabilities, info: schema.Implementation | None) -> ClientDescription:
-    """What the model is told of the client."""
+    """Describe the client for the model."""
     files = "Files are read and written through the editor, so unsaved changes are seen."
     commands = "Commands run in the editor's terminal."
     notes: list[str] = []

@@ -61,7 +61,7 @@ def pieces(text: str, limit: int = CHUNK_CHARACTERS) -> list[str]:
 
 
 def fits(text: str, limit: int) -> bool:
-    """Whether `text` takes at most `limit` bytes."""
+    """Tell whether `text` takes at most `limit` bytes."""
     # A character takes one to six bytes, so most texts need no measuring.
     return len(text) * 6 <= limit or (len(text) <= limit and wire_size(text) <= limit)
 

@@ -76,7 +76,7 @@ class EditorCommand:
 
     @property
     def ended(self) -> bool:
-        """Whether its exit is known."""
+        """True when its exit is known."""
         return self._exit is not None
 
     async def next_output(self) -> str:
@@ -273,7 +273,7 @@ class EditorFileSystem:
 
 
 class LocalMeans(Struct, frozen=True):
-    """What a workbench uses on this machine."""
+    """The means of a workbench on this machine."""
 
     environment: Mapping[str, str]
     """Environment of child processes."""

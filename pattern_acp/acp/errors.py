@@ -53,7 +53,7 @@ def to_rpc_error(error: Exception) -> RpcError | None:
 
 
 class ClientError(Enum):
-    """What an error that a client answered fs/* or terminal/create with says."""
+    """The meaning of a client's error in answer to fs/* or terminal/create."""
 
     MISSING = auto()
     """There is no such file or program, as far as the client knows."""
@@ -83,7 +83,7 @@ _REASON_LENGTH = 200
 
 
 def meaning_of(error: RemoteError) -> ClientError:
-    """What a client's error says of the file or command that it was asked for.
+    """Return the meaning of a client's error for the requested file or command.
 
     Only what is known to be no refusal lets somebody else do it instead: acpx answers a refusal with -32603 "Internal
     error" and the reason in `data.details`, Zed a file outside its project with -32002.

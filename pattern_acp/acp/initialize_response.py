@@ -55,7 +55,7 @@ _IN_TERMINAL: tuple[dict[str, object], ...] = (
         "args": ["doctor"],
     },
 )
-"""What a person does outside of the editor, for clients that can open a terminal for it."""
+"""Steps of the user outside the editor, for clients that can open a terminal for them."""
 
 _LARGEST_ID = 2**53
 """Beyond it not every JSON reader keeps a number; such an id is left to the ordinary way."""
@@ -124,7 +124,7 @@ def _is_plain_id(value: object) -> bool:
 
 
 def _runs_in_terminal(params: object) -> bool | None:
-    """Whether the client runs sign-in methods in a terminal; None when its parameters are not plain ones."""
+    """Tell whether the client runs sign-in methods in a terminal; None when its parameters are not plain ones."""
     if not isinstance(params, dict):
         return None
     members = cast("_Members", params)

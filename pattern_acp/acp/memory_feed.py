@@ -23,7 +23,7 @@ from pattern_acp.memory.permissions import Isolation
 from pattern_acp.session.registry import Sessions
 
 MOST_SUBSCRIPTIONS = 32
-"""Of one connection: each is compared at every change."""
+"""Limit of one connection: each subscription is compared at every change."""
 
 
 class Nothing(Wire, frozen=True, kw_only=True):

@@ -141,7 +141,7 @@ AGENT_METHODS: Mapping[str, Method] = {
     "session/prompt": Method(PromptRequest, PromptResponse),
     "session/cancel": Method(SessionRequest, None),
 }
-"""What a client may call on us."""
+"""Methods that a client may call on us."""
 
 CLIENT_METHODS: Mapping[str, Method] = {
     "session/update": Method(SessionNotification, None),
@@ -154,7 +154,7 @@ CLIENT_METHODS: Mapping[str, Method] = {
     "terminal/kill": Method(TerminalRequest, EmptyResponse),
     "terminal/release": Method(TerminalRequest, EmptyResponse),
 }
-"""What we may call on a client, where it advertises it."""
+"""Methods that we may call on a client, where it advertises them."""
 
 UNREADABLE_SERVER = "(one that cannot be read)"
 """The name of an MCP server whose entry is not one (interop rule 8: servers never fail a session)."""
@@ -175,7 +175,7 @@ def read_params(raw: msgspec.Raw, kind: type[T]) -> T:
 
 
 def repair(path: str, value: object) -> object:
-    """What is forgiven in ACP's messages (see `pattern_acp.jsonrpc.decoding.Repair`)."""
+    """Repair tolerable faults in ACP's messages (see `pattern_acp.jsonrpc.decoding.Repair`)."""
     if path.startswith("mcpServers"):
         return _repair_servers(path, value)
     if path == "clientInfo" and isinstance(value, dict) and "version" not in value:

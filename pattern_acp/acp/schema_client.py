@@ -88,7 +88,7 @@ class TerminalRequest(MetaWire, frozen=True, kw_only=True):
 
 
 class TerminalExitStatus(MetaWire, frozen=True, kw_only=True):
-    """How a command ended; both members may be missing (interop rule 4)."""
+    """The end of a command; both members may be missing (interop rule 4)."""
 
     exit_code: int | None = None
     signal: str | None = None

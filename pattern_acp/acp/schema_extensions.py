@@ -38,7 +38,7 @@ class UnsubscribeRequest(MetaWire, frozen=True, kw_only=True):
 
 
 class BlockFacts(Wire, frozen=True, kw_only=True):
-    """What a block is. The limit is in characters."""
+    """The facts of a block. The limit is in characters."""
 
     block_id: str
     label: str
@@ -75,7 +75,7 @@ class Delta(Wire, frozen=True, kw_only=True, tag="delta", tag_field="type"):
 
 
 class MetadataChanged(Wire, frozen=True, kw_only=True, tag="metadata_changed", tag_field="type"):
-    """What a block is has changed."""
+    """The facts of a block have changed."""
 
     block: BlockFacts
 
@@ -208,7 +208,7 @@ class RewindBlock(Wire, frozen=True, kw_only=True):
 
 
 class PreviewResponse(Wire, frozen=True, kw_only=True):
-    """What would change. Turns are named by their numbers and prompts.
+    """The changes that a rewind would make. Turns are named by their numbers and prompts.
 
     With `fork_behind`, the moment is one that the session shares with what it was forked from: its conversation would
     be that of another session, which begins behind that turn; behind turn 0 there is none.
@@ -224,7 +224,7 @@ class PreviewResponse(Wire, frozen=True, kw_only=True):
 
 
 class RewindResponse(Wire, frozen=True, kw_only=True):
-    """What was done: paths put back, paths left since others changed them, memory blocks, and what did not work.
+    """The result of a rewind: paths put back, paths left as others changed them, memory blocks, and what did not work.
 
     `fork_session_id` is the session in which the conversation goes on, where it could not go back in this one.
     """

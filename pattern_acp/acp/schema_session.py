@@ -54,7 +54,7 @@ class ResourceLink(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="r
 
 
 class ResourceContents(MetaWire, frozen=True, kw_only=True):
-    """What a resource holds: `text`, or `blob` in base64."""
+    """The content of a resource: `text`, or `blob` in base64."""
 
     uri: str
     text: str | None = None
@@ -134,14 +134,14 @@ class Implementation(MetaWire, frozen=True, kw_only=True):
 
 
 class FileSystemCapabilities(MetaWire, frozen=True, kw_only=True):
-    """Which fs/* methods the client serves."""
+    """The fs/* methods that the client serves."""
 
     read_text_file: bool = False
     write_text_file: bool = False
 
 
 class AuthCapabilities(MetaWire, frozen=True, kw_only=True):
-    """Which kinds of authentication the client can do."""
+    """The kinds of authentication that the client supports."""
 
     terminal: bool = False
 
@@ -151,13 +151,13 @@ class Flag(MetaWire, frozen=True, kw_only=True):
 
 
 class ConfigOptionCapabilities(MetaWire, frozen=True, kw_only=True):
-    """Which kinds of config options the client shows besides selects."""
+    """The kinds of config options that the client shows besides selects."""
 
     boolean: Flag | None = None
 
 
 class ClientSessionCapabilities(MetaWire, frozen=True, kw_only=True):
-    """Which optional updates the client shows."""
+    """The optional updates that the client shows."""
 
     config_options: ConfigOptionCapabilities | None = None
     notices: Flag | None = None
@@ -165,7 +165,7 @@ class ClientSessionCapabilities(MetaWire, frozen=True, kw_only=True):
 
 
 class ClientCapabilities(MetaWire, frozen=True, kw_only=True):
-    """What the agent may ask of the client; whatever is absent is not offered (ACP v1, initialization)."""
+    """The capabilities of the client; whatever is absent is not offered (ACP v1, initialization)."""
 
     fs: FileSystemCapabilities = FileSystemCapabilities()
     terminal: bool = False
@@ -173,7 +173,7 @@ class ClientCapabilities(MetaWire, frozen=True, kw_only=True):
     session: ClientSessionCapabilities = ClientSessionCapabilities()
 
     def has_meta(self, name: str) -> bool:
-        """Whether `_meta` holds `name` as true (`terminal_output` and `terminal-auth` are Zed's)."""
+        """Tell whether `_meta` has `name` as true (`terminal_output` and `terminal-auth` are Zed's)."""
         return (self.meta or {}).get(name) is True
 
 
@@ -186,7 +186,7 @@ class InitializeRequest(MetaWire, frozen=True, kw_only=True):
 
 
 class PromptCapabilities(Wire, frozen=True, kw_only=True):
-    """Which blocks a prompt may hold besides text and links."""
+    """The blocks that a prompt may contain besides text and links."""
 
     image: bool = False
     audio: bool = False
@@ -194,14 +194,14 @@ class PromptCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class McpCapabilities(Wire, frozen=True, kw_only=True):
-    """Which MCP transports work besides stdio."""
+    """The MCP transports that work besides stdio."""
 
     http: bool = False
     sse: bool = False
 
 
 class SessionCapabilities(Wire, frozen=True, kw_only=True):
-    """Which optional session methods work."""
+    """The optional session methods that work."""
 
     list: Flag | None = None
     delete: Flag | None = None
@@ -213,13 +213,13 @@ class SessionCapabilities(Wire, frozen=True, kw_only=True):
 
 
 class AgentAuthCapabilities(Wire, frozen=True, kw_only=True):
-    """Which optional authentication methods work."""
+    """The optional authentication methods that work."""
 
     logout: Flag | None = None
 
 
 class AgentCapabilities(MetaWire, frozen=True, kw_only=True):
-    """What the client may ask of the agent."""
+    """The capabilities of the agent."""
 
     load_session: bool = False
     prompt_capabilities: PromptCapabilities = PromptCapabilities()

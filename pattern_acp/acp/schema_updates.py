@@ -19,7 +19,7 @@ from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
 
 class UserMessageChunk(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="user_message_chunk"):
-    """Part of a person's message, in a replay."""
+    """Part of a user's message, in a replay."""
 
     content: ContentBlock
     message_id: str | None = None
@@ -72,7 +72,7 @@ class PlanUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate",
 
 
 class CommandInput(MetaWire, frozen=True, kw_only=True):
-    """What may follow a command's name."""
+    """The input that may follow a command's name."""
 
     hint: str
 
@@ -113,7 +113,7 @@ class SessionInfoUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionU
 
 
 class Cost(Wire, frozen=True, kw_only=True):
-    """What the session cost so far, in units of an ISO 4217 currency."""
+    """The cost of the session so far, in units of an ISO 4217 currency."""
 
     amount: float
     currency: str
@@ -128,7 +128,7 @@ class UsageUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate"
 
 
 class CompactionStatus(StrEnum):
-    """How far a compaction is."""
+    """The progress of a compaction."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"

@@ -318,7 +318,7 @@ class SessionMethods:
 
 
 def _asked_of(meta: dict[str, object] | None) -> dict[str, object]:
-    """What a client that knows us says in `_meta.pattern`."""
+    """Return the wishes in `_meta.pattern` of a client that knows us."""
     pattern = (meta or {}).get("pattern")
     return cast("dict[str, object]", pattern) if isinstance(pattern, dict) else {}
 
@@ -345,7 +345,7 @@ def _session_info(listed: ListedSession) -> schema.SessionInfo:
 
 
 def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:
-    """What the client says when it opens a recorded session."""
+    """Return the client's parameters for opening a recorded session."""
     return Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
 
 

@@ -152,7 +152,7 @@ class Compactions:
         self._open: set[ToolCallId] = set()
 
     def update_of(self, event: Event) -> schema.CompactionUpdate | None:
-        """What an event shows of a compaction; None for an event of anything else."""
+        """Return the update for an event of a compaction; None for any other event."""
         if isinstance(event, ToolCallStarted) and event.call.name == COMPACT_CALL:
             self._open.add(event.call.call_id)
             return schema.CompactionUpdate(compaction_id=event.call.call_id, status=schema.CompactionStatus.IN_PROGRESS)
@@ -167,7 +167,7 @@ class Compactions:
         return tuple(self._open)
 
     def given_up(self, call_id: ToolCallId) -> schema.CompactionUpdate | None:
-        """What shows that a compaction never recorded its end; None when the call is none, or ended."""
+        """Return the update for a compaction that never recorded its end; None when the call is none, or ended."""
         if call_id not in self._open:
             return None
         self._open.discard(call_id)
@@ -189,7 +189,7 @@ MICRO = 1_000_000
 
 
 class EditorAbilities(Struct, frozen=True):
-    """What the client can show."""
+    """The client's abilities to show things."""
 
     terminal_meta: bool = False
     """It follows `_meta` terminal keys (Zed's way to show a terminal that the agent runs)."""
@@ -200,7 +200,7 @@ class EditorAbilities(Struct, frozen=True):
 
 
 def live_updates(event: Event, abilities: EditorAbilities) -> list[schema.SessionUpdate]:
-    """What a durable event shows while a turn runs."""
+    """Return the updates for a durable event while a turn runs."""
     match event:
         case ToolCallStarted(call=call):
             return [tool_call(call, abilities)]
@@ -217,7 +217,7 @@ def live_updates(event: Event, abilities: EditorAbilities) -> list[schema.Sessio
 
 
 def terminal_updates(event: TerminalStreamed | TerminalEnded, abilities: EditorAbilities) -> list[schema.SessionUpdate]:
-    """What a terminal of ours shows while it runs, and at its end, to clients that follow it."""
+    """Return the updates of a terminal of ours while it runs and at its end, for clients that follow it."""
     if not abilities.terminal_meta:
         return []
     if isinstance(event, TerminalStreamed):
@@ -240,7 +240,7 @@ class _Replay(Struct):
 
 
 def replay_updates(events: Iterable[Event], *, compactions: bool = False) -> list[schema.SessionUpdate]:
-    """What a session showed, in order: one chunk a message; last plan, usage and title once, at the end.
+    """Return the updates of a session, in order: one chunk a message; last plan, usage and title once, at the end.
 
     With `compactions` they are updates of their own, not tool calls.
     """
@@ -260,7 +260,7 @@ def replay_updates(events: Iterable[Event], *, compactions: bool = False) -> lis
 
 
 def beginning_updates(events: Iterable[Event], *, compactions: bool = False) -> list[schema.SessionUpdate]:
-    """What `replay_updates` begins with for a history that begins with these events, of whole turns."""
+    """Return the first of `replay_updates` for a history that begins with these events, of whole turns."""
     return _replayed(events, compactions=compactions).updates
 
 

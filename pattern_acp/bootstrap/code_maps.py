@@ -46,7 +46,7 @@ class _Opened(Struct):
     maps: "CodeMaps | None" = None
     problem: str = ""
     asked: "dict[str, WorkspaceCodeMap]" = field(default_factory=dict[str, "WorkspaceCodeMap"])
-    """What was asked so far, by root."""
+    """The code maps in use so far, by root."""
 
 
 class ServedCode:

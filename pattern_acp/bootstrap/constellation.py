@@ -23,10 +23,10 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.tools.registry import default_tools
 
 TEMPLATES = "templates"
-"""Folder beside `config.toml` in which a person may keep templates of memory blocks, one TOML file each."""
+"""Folder beside `config.toml` in which a user may keep templates of memory blocks, one TOML file each."""
 
 PERSONAS = "personas"
-"""Folder beside `config.toml` in which a person may keep personas, one Markdown file each."""
+"""Folder beside `config.toml` in which a user may keep personas, one Markdown file each."""
 
 PROVIDERS_CLOSE_SECONDS = 0.3
 

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pattern_acp.providers.http import HttpClient
 
 POST_SECONDS = 30.0
-"""Longest wait for an authorization server; a person is waiting behind it."""
+"""Longest wait for an authorization server; a user is waiting for it."""
 
 CLOSE_SECONDS = 0.3
 
 
 class KeysOfPerson:
-    """`providers.keys.KeySource` over what is kept for this person."""
+    """`providers.keys.KeySource` over the stored keys of this user."""
 
     def __init__(self, process: Process) -> None:
         directory = process.loaded.paths.data
@@ -163,7 +163,7 @@ def _load_listener() -> Callable[[int], AbstractAsyncContextManager[Redirects]]:
 
 
 def can_show_browser(environ: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser that is opened here is seen by the person.
+    """Tell whether the user sees a browser that is opened here.
 
     Over SSH it is not, and where there is no display, a browser in text mode would take over this terminal.
     """

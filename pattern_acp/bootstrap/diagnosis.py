@@ -1,4 +1,4 @@
-"""What works and what does not, with a remedy for everything that does not.
+"""Checks of what works, with a remedy for everything that does not.
 
 Used by `pattern-acp doctor` and by /doctor. It changes nothing: the database is opened read-only when it is not open.
 """
@@ -52,7 +52,7 @@ from pattern_acp.session.constellation import Constellation
 
 
 def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
-    """Where each provider's key comes from, and which others are there and not used."""
+    """Report the source of each provider's key, and further keys that are not used."""
     try:
         keys.store.check()
     except SignInError as error:
@@ -71,7 +71,7 @@ def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
 
 
 def holds_no_secret(path: Path, settings: Settings) -> bool:
-    """Whether a file holds no secret of the settings and nothing that looks like one, so that others may read it."""
+    """Tell whether a file is free of the settings' secrets and of anything like one, so that others may read it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -96,7 +96,7 @@ class Diagnosis(Struct, frozen=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether everything that is needed works."""
+        """True when everything that is needed works."""
         return all(finding.health is not Health.BROKEN for finding in self.findings)
 
 
@@ -128,7 +128,7 @@ async def diagnose(
 
 
 FROM_DEFAULT = " from default"
-"""How the detail of a finding about a setting ends that nobody set."""
+"""Suffix of the detail of a finding about a setting that nobody set."""
 
 
 async def report(process: Process, shared: Constellation) -> str:
@@ -217,7 +217,7 @@ def _persona(process: Process) -> Finding:
 
 
 def _servers(process: Process) -> list[Finding]:
-    """The MCP servers of the person's file. They are not started: that may take long."""
+    """The MCP servers of the user's file. They are not started: that may take long."""
     return [_server(process, settings) for settings in process.loaded.settings.mcp_servers.values()]
 
 
@@ -236,7 +236,7 @@ def _server(process: Process, settings: McpServerSettings) -> Finding:
 
 
 def _language_servers(process: Process) -> list[Finding]:
-    """The language servers that are on PATH, or that the person named; they are not started."""
+    """The language servers that are on PATH, or that the user named; they are not started."""
     settings = process.loaded.settings.lsp
     if settings.mode == "off":
         return [Finding("Language servers", Health.OK, "off")]
@@ -311,7 +311,7 @@ async def _database_findings(process: Process, database: Database | None) -> lis
 
 
 def _journal(tx: Transaction) -> Finding:
-    """Whether the chains of the sessions that were used last are sound, as far as that takes no time."""
+    """Check the chains of the most recently used sessions, as far as that takes no time."""
     started, checked = SystemClock().monotonic(), 0
     for stream in streams_by_use(tx, limit=CHECKED_SESSIONS):
         report = verify_stream(tx, stream)
@@ -365,7 +365,7 @@ async def _provider_findings(process: Process) -> list[Finding]:
 
 
 async def _model(settings: Settings, keys: KeysOfPerson) -> Finding:
-    """What a new session would start with, found as it finds it, yet without a list that is kept."""
+    """Report the model of a new session, found as the session finds it, but without a stored list."""
     providers = Providers(settings, keys=keys)
     try:
         choice = await providers.choose()

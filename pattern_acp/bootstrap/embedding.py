@@ -89,7 +89,7 @@ class ChosenEmbedder(Struct, frozen=True):
     problem: str = ""
     """A sentence when it is not the one that the settings name."""
     post: ProviderPost | None = None
-    """What it holds open."""
+    """The provider connection that it has open."""
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ class OpenedFile(Struct, frozen=True):
 
     database: Database
     lost: str
-    """What is known of an older file that should be there and is not; empty when nothing is amiss."""
+    """A report on an older file that is missing; empty when nothing is amiss."""
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a process starts from."""
+"""The starting point of a process."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""What a project's folder says and brings along, as sessions and `pattern-acp trust` need it.
+"""The content of a project's folder, as sessions and `pattern-acp trust` need it.
 
 Owns: putting together what several packages read of it. Must not know: who trusts it.
 """

@@ -21,7 +21,7 @@ SHUTDOWN_SECONDS = 1.2
 """For closing services once the connection ended."""
 
 LAST_RESORT_SECONDS = 1.8
-"""When a thread that cannot be stopped holds the process, it ends all the same (invariant 9: within 2 s)."""
+"""The process ends after this even if a thread cannot be stopped (invariant 9: within 2 s)."""
 
 
 def serve(process: Process, read_fd: int, write_fd: int, received: bytes = b"", *, is_introduced: bool = False) -> int:

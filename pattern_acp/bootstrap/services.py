@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SHARE_SECONDS = 0.0002
-"""How long a thread that imports may keep the interpreter from the one that opens the file. Python's own 5 ms, waited
+"""Longest time that a thread that imports may block the one that opens the file. Python's own 5 ms, waited
 for at each of some hundred statements, are longer than all imports take."""
 
 Introduce = Callable[[schema.ClientCapabilities, schema.Implementation | None], None]

@@ -47,7 +47,7 @@ CLOSE_SECONDS = 1.0
 """For cancelling turns and giving up leases; the process has to be gone within 2 s (invariant 9)."""
 
 WATCH_SECONDS = 1.0
-"""How long what runs here may go on after another window took its session over; one read a second of a turn."""
+"""Longest run here after another window took the session over; one read a second of a turn."""
 
 LEASE_SECONDS = 20.0
 """Between two renewals of leases; another machine takes a lease for dead after 60 s."""
@@ -67,11 +67,11 @@ LAST_SEGMENT_SECONDS = 0.3
 REFRESH_SECONDS = 2.0
 """Between the first session and the fetching of model lists, so that it takes no time from the first turn.
 
-What tool calls need is imported then, too: a person takes longer to write, and a model to make the first call."""
+What tool calls need is imported then, too: a user takes longer to write, and a model to make the first call."""
 
 
 class OpenSessions(Struct, frozen=True):
-    """What the connection needs of the open services."""
+    """The open services that the connection needs."""
 
     sessions: Sessions
     methods: SessionMethods
@@ -158,20 +158,20 @@ def serve_sessions(
 
 
 def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMeans:
-    """What children and scripts may use. Keys are kept from children: commands are the model's."""
+    """Return the means of children and scripts. Children get no keys: commands are the model's."""
     secret = {provider.api_key_env for provider in settings.providers.values() if provider.api_key_env}
     return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
 
 
 def server_means(means: LocalMeans) -> ChildProgramPorts:
-    """What MCP servers are started with: the whole environment but our keys, since they are the person's choice."""
+    """Return the ports that start MCP servers: the whole environment but our keys, since they are the user's choice."""
     hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
     return ChildProgramPorts({**environment, INSIDE_VARIABLE: "1"})
 
 
 def hook_runner(means: LocalMeans) -> HookRunner:
-    """What runs hooks: the platform's shell, with the environment that MCP servers have."""
+    """Return the runner of hooks: the platform's shell, with the environment that MCP servers have."""
     environment = server_means(means).environment
     return HookRunner(environment, partial(shell_command, environment=environment))
 
@@ -179,7 +179,7 @@ def hook_runner(means: LocalMeans) -> HookRunner:
 def language_servers(
     tasks: TaskGroup, environment: Mapping[str, str]
 ) -> Callable[[LspSettings, tuple[str, ...], Callable[[], bool]], "LanguageServers"]:
-    """What makes the language servers of a session; nothing of `lsp` is imported before the first turn."""
+    """Return the factory of a session's language servers; nothing of `lsp` is imported before the first turn."""
 
     def make(settings: LspSettings, roots: tuple[str, ...], is_trusted: Callable[[], bool]) -> "LanguageServers":
         from pattern_acp.lsp.servers import LanguageServers
@@ -198,7 +198,7 @@ def _git_status(environment: Mapping[str, str]) -> Callable[[str, float], Awaita
 
 def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[str]]:
     async def diagnose() -> str:
-        # Late: the first answers should not wait for the import of what a person seldom asks for.
+        # Late: the first answers should not wait for the import of what a user seldom asks for.
         from pattern_acp.bootstrap.diagnosis import report
 
         return await report(process, shared)
@@ -215,12 +215,12 @@ async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> Non
 
 
 async def _use_the_pause(methods: SessionMethods, providers: Providers, model: str) -> None:
-    """While the person writes the first prompt, make ready what it needs; later what calls need, and see the models."""
+    """While the user writes the first prompt, prepare what it needs; later what calls need, and see the models."""
     await methods.answered.wait()
     try:
         await anyio.to_thread.run_sync(providers.warm, model)
     except (PatternError, ImportError) as error:
-        # Sessions go on without a network; a request that needs it says the same to the person.
+        # Sessions go on without a network; a request that needs it says the same to the user.
         logger.warning("The HTTP client is not ready. %s", error)
     await providers.refresh(model)
     await anyio.sleep(REFRESH_SECONDS)

@@ -1,4 +1,4 @@
-"""How the code map sees a workspace: the files that its tools see.
+"""The code map's view of a workspace: the files that its tools see.
 
 Owns: putting the workspace's walk behind the code map's port. Must not know: what is read out of the files.
 """

@@ -1,4 +1,4 @@
-"""What a command line asks for.
+"""The parsed values of a command line.
 
 Owns: a value for each command of a terminal, exit codes, and which commands decide in the user's name. Must not know:
 how a line is read (cli/argv.py), or what the commands do.
@@ -32,7 +32,7 @@ class Chat(Struct, frozen=True):
     """One turn with this prompt; None to ask for prompts, or to read one from a stdin that is no terminal. What is
     piped in beside a prompt goes with it."""
     answer: Literal["ask", "allow", "deny"] = "ask"
-    """What permission questions are answered."""
+    """The answer to permission questions."""
     json: bool = False
     session: str = ""
     """The session to resume; empty for a new one."""
@@ -72,7 +72,7 @@ class Journal(Struct, frozen=True):
     """A session's id; for `verify` a bundle too. Empty for all sessions, with `verify` and `tail`."""
     json: bool = False
     anchor: str = ""
-    """What the chain has to agree with: an anchor, a file that holds it, or `git` for the notes of this repository."""
+    """The anchor that the chain must match: the anchor itself, its file, or `git` for the notes of this repository."""
     git_note: bool = False
     output: str = ""
     leave_out: str = "secrets"
@@ -135,7 +135,7 @@ class BackUp(Struct, frozen=True):
 
     flags: Flags = field(default_factory=Flags)
     output: str = ""
-    """Where to; empty for the folder of backups."""
+    """The target file; empty for the folder of backups."""
     list_only: bool = False
     json: bool = False
 
@@ -185,7 +185,7 @@ class BadUsage(Struct, frozen=True):
 
 
 InTerminal: TypeAlias = Call | Chat | Journal | Auth | Mcp | ModelsWanted | BackUp | Restore | Sweep | Doctor
-"""The commands that a person runs, and that end by themselves."""
+"""The commands that a user runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage
 
@@ -193,7 +193,7 @@ Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | 
 FOR_THE_USER = (
     "`pattern-acp {}` is for the user and does not run in a command that an agent started; use your own terminal."
 )
-"""What is said of a command that `decides_for_user`, where the mark of an agent's commands is in the environment."""
+"""Refusal of a command that `decides_for_user`, where the environment has the mark of an agent's commands."""
 
 
 def decides_for_user(arguments: Arguments) -> str:

@@ -90,7 +90,7 @@ MORE = (
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """What the command line (without the program's name) asks for."""
+    """Parse a command line, without the program's name."""
     try:
         called = _main().main(list(argv), PROGRAM, standalone_mode=False, max_content_width=WIDTH)
     except HelpShown as shown:
@@ -138,7 +138,7 @@ _MEANINGS: "dict[str, Callable[[Call], Arguments]]" = {
     "config": _meaning(ConfigWanted),
     "doctor": _meaning(Doctor),
 }
-"""What a call of each command means; one that is not here is its own meaning."""
+"""The meaning of each command's call; a command that is not here is its own meaning."""
 
 
 def _main() -> click.Group:
@@ -312,7 +312,7 @@ def _command(group: Group, command: Command) -> click.Command:
 
 
 def _given(ctx: click.Context) -> dict[str, Any]:
-    """What was given to the command, or to the commands that it is in."""
+    """Collect the parameters of the command and of the commands that it is in."""
     given: dict[str, Any] = {}
     each: click.Context | None = ctx
     while each is not None:

@@ -78,14 +78,14 @@ def _row(call: Call) -> tuple[Group, Command]:
 
 
 async def _result(group: Group, command: Command, call: Call, process: Process) -> "Result | int":
-    """What the command gives; a number is the exit code of one that showed everything itself."""
+    """Run the command; a number is the exit code of one that showed everything itself."""
     values = {name: value for name, value in call.values.items() if name != "json"}
     async with resolve_name(group.opens)(call, process) as desk:
         return await command.run(desk, **values)
 
 
 def constellation_path(process: Process) -> Path:
-    """Where the constellation of the settings is."""
+    """Return the path of the constellation in the settings."""
     return process.loaded.paths.constellation_path(process.loaded.settings.constellation)
 
 

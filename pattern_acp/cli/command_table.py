@@ -34,38 +34,38 @@ def _one(name: str, summary: str, description: str, *parameters: Parameter, word
 
 
 def wrong_chat(values: Mapping[str, Value]) -> str:
-    """What is wrong with the options of `chat` together; empty for nothing."""
+    """Describe what is wrong with the options of `chat` together; empty when nothing is."""
     if values["yes"] and values["deny"]:
         return "takes --yes or --deny, not both."
     return "takes --session or --continue, not both." if values["session"] and values["latest"] else ""
 
 
 def wrong_backup(values: Mapping[str, Value]) -> str:
-    """What is wrong with the options of `backup` together; empty for nothing."""
+    """Describe what is wrong with the options of `backup` together; empty when nothing is."""
     return "--list writes nothing; leave out --output." if values["output"] and values["list_only"] else ""
 
 
 def wrong_restore(values: Mapping[str, Value]) -> str:
-    """What is wrong with the arguments of `restore` together; empty for nothing."""
+    """Describe what is wrong with the arguments of `restore` together; empty when nothing is."""
     if bool(values["file"]) == bool(values["latest"]):
         return "needs the FILE of a backup, or --latest; backup --list shows what there is."
     return ""
 
 
 def wrong_usage(values: Mapping[str, Value]) -> str:
-    """What is wrong with the options of `usage`; empty for nothing."""
+    """Describe what is wrong with the options of `usage`; empty when nothing is."""
     if values["since"] and not _SINCE.fullmatch(str(values["since"])):
         return "--since takes a day such as 2026-11-01, or a number of days such as 30d."
     return "takes --json or --csv, not both." if values["json"] and values["csv"] else ""
 
 
 def wrong_redaction(values: Mapping[str, Value]) -> str:
-    """What is wrong with the options of `journal redact` together; empty for nothing."""
+    """Describe what is wrong with the options of `journal redact` together; empty when nothing is."""
     return "needs either --event N or --match TEXT." if bool(values["event"]) == bool(values["match"]) else ""
 
 
 def wrong_rebuilding(values: Mapping[str, Value]) -> str:
-    """What is wrong with the options of `journal rebuild` together; empty for nothing."""
+    """Describe what is wrong with the options of `journal rebuild` together; empty when nothing is."""
     return "takes either --into FILE or --replace, not both." if values["into"] and values["replace"] else ""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SETTING = "Setting "
-"""How the names of findings about settings that are in use begin; they have a table of their own."""
+"""Prefix of findings about settings in use; they have a table of their own."""
 
 ALWAYS_SHOWN = (
     "pattern-acp",
@@ -36,7 +36,7 @@ ALWAYS_SHOWN = (
     "Disk usage",
     "Verified ",
 )
-"""How the names of findings begin that tell something also where all is well: what is used, and where it lies."""
+"""Prefixes of findings that inform even when all is well: what is used, and where it is."""
 
 STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
 
@@ -97,7 +97,7 @@ def _as_json(wanted: Repair) -> dict[str, str | bool]:
 
 
 def rows_of(findings: Sequence[Finding], *, whole: bool) -> list[Finding]:
-    """What is broken, then remarks, then what is well: that whole, or what tells something and a count of the rest."""
+    """Order the findings: broken, remarks, then what is well: all of it, or what informs and a count of the rest."""
     attention = [one for health in (Health.BROKEN, Health.NOTE) for one in findings if one.health is health]
     well = [one for one in findings if one.health is Health.OK]
     checks, settings = [one for one in well if not is_setting(one)], [one for one in well if is_setting(one)]
@@ -113,7 +113,7 @@ def rows_of(findings: Sequence[Finding], *, whole: bool) -> list[Finding]:
 
 
 def _is_counted(finding: Finding) -> bool:
-    """Whether a finding that all is well says nothing that a person looks for."""
+    """Tell whether a finding that all is well is only counted, since no user looks for it."""
     if is_setting(finding):
         return finding.detail.endswith(FROM_DEFAULT)
     return not finding.name.startswith(ALWAYS_SHOWN)
@@ -130,7 +130,7 @@ def print_lines(diagnosis: Diagnosis, *, whole: bool) -> None:
 
 
 def told(finding: Finding) -> str:
-    """What was found, with the code of the failure that it is, which `pattern-acp explain` knows."""
+    """Return the finding's text with the failure code that `pattern-acp explain` knows."""
     return f"{finding.detail} [{finding.code}]" if finding.code else finding.detail
 
 
@@ -150,7 +150,7 @@ def print_table(diagnosis: Diagnosis, console: "Console", *, whole: bool) -> Non
 
 
 def is_setting(finding: Finding) -> bool:
-    """Whether a finding tells the value of a setting, and nothing is wrong with it."""
+    """Tell whether a finding shows the value of a setting with nothing wrong."""
     return finding.name.startswith(SETTING) and finding.health is Health.OK
 
 

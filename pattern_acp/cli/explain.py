@@ -19,7 +19,7 @@ from pattern_acp.domain.canonical import JsonObject
 FILE = Path(__file__).with_name("failures.toml")
 
 MOST_MATCHES = 5
-"""How many codes are offered in the place of one that is not known."""
+"""Most codes that are offered in place of an unknown one."""
 
 
 class Fault(StrEnum):
@@ -39,13 +39,13 @@ class FailureRow(Struct, frozen=True):
 
     code: str
     stage: str
-    """Where it happens, in a word or two, such as `model request`."""
+    """The stage at which it happens, in a word or two, such as `model request`."""
     fault: Fault
     is_final: bool
     meaning: str
-    """What happened, in one sentence."""
+    """The meaning, in one sentence."""
     remedy: str
-    """What to do, in one or two sentences."""
+    """The remedy, in one or two sentences."""
 
 
 @cache
@@ -102,7 +102,7 @@ def run_explain(arguments: Explain) -> int:
 
 
 def explained(row: FailureRow) -> str:
-    """One failure for a person."""
+    """One failure for a user."""
     again = "no, not until something was changed" if row.is_final else "it may work"
     return "\n".join(
         (

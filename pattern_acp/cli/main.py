@@ -50,7 +50,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     Restore: "pattern_acp.cli.backup:run_restore",
     Sweep: "pattern_acp.cli.backup:run_sweep",
 }
-"""What carries out each command, as entry points are written: its module is imported when the command is called."""
+"""The function of each command, written as an entry point: its module is imported when the command is called."""
 
 
 def run(argv: Sequence[str]) -> int:

@@ -39,7 +39,7 @@ async def _models(process: Process, model: str) -> Sequence[ModelInfo]:
 
 
 def print_model(info: ModelInfo) -> None:
-    """What is known of one model, each figure with who says it."""
+    """Print the known facts of one model, each figure with its source."""
     values = {
         ModelProperty.WINDOW: f"{info.context_window:,} tokens",
         ModelProperty.OUTPUT: f"{info.max_output_tokens:,} tokens",

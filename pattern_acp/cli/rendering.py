@@ -38,7 +38,7 @@ _TYPED = (
     ("/undelete ", "sessions undelete "),
     ("/trust", "trust"),
 )
-"""What answers name as slash commands, and how a terminal has it."""
+"""Slash commands that answers name, with the terminal's form of each."""
 
 
 def show_parts(parts: Sequence[Part], environ: Mapping[str, str], *, pager: bool) -> None:

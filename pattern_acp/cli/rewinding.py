@@ -101,7 +101,7 @@ async def _go(agent: Dispatcher, asked: _Asked, desk: TerminalDesk, *, preview: 
 
 
 class _Answer(Result, frozen=True):
-    """What the agent answered; its JSON is that of the wire."""
+    """The agent's answer; its JSON is that of the wire."""
 
     raw: msgspec.Raw
 
@@ -130,7 +130,7 @@ class Moments(_Answer, frozen=True):
 
 
 class Preview(_Answer, frozen=True):
-    """What going back would change."""
+    """The changes that going back would make."""
 
     found: wire.PreviewResponse
     parts: tuple[str, ...]
@@ -159,7 +159,7 @@ class Preview(_Answer, frozen=True):
 
 
 class Gone(_Answer, frozen=True):
-    """What going back did."""
+    """The changes that going back made."""
 
     done: wire.RewindResponse
     session: str
@@ -222,7 +222,7 @@ def _refusal(error: RemoteError, session: str) -> _Refusal:
 
 
 def _pass_over(_raw: msgspec.Raw) -> None:
-    """What a client would show."""
+    """Ignore a message that a client would show."""
 
 
 def _unexplained(_error: Exception) -> RpcError | None:

@@ -30,16 +30,16 @@ async def full_id(database: "Database", given: str) -> str:
 
 
 def beginning_of(given: str) -> str:
-    """What ids that `given` may stand for begin with; empty when it is no short form."""
+    """Return the beginning of the ids that `given` may stand for; empty when it is no short form."""
     digits = given.removeprefix("ses_")
     return f"ses_{digits}" if len(digits) >= SHORTEST and digits.isalnum() else ""
 
 
 def meant(given: str, found: Sequence[str]) -> str:
-    """Which of the ids `found`, all with the same beginning, is meant; `given` itself when there is none.
+    """Return the one of the ids `found`, all with the same beginning, that is meant; `given` itself when there is none.
 
     Raises:
-        AmbiguousSessionError: several are, and none is given in full.
+        AmbiguousSessionError: several match, and `given` is none of them in full.
     """
     if given in found or not found:
         return given

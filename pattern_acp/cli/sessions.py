@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TerminalDesk(SessionDesk, frozen=True):
-    """What the verbs work with that only a terminal has."""
+    """The services of the verbs that only a terminal has."""
 
     process: Process | None = None
     json: bool = False
@@ -38,7 +38,7 @@ class TerminalDesk(SessionDesk, frozen=True):
 
 @asynccontextmanager
 async def open_sessions(call: Call, process: Process) -> AsyncGenerator[SessionDesk, None]:
-    """What the verbs work with.
+    """Open the services of the verbs.
 
     Raises:
         DatabaseError: the constellation cannot be used.
@@ -60,7 +60,7 @@ async def open_sessions(call: Call, process: Process) -> AsyncGenerator[SessionD
 
 
 def without_constellation(call: Call) -> Result:
-    """What is answered as long as nothing was recorded.
+    """Return the answer while nothing is recorded.
 
     Raises:
         UnknownSessionError: a session was named.

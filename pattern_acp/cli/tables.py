@@ -14,7 +14,7 @@ NARROWEST = 20
 
 
 def cells_of(text: str) -> int:
-    """How many cells of a terminal `text` takes: two for a wide character, none for a combining one."""
+    """Count the cells of a terminal that `text` takes: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     return sum(_cells_of_character(each) for each in text)

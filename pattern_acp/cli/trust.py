@@ -23,7 +23,7 @@ from pattern_acp.trust.records import Agreement, count_parts, describe_changes, 
 
 @asynccontextmanager
 async def open_trust(call: Call, process: Process) -> AsyncGenerator[TrustDesk, None]:
-    """What the verbs work with.
+    """Open the services of the verbs.
 
     Raises:
         PatternError: the constellation cannot be used.

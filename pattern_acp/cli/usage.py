@@ -78,7 +78,7 @@ def since_ms(since: str, now_ms: int) -> int:
 
 
 async def assumed_free(process: Process, used: Sequence[UsedOnce]) -> str:
-    """What to say of models that only count as free; empty where there are none."""
+    """Describe the models that only count as free; empty where there are none."""
     if not free_models(used):
         return ""
     # Late: nothing else here is about providers.

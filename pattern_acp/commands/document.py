@@ -1,4 +1,4 @@
-"""What a command answers, in a form that is neither Markdown nor a terminal's.
+"""Answers of commands, in a form that is neither Markdown nor a terminal's.
 
 Owns: the few forms there are, and writing them as Markdown. Must not know: commands. A terminal's form of the same
 parts is cli/rendering.py's, and JSON is the result itself.
@@ -24,7 +24,7 @@ class Paragraph(Struct, frozen=True):
 
 
 class Heading(Struct, frozen=True):
-    """What the answer is about, and some words about it."""
+    """The subject of the answer, and some words about it."""
 
     text: str
     about: str = ""
@@ -60,7 +60,7 @@ class Column(Struct, frozen=True):
     code: bool = False
     limit: int = 0
     form: str = "{}"
-    """How a record or line, which has no headings, writes it."""
+    """The format in a record or line, which has no headings."""
     right: bool = False
     """Numbers, which stand at the right in Markdown."""
     link: bool = False
@@ -84,7 +84,7 @@ class Table(Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
     form: Literal["table", "records", "lines"] = "table"
     links: tuple[str, ...] = ()
-    """What the rows lead to."""
+    """The links of the rows."""
 
 
 class Bars(Struct, frozen=True):
@@ -113,7 +113,7 @@ def columns(*each: str | Column) -> tuple[Column, ...]:
 
 
 class Result(Struct, frozen=True):
-    """What a command found or did. Its fields are its JSON."""
+    """The result of a command. Its fields are its JSON."""
 
     @property
     def document(self) -> Sequence[Part]:
@@ -122,12 +122,12 @@ class Result(Struct, frozen=True):
 
     @property
     def value(self) -> object:
-        """What JSON shows; a list where that is all there is."""
+        """The value that JSON shows; a list where that is all there is."""
         return self
 
     @property
     def is_failure(self) -> bool:
-        """Whether a program should hear of it by the exit code."""
+        """True when the exit code reports a failure."""
         return False
 
 

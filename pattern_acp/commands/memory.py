@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pattern_acp.commands.parameters import Command, Kind, Parameter, Value
 
 SEARCHED = ("block", "archival", "superseded", "user", "assistant", "task", "skill")
-"""What a search may be limited to; a test keeps it equal to `memory.filters.ALL_KINDS`."""
+"""The kinds that a search may be limited to; a test checks that they equal `memory.filters.ALL_KINDS`."""
 
 SCOPES = ("persona", "project", "shared")
 
@@ -47,7 +47,7 @@ _STATUS = (
 
 
 def wrong_forgetting(values: Mapping[str, Value]) -> str:
-    """What is wrong with the arguments of `forget`, behind its name; empty for nothing."""
+    """Describe what is wrong with the arguments of `forget`, after its name; empty when nothing is."""
     if bool(values["whole"]) == (values["passage"] is not None):
         return "takes LABEL and what to forget for good: a PASSAGE, or --all for the whole block with its history."
     return ""

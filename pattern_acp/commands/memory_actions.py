@@ -1,4 +1,4 @@
-"""What the commands about memory do, in an editor and in a terminal alike.
+"""Actions of the commands about memory, in an editor and in a terminal alike.
 
 Owns: each verb, with its arguments read already. Must not know: where it was typed, or how a result is shown. Blocks
 and their history are stored by memory and its service.
@@ -55,7 +55,7 @@ class EditedText(Struct, frozen=True):
 
 
 class Desk(Struct, frozen=True):
-    """What every verb works with."""
+    """The services of every verb."""
 
     history: MemoryHistory
     reverts: MemoryReverts
@@ -69,11 +69,11 @@ class Desk(Struct, frozen=True):
     isolation: Isolation
     find: Search
     confirm: Callable[[ForgettingPreview], Awaitable[bool]]
-    """Whether the user wants it forgotten."""
+    """Asks the user whether to forget it."""
     log_length: int = 30
     """Writes that a history shows at a time."""
     edited: Callable[[str, EditableText, str], Awaitable[EditedText]] | None = None
-    """What the user makes of a text in an editor, or in the file that is named; None where there is no editor."""
+    """Lets the user edit a text in an editor, or in the file that is named; None where there is no editor."""
     imports: ConstellationMemory | None = None
     """The same memory, whose writes count as an import."""
     recalled: Callable[[Sequence[int]], None] | None = None
@@ -225,7 +225,7 @@ async def create(desk: Desk, label: str, template: str, scope: str, text: str, d
         return _Listing(how, ("Template", "What for"), rows, notes)
     if not label:
         raise CommandMisusedError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
-    reason = "The person asked for it."
+    reason = "The user asked for it."
     edit = MemoryEdit(label, "create", text, reason=reason, template=template, description=description, scope=scope)
     change = await desk.memory.commit(edit, None)
     where = f". {change.notes[0]}" if change.notes else "."
@@ -253,7 +253,7 @@ async def set_up(desk: Desk, label: str, setting: str, value: str) -> Result:
 
 
 async def _placing(desk: Desk, label: str) -> tuple[tuple[str, str], ...]:
-    """What only the owner of a block sets; nothing for one that is attached here."""
+    """Return the facts that only the owner of a block sets; none for one that is attached here."""
     try:
         block = await desk.setup.own(label)
     except BlockError:
@@ -319,7 +319,7 @@ async def verify(desk: Desk) -> Result:
 
 
 async def list_traps(desk: Desk, path: str) -> Result:
-    """What was noted, what holds first; with a path, what the agent is told before it edits that file."""
+    """List the notes, valid ones first; with a path, those that the agent gets before it edits that file."""
     bound, now_ms = await desk.setup.bound(), desk.now_ms
     path = path.strip('"')
     if path:
@@ -397,7 +397,7 @@ async def reopen(desk: Desk, entry: str, reason: str) -> Result:
 
 
 async def _set_status(desk: Desk, operation: str, entry: str, reason: str) -> Result:
-    why = reason or "The person said so."
+    why = reason or "The user said so."
     change = await desk.memory.commit(MemoryEdit(ARCHIVE, operation, "", old_text=entry, reason=why), None)
     return Said(change.notes[0])
 

@@ -1,4 +1,4 @@
-"""What the commands about memory answer.
+"""Answers of the commands about memory.
 
 Owns: the facts of each answer, which are its JSON, and how they are put into parts. Must not know: how memory is
 stored, or where an answer is shown.
@@ -54,7 +54,7 @@ SHOWN_TITLE = 40
 """Characters of a session's title in a table."""
 
 SHORT_DIGITS = 8
-"""Of a session's id: 32 bits, of which thousands of sessions hardly ever share all."""
+"""Digits of a session's short id: 32 bits, so that even thousands of sessions hardly ever share one."""
 
 _WHO = {
     Actor.HUMAN: "you",
@@ -85,7 +85,7 @@ class WriteRow(Struct, frozen=True):
 
     @property
     def at(self) -> str:
-        """When, to the minute."""
+        """The time, to the minute."""
         return local_minute(self.at_ms)
 
     @property
@@ -95,14 +95,14 @@ class WriteRow(Struct, frozen=True):
 
     @property
     def what(self) -> str:
-        """What was done."""
+        """The change."""
         if self.target is None:
             return self.operation
         return f"{self.operation} {'to' if self.operation == 'rollback' else 'of'} {self.target}"
 
     @property
     def where(self) -> str:
-        """Where its event is recorded: its number, and the session by its title and the first of its id."""
+        """The place of its event: its number, and the session by its title and the first digits of its id."""
         if self.stream == CONSTELLATION_STREAM:
             return f"event {self.event}"
         title = f"“{cell(self.session_title, SHOWN_TITLE)}” " if self.session_title else ""
@@ -279,7 +279,7 @@ class Shown(Result, frozen=True):
     newest: int
     text: str
     stale: str
-    """Which lines were not checked for long; only of the newest version."""
+    """The lines that were not checked for long; only of the newest version."""
     write: WriteRow
 
     @property
@@ -464,7 +464,7 @@ class Changed(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What was done, as a diff."""
+        """The change, as a diff."""
         done = {
             "undo": f"Write {self.target} of `{self.label}` was taken back",
             "redo": f"Write {self.target} of `{self.label}`, an undo, was taken back",
@@ -526,7 +526,7 @@ class Deleted(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """How it is had back, or ended."""
+        """Ways to restore it, or to forget it for good."""
         label = self.deleted
         back = f"`/memory restore {label}` brings it back, `/memory forget {label} --all` ends it"
         return (Paragraph(f"`{label}` is deleted; {back}."),)
@@ -540,7 +540,7 @@ class Restored(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What is back."""
+        """The restored block."""
         return (Paragraph(f"`{self.restored}` is back with {self.characters:,} characters and its whole history."),)
 
 
@@ -555,7 +555,7 @@ class Imported(Result, frozen=True, rename={"is_new": "new"}):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What is new, as a diff."""
+        """The new text, as a diff."""
         known = f" {self.known} passages were there already." if self.known else ""
         if self.before == self.after:
             return (Paragraph(f"Nothing is new in it; `{self.label}` is as it was.{known}"),)
@@ -580,7 +580,7 @@ class Hit(Struct, frozen=True):
 
 
 class Hits(Result, frozen=True):
-    """What a search found, best first."""
+    """The results of a search, best first."""
 
     query: str
     hits: tuple[Hit, ...]
@@ -606,7 +606,7 @@ class Hits(Result, frozen=True):
 
 
 def hits_found(query: str, hits: Sequence[MemoryHit], *, narrowed: bool) -> Hits:
-    """What was found, as answers have it."""
+    """Turn hits into an answer."""
     return Hits(
         query,
         tuple(
@@ -722,7 +722,7 @@ def entries_archived(entries: Sequence[ArchivedEntry], *, now_ms: int) -> Archiv
 
 
 def _standing(archived: ArchivedEntry, *, now_ms: int) -> str:
-    """Whether an archival entry is in force, superseded by which other, or stale."""
+    """Describe whether an archival entry is in force, superseded by which other, or stale."""
     entry, bound = archived.entry, archived.bound
     if not entry.is_current:
         return f"superseded by {entry.superseded_by}"
@@ -762,13 +762,13 @@ class Traps(Result, frozen=True):
 
 
 def traps_noted(path: str, noted: Sequence[PathNote], usage: str, *, now_ms: int) -> Traps:
-    """What was noted, with how each stands."""
+    """List the notes with the status of each."""
     rows = (_entry_row(one.entry, one, 0, _bound_standing(one, now_ms=now_ms), now_ms) for one in noted)
     return Traps(path, tuple(rows), usage)
 
 
 def _bound_standing(bound: PathNote, *, now_ms: int) -> str:
-    """Whether an entry holds, since when not and why, and whether it was not checked for long."""
+    """Describe whether an entry is valid, or since when and why not, and whether a check is overdue."""
     status = bound.status(now_ms)
     if status is Status.EXPIRED and bound.terms.until_ms is not None:
         return f"expired after {last_day(bound.terms.until_ms)}"
@@ -802,7 +802,7 @@ class VerifiedBlocks(Result, frozen=True):
 
 
 def taken_words(taken: ForgettingPreview) -> str:
-    """What forgetting takes the words out of, as the end of a sentence."""
+    """List the places that forgetting takes the words out of, as the end of a sentence."""
     label = f"`{taken.label}`"
     places = [f"the text of {label}"] if taken.in_text and not taken.whole else []
     if taken.versions and not taken.whole:
@@ -817,7 +817,7 @@ def taken_words(taken: ForgettingPreview) -> str:
 
 
 def forgetting_question(taken: ForgettingPreview) -> str:
-    """What forgetting would do, to ask the user before."""
+    """Describe the effect of forgetting, to ask the user first."""
     what = f"The whole block `{taken.label}` would be gone" if taken.whole else "The words would be taken out"
     places = taken_words(taken)
     if places:
@@ -844,13 +844,13 @@ def _counted(count: int, what: str) -> str:
 
 
 class Forgotten(Result, frozen=True):
-    """What was forgotten, and what is left. The words themselves are not repeated."""
+    """The forgotten words and the places where they are left. The words themselves are not repeated."""
 
     report: ForgottenReport
 
     @property
     def value(self) -> object:
-        """What was taken out of how many places, and where the words are left."""
+        """The number of places that the words were taken out of, and the places where they are left."""
         report, taken = self.report, self.report.taken
         return {
             "label": taken.label,
@@ -869,7 +869,7 @@ class Forgotten(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What is gone, and what the user has to know about what is left."""
+        """A summary of what is gone, and what the user has to know about the rest."""
         report, taken = self.report, self.report.taken
         parts: list[Part] = [Paragraph(_forgotten_sentence(taken))]
         if report.before != report.after and not taken.whole:
@@ -912,6 +912,6 @@ class NotForgotten(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What does it without a question."""
+        """The command that does it without a question."""
         how = f"`/memory forget {self.label} --yes …` does it without a question"
         return (Paragraph(f"Nothing was forgotten. Where nobody can be asked, {how}."),)

@@ -1,4 +1,4 @@
-"""What a command of the user takes, and reading it from what was typed behind a slash or in a terminal.
+"""Parameters of the user's commands, and reading them from words typed after a slash or in a terminal.
 
 Owns: the row of a command, the words of a slash command, and what is wrong with them. Must not know: what any command
 does. How a shell's words are split is cli/argv.py's; both forms give the same values for the same row.
@@ -31,7 +31,7 @@ class CommandMisusedError(SessionError):
 
 
 class Kind(Enum):
-    """What a parameter may be."""
+    """The kinds of parameters."""
 
     WORD = "word"
     TEXT = "text"
@@ -54,14 +54,14 @@ class Parameter(Struct, frozen=True):
     metavar: str = ""
     required: bool = False
     option: str = ""
-    """How it is typed when it is no positional word, such as `--words`."""
+    """The option, such as `--words`, when it is no positional word."""
     choices: tuple[str, ...] = ()
     ask: str = "which session, since it needs the id of a session"
-    """What is missing, behind "Say", when a required one is not there."""
+    """The words after "Say" when a required one is missing."""
     wrong: str = ""
-    """What to say of a word that is not of its kind."""
+    """The error for a word that is not of its kind."""
     lines: bool = False
-    r"""Whether `\n` in its quotes begins a line."""
+    r"""True when `\n` in its quotes begins a line."""
     only: str = ""
     """`slash` or `terminal`, where it is not taken in both."""
     also: str = ""
@@ -79,7 +79,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """How help writes it."""
+        """The form in help."""
         if not self.option:
             return self.metavar or self.name.upper()
         if self.kind is Kind.FLAG:
@@ -97,7 +97,7 @@ class Command(Struct, frozen=True):
     """`module:function`; the module is imported when the command is first used."""
     parameters: tuple[Parameter, ...] = ()
     hint: str = ""
-    """What to type behind the name, where the parameters do not say it."""
+    """The usage after the name, where the parameters do not say it."""
     scattered: bool = False
     """Options may stand within the text, which otherwise ends them."""
     reads: bool = False
@@ -109,22 +109,22 @@ class Command(Struct, frozen=True):
     """`module:function` that makes of an open session what carries it out works with; empty where a slash command takes
     the session itself and its words as they were typed."""
     extra: str = ""
-    """What to say of too many words, where they must not be repeated or others were meant."""
+    """The error for too many words, where they must not be repeated or others were meant."""
     check: str = ""
     """`module:function` that takes the values and returns what is wrong with them together, or an empty text."""
 
     @property
     def run(self) -> "Callable[..., Awaitable[Any]]":
-        """What carries it out; its module is imported now."""
+        """The function that carries it out; its module is imported now."""
         return resolve_name(self.do)
 
     @property
     def usage(self) -> str:
-        """What to type behind the name."""
+        """The usage after the name."""
         return self.hint or self.usage_in("slash").strip()
 
     def usage_in(self, place: str) -> str:
-        """What to type behind the name in `slash` or `terminal`."""
+        """Return the usage after the name in `slash` or `terminal`."""
         taken = self.taken(place)
         words = [one for one in taken if not one.option]
         shown = [one.shown if one.required else f"[{one.shown}" for one in words if one.kind is not Kind.TEXT]
@@ -149,14 +149,14 @@ class Call(Struct, frozen=True):
     command: str = ""
     """The verb; empty for a command that has none."""
     values: dict[str, Value] = field(default_factory=dict[str, Value])
-    """What it is called with."""
+    """The arguments."""
     shared: dict[str, Value] = field(default_factory=dict[str, Value])
-    """What all commands of its group take, such as `--cwd`."""
+    """The arguments that all commands of its group take, such as `--cwd`."""
     flags: Flags = field(default_factory=Flags)
 
     @property
     def json(self) -> bool:
-        """Whether a program reads the answer."""
+        """True when a program reads the answer."""
         return self.shared.get("json") is True or self.values.get("json") is True
 
 
@@ -171,9 +171,9 @@ class Group(Struct, frozen=True):
     default: str = ""
     """The verb that is meant without one; empty where one has to be named."""
     words: str = ""
-    """What stands behind the name, for the first line of help."""
+    """The words after the name in the first line of help."""
     unknown: str = ""
-    """What to say of a verb that there is not, where it must not be repeated."""
+    """The error for an unknown verb, where it must not be repeated."""
     opens: str = ""
     """`module:function` that takes a call and the process and opens what carries out its verbs works with; empty for
     commands that run by themselves."""

@@ -119,7 +119,7 @@ SESSION_VERBS = (
         begins=False,
     ),
 )
-"""What `pattern-acp sessions` can do, in the order of its help."""
+"""The commands of `pattern-acp sessions`, in the order of its help."""
 
 _FOLDER = (
     Parameter("path", "the folder; the current one without", only="terminal"),
@@ -140,4 +140,4 @@ TRUST_VERBS = (
     ),
     Command("revoke", "Trust a folder no longer", f"{_TRUST}revoke", _FOLDER),
 )
-"""What `pattern-acp trust` and `/trust` can do."""
+"""The commands of `pattern-acp trust` and `/trust`."""

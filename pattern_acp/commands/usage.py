@@ -22,7 +22,7 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.catalogue import is_assumed_free
 
 Grouping: TypeAlias = Literal["day", "model", "project", "session", "subagent", "turn"]
-"""What sums are made over."""
+"""The keys that sums are grouped by."""
 
 
 COUNTS = tuple(Column(title, right=True) for title in ("Requests", "In", "Cached", "Out", "Thinking", "Cost"))
@@ -36,7 +36,7 @@ class UsageSum(Struct, frozen=True):
     key: str
     """The day, model, folder or id that it is of."""
     title: str
-    """What the user knows it by; the key where it has no other name."""
+    """The name that the user knows; the key where there is no other."""
     requests: int
     usage: Usage
     micro_units: int
@@ -86,7 +86,7 @@ class UsageSum(Struct, frozen=True):
 
     @property
     def estimate_note(self) -> str:
-        """What to say of the requests that nobody counted; empty where there are none."""
+        """A note on requests without a count; empty where there are none."""
         if not self.estimated:
             return ""
         return f"{self.estimated:,} of {self.requests:,} requests were counted by nobody but us: estimated."
@@ -140,7 +140,7 @@ class UsageTotals(Result, frozen=True):
 
 
 class SessionUsage(Result, frozen=True):
-    """What a session used, and all of them today; models and subagents where there are several."""
+    """The usage of a session, and of all sessions today; models and subagents where there are several."""
 
     turns: tuple[UsageSum, ...]
     session: UsageSum
@@ -202,7 +202,7 @@ class BudgetRow(Struct, frozen=True):
 
 
 class Budgets(Result, frozen=True):
-    """What may be spent, and what was."""
+    """Budgets, and the amounts spent."""
 
     budgets: tuple[BudgetRow, ...]
     form: str
@@ -238,7 +238,7 @@ class BudgetSet(Result, frozen=True):
 
 
 def assumed_note(used: Iterable[UsedOnce], info_of: Callable[[str], ModelInfo]) -> str:
-    """What to say of models that only count as free; empty where there are none. `info_of` raises `ProviderError`."""
+    """Describe the models that only count as free; empty where there are none. `info_of` raises `ProviderError`."""
     free: list[str] = []
     for name in free_models(used):
         # A provider may have been taken out of the settings since.

@@ -252,10 +252,10 @@ class RetentionSettings(Struct, frozen=True):
 
 
 class McpOAuthSettings(Struct, frozen=True):
-    """How to sign in at an MCP server where it does not say all of it: `[mcp_servers.NAME.oauth]`."""
+    """Sign-in at an MCP server that does not describe all of it itself: `[mcp_servers.NAME.oauth]`."""
 
     client_id: str = ""
-    """What its authorization server knows the user's program by; empty: programs register by themselves."""
+    """The authorization server's id of the user's program; empty: programs register by themselves."""
     client_secret: str = ""
     redirect_port: int = 0
     """The port of 127.0.0.1 that the browser comes back to; another one when it is taken. 0: any."""

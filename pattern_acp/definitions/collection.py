@@ -1,7 +1,7 @@
 """All commands and skills that hold in one folder.
 
 Owns: the places they are looked for in, and which of two by one name counts. Must not know: what is trusted; those of a
-project are parts that the person is asked about.
+project are parts that the user is asked about.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,14 +25,14 @@ _Named = TypeVar("_Named", CommandDefinition, SkillDefinition)
 
 
 class Definitions(Struct, frozen=True):
-    """Commands and skills by name, the person's own before the project's, and what could not be used."""
+    """Commands and skills by name, the user's own before the project's, and what could not be used."""
 
     commands: tuple[CommandDefinition, ...] = ()
     skills: tuple[SkillDefinition, ...] = ()
     problems: tuple[str, ...] = ()
 
     def parts(self) -> Iterator[ProjectPart]:
-        """What a project brings of them."""
+        """Yield those that a project brings."""
         for command in self.commands:
             if command.of_project:
                 runs = "".join(f"\nruns: {line}" for line in inline_commands(command.body))
@@ -48,12 +48,12 @@ NO_DEFINITIONS = Definitions()
 
 
 def find_definitions(project: str, own: Path) -> Definitions:
-    """All for a session in the folder `project`; `own` is the folder of the person's config.toml. Reads files."""
+    """All for a session in the folder `project`; `own` is the folder of the user's config.toml. Reads files."""
     reading = DefinitionFiles()
     root = Path(project)
     commands: list[CommandDefinition] = []
     skills: list[SkillDefinition] = []
-    # The person may keep their own behind links, wherever they like.
+    # The user may keep their own behind links, wherever they like.
     anywhere = Path(own.anchor)
     commands += find_commands(own / COMMANDS, anywhere, reading)
     skills += find_skills(own / SKILLS, anywhere, reading)

@@ -112,7 +112,7 @@ FILE_BYTES = 200_000
 
 
 class DefinitionFiles(Struct):
-    """What was found to be wrong while reading: sentences for the person."""
+    """Reading of definition files, with the problems found: sentences for the user."""
 
     problems: list[str] = field(default_factory=list[str])
 

@@ -28,7 +28,7 @@ def day_of(at_ms: int, zone: tzinfo | None = None) -> str:
 
 
 def day_began_ms(now_ms: int, zone: tzinfo | None = None) -> int:
-    """When the day of a moment began, in the machine's own time zone unless one is named."""
+    """Return the start of a moment's day, in the machine's own time zone unless one is named."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
     # Without an offset where the zone is the machine's: that of now need not be that of midnight.
     midnight = datetime(now.year, now.month, now.day, tzinfo=zone)

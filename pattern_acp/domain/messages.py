@@ -154,7 +154,7 @@ def begins_with(messages: Sequence[Message], before: Sequence[Message]) -> bool:
 
 
 _FRAME = late_pattern(r"\s*<([a-z][a-z0-9]*(?:_[a-z0-9]+)+|attachment|context|system-reminder)(?:\s[^<>]*)?>")
-"""How a block that a client put into tags begins. An element of HTML has no underscore in its name."""
+"""The opening tag of a block that a client put into tags. An element of HTML has no underscore in its name."""
 
 _PREVIOUS = "previous_user_message"
 """avante sends the current prompt, and the ones before it, in these tags and nowhere else."""

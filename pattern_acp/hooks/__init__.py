@@ -1,4 +1,4 @@
-"""Commands of the person, or of a project they trust, that run at events of a session.
+"""Commands of the user, or of a project they trust, that run at events of a session.
 
 Owns: what such a command is told, how it runs, and what its answer means. Must not know: sessions, policy, or who
 trusts what. Events, keys and answers are those of Claude Code's hooks, so that scripts written for it work; the source

@@ -25,7 +25,7 @@ BLOCKED = 2
 
 
 class Verdict(Enum):
-    """What a hook thinks of a call or an event, from the weakest to the strongest."""
+    """A hook's verdict on a call or an event, from the weakest to the strongest."""
 
     NONE = 0
     ALLOW = 1
@@ -50,7 +50,7 @@ class HookAnswer(Struct, frozen=True):
     context: str = ""
     """For the model."""
     message: str = ""
-    """For the person."""
+    """A message for the user."""
     updated_input: JsonObject | None = None
     """Arguments in the place of the model's."""
     stops: bool = False
@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
 
 
 class Opinion(Struct, frozen=True):
-    """What all hooks of one event think together."""
+    """The joint opinion of all hooks of one event."""
 
     verdict: Verdict = Verdict.NONE
     reason: str = ""
@@ -171,7 +171,7 @@ def theirs(tool: str) -> str:
 
 
 def matches(matcher: str, tool: str) -> bool:
-    """Whether a matcher, a regular expression over the whole name, means the tool, by our name or theirs."""
+    """Tell whether a matcher, a regular expression over the whole name, matches the tool, by our name or theirs."""
     return not matcher or any(re.fullmatch(matcher, name) for name in (tool, theirs(tool)))
 
 

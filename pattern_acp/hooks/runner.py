@@ -32,9 +32,9 @@ class HookRunner(Struct, frozen=True):
     """Runs commands on this machine."""
 
     environment: Mapping[str, str]
-    """What they see, without the keys of model providers."""
+    """The environment of hooks, without the keys of model providers."""
     shell: Callable[[str], Sequence[str] | str]
-    """What to start for a line."""
+    """Returns the command that runs a line."""
 
     async def run_all(
         self, hooks: Sequence[HookSettings], payload: Mapping[str, Json], cwd: str

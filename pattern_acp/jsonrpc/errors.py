@@ -1,4 +1,4 @@
-"""What can go wrong between two JSON-RPC peers, and the codes that say so.
+"""Errors between two JSON-RPC peers, and their codes.
 
 Owns: the error codes and the errors of this package. Must not know: what the methods mean.
 

@@ -14,7 +14,7 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.jsonrpc.errors import INVALID_REQUEST, PARSE_ERROR, RpcError
 
 RequestId: TypeAlias = int | str | None
-"""What names a request; ACP allows null as well (schema v1, `RequestId`)."""
+"""The id of a request; ACP allows null as well (schema v1, `RequestId`)."""
 
 NO_PARAMS = msgspec.Raw(b"")
 """Stands for parameters that are absent."""

@@ -40,7 +40,7 @@ else:
         """Nothing is left to do: descriptors are all there is."""
 
     def is_readable_within(descriptor: int, seconds: float) -> bool:
-        """Whether a read would find bytes, the end or an error, within so many seconds."""
+        """Tell whether a read would find bytes, the end or an error, within so many seconds."""
         import select
 
         return bool(select.select([descriptor], [], [], seconds)[0])
@@ -77,10 +77,10 @@ STDOUT = 1
 STDERR = 2
 
 FIRST_LINE_SECONDS = 0.01
-"""How long a first line is waited for. An editor writes it as soon as it has spawned us, which is before we run."""
+"""Longest wait for a first line. An editor writes it as soon as it has spawned us, which is before we run."""
 
 FIRST_LINE_BYTES = 65536
-"""What a pipe holds; an initialize has a few hundred."""
+"""The capacity of a pipe; an initialize has a few hundred bytes."""
 
 FIRST_LINE_READS = 4
 """Reads that may bring the first line; a pipe gives it in one."""
@@ -104,7 +104,7 @@ def claim_standard_streams() -> tuple[int, int]:
 
 
 def read_first(reader: int) -> bytes:
-    """What the peer sends at once: its first line and whatever comes with it, or less. Waits for 0.04 s at most."""
+    """Read what the peer sends at once: its first line and whatever comes with it, or less. Waits 0.04 s at most."""
     received = b""
     try:
         for _ in range(FIRST_LINE_READS):

@@ -1,11 +1,11 @@
 -- The statements of folder trust.
 
 -- name: load_trust
--- What the person agreed to of one folder.
+-- The user's agreement about one folder.
 SELECT digest, parts, decided_ms FROM folder_trust WHERE root = :root;
 
 -- name: list_trust
--- Every folder that the person trusts.
+-- Every folder that the user trusts.
 SELECT root, digest, parts, decided_ms FROM folder_trust ORDER BY root;
 
 -- name: store_trust

@@ -28,7 +28,7 @@ class Agreement(Struct, frozen=True):
 
 
 def load_agreement(tx: Transaction, root: str) -> Agreement | None:
-    """What was agreed to of the folder `root`, an absolute path without symbolic links.
+    """Load the agreement about the folder `root`, an absolute path without symbolic links.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -101,7 +101,7 @@ def describe_parts(parts: Iterable[ProjectPart]) -> str:
 
 
 def describe_changes(before: Sequence[ProjectPart], now: Sequence[ProjectPart]) -> str:
-    """What was added, changed and removed since, with the differing lines, as Markdown; empty when nothing was."""
+    """Describe the additions, changes and removals since, with the differing lines, as Markdown; empty without any."""
     old = {(part.kind, part.name): part for part in before}
     new = {(part.kind, part.name): part for part in now}
     lines: list[str] = []

@@ -27,7 +27,7 @@ END_SECONDS = 2.5
 KILL_SECONDS = 0.5
 
 LAST_WORDS_SECONDS = 2
-"""How long the exit code and the last words of an agent that is gone are waited for."""
+"""Longest wait for the exit code and the last words of an agent that is gone."""
 
 
 class AgentProcess(Struct):
@@ -65,7 +65,7 @@ def agent_command(flags: Flags) -> tuple[str, ...]:
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
     words += ["acp", "--exact-model"] if flags.exact_model else []
-    # -P: nothing is imported from the folder that the person is in.
+    # -P: nothing is imported from the folder that the user is in.
     return (sys.executable, "-P", "-m", "pattern_acp", *words)
 
 

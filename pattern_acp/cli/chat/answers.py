@@ -96,7 +96,7 @@ class Answer(Protocol):
 
     @property
     def on_screen(self) -> bool:
-        """Whether it is printed among the rest."""
+        """True when it is printed among the rest."""
         ...
 
     def feed(self, text: str) -> None:
@@ -108,7 +108,7 @@ class Answer(Protocol):
         ...
 
     def unfinished(self) -> RenderableType | None:
-        """What is not printed yet, for the region at the bottom."""
+        """The part that is not printed yet, for the region at the bottom."""
         ...
 
 

@@ -23,7 +23,7 @@ VIEW = "v"
 
 
 class Keys(Protocol):
-    """Where answers come from: single keys, or lines."""
+    """The source of answers: single keys, or lines."""
 
     def forget(self) -> None:
         """Forget what was typed so far: it cannot be meant for a question that was not seen yet."""
@@ -33,13 +33,13 @@ class Keys(Protocol):
         """The next key, as one character; "" when the question is no longer open or nobody can answer any more.
 
         Raises:
-            KeyboardInterrupt: the person cancels.
+            KeyboardInterrupt: the user cancels.
         """
         ...
 
 
 class Asker:
-    """Answers questions: by a flag, by the person, or by refusing where nobody can be asked."""
+    """Answers questions: by a flag, by the user, or by refusing where nobody can be asked."""
 
     def __init__(
         self, screen: Screen, marks: Marks, answer: Literal["ask", "allow", "deny"], keys: Keys | None
@@ -49,18 +49,18 @@ class Asker:
         self._answer: Literal["ask", "allow", "deny"] = answer
         self._keys = keys
         self.has_refused = False
-        """Whether something was refused that the user was not asked for."""
+        """True after a refusal that the user was not asked about."""
 
     @property
     def asks(self) -> bool:
-        """Whether questions are put to the person."""
+        """True when questions go to the user."""
         return self._answer == "ask" and self._keys is not None
 
     def ask(self, question: Question, cwd: str) -> None:
         """Get an answer and give it.
 
         Raises:
-            KeyboardInterrupt: the person cancels; the question was answered with that.
+            KeyboardInterrupt: the user cancels; the question was answered with that.
         """
         try:
             if self._answer != "ask":
@@ -139,7 +139,7 @@ def options_text(offered: dict[str, OfferedChoice], *, cut: bool) -> Text:
 
 
 def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
-    """Whether `rows` rows do not show all of a call."""
+    """Tell whether `rows` rows are too few to show all of a call."""
     for item in call.content or ():
         match item:
             case schema.Diff(new_text=new, old_text=old):
@@ -154,7 +154,7 @@ def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
 
 
 def has_diffs(call: schema.ToolCallUpdate) -> bool:
-    """Whether the question shows changes."""
+    """Tell whether the question shows changes."""
     return bool(Call(call.tool_call_id).updated(call).diffs)
 
 

@@ -24,7 +24,7 @@ CONTEXT = 3
 """Unchanged lines around a change."""
 
 DIFF_MARGIN = re.compile(r" *\d+ [-+ ] ")
-"""What stands before the words of a row."""
+"""The margin before the words of a row."""
 
 STYLES = {"-": "red", "+": "green", " ": "dim", "@": "dim cyan"}
 
@@ -105,13 +105,13 @@ def _rows(sign: Literal["-", "+", " "], lines: Sequence[str], index: int) -> Ite
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both start with."""
+    """Count the lines that both start with."""
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 DIFF_ROWS = 24
-"""Rows of a finished change; the person has the file."""
+"""Rows of a finished change; the user has the file."""
 
 OUTPUT_LINES = 12
 """Last lines of a finished command."""
@@ -151,7 +151,7 @@ class Call(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come."""
+        """True when nothing more will come."""
         return self.status in ENDED
 
     def updated(self, update: schema.ToolCallStart | schema.ToolCallUpdate) -> "Call":
@@ -190,7 +190,7 @@ def call_line(call: Call, marks: Marks, *, running: str = "") -> Text:
 
 
 def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool = True) -> list[RenderableType]:
-    """What a finished call shows below its line; `diffs` False leaves out changes that the person has just seen.
+    """Render the details below the line of a finished call; `diffs` False omits changes that the user has just seen.
 
     A change that failed was not made, so it is not shown either.
     """
@@ -212,7 +212,7 @@ def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool 
 
 
 def live_details(call: Call, tail: Tail, marks: Marks) -> list[RenderableType]:
-    """What a running call shows below its line: the end of its terminals, and of what it says of its progress."""
+    """Render the details below the line of a running call: the end of its terminals and of its progress messages."""
     texts: list[Text] = []
     for item in call.content:
         match item:
@@ -253,7 +253,7 @@ def plain_text(text: str, kind: ToolKind | None) -> str:
 
 
 def _closes_early(found: re.Match[str]) -> bool:
-    """Whether the fence that the text begins with ends before the text does."""
+    """Tell whether the fence that the text begins with ends before the text does."""
     return any(_ends(line, found.group(1)) for line in found.group(2).split("\n"))
 
 
@@ -275,7 +275,7 @@ def _without_marks(text: str) -> str:
 
 
 def _ends(line: str, fence: str) -> bool:
-    """Whether `line` closes `fence` (CommonMark 4.5): as many backticks or more, and nothing else."""
+    """Tell whether `line` closes `fence` (CommonMark 4.5): as many backticks or more, and nothing else."""
     marks = line.strip()
     return len(marks) >= len(fence) and not marks.strip("`")
 
@@ -286,7 +286,7 @@ def one_line(text: str) -> str:
 
 
 def _tells_progress(call: Call) -> bool:
-    """Whether its text is about what it does, and no preview of what it is about to do."""
+    """Tell whether the call's text reports progress, rather than previewing the call."""
     return call.status is ToolCallStatus.IN_PROGRESS and call.kind not in {*QUIET, ToolKind.EXECUTE}
 
 

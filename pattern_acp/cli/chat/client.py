@@ -205,7 +205,7 @@ class ChatClient:
     async def request_permission(
         self, session_id: str, tool_call: sdk.ToolCallUpdate, options: Sequence[sdk.PermissionOption], **meta: object
     ) -> sdk.RequestPermissionResponse:
-        """session/request_permission: wait for the person, however long they take."""
+        """session/request_permission: wait for the user, however long they take."""
         del session_id, meta
         choices = tuple(OfferedChoice(option.option_id, option.name, option.kind) for option in options)
         question = Question(call_of(tool_call), choices)

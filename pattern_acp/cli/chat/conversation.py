@@ -38,7 +38,7 @@ LIST_PAGES = 100
 
 
 class Wanted(Struct, frozen=True):
-    """Which session to open. `cwd` is absolute; empty with a `session_id` for the folder it was recorded in."""
+    """The session to open. `cwd` is absolute; empty with a `session_id` for the folder it was recorded in."""
 
     cwd: str
     session_id: str = ""
@@ -66,7 +66,7 @@ class Opened(Struct, frozen=True):
 
 
 class _WithOptions(Protocol):
-    """What the answers to session/new, load and resume share."""
+    """The shared part of the answers to session/new, load and resume."""
 
     @property
     def modes(self) -> sdk.SessionModeState | None: ...
@@ -86,9 +86,9 @@ class Conversation(Struct):
     incoming: Incoming
     session_id: str = ""
     images: tuple[GivenImage, ...] = ()
-    """What goes with the next prompt."""
+    """Images for the next prompt."""
     piped: GivenText | None = None
-    """What was piped in, for the next prompt."""
+    """Piped text for the next prompt."""
 
     async def initialize(self) -> None:
         """The first request: what this client can do.
@@ -208,11 +208,11 @@ class Conversation(Struct):
         return alike.get(meant(wanted.session_id, tuple(alike)))
 
     async def request(self, answer: Awaitable[T]) -> T:
-        """What the agent answers.
+        """Wait for the agent's answer.
 
         Raises:
-            AgentRefusedError: with an error.
-            AgentGoneError: not any more.
+            AgentRefusedError: the agent answered with an error.
+            AgentGoneError: the agent is gone.
         """
         try:
             return await answer

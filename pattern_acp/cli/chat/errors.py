@@ -1,10 +1,10 @@
-"""What can keep a chat from going on."""
+"""Errors that end a chat."""
 
 from pattern_acp.domain.errors import PatternError
 
 
 class ChatError(PatternError):
-    """The chat cannot start or go on; its sentence is for the person."""
+    """The chat cannot start or go on; its sentence is for the user."""
 
     failure_code = "chat.not-possible"
 

@@ -38,7 +38,7 @@ class Question(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer is still wanted."""
+        """True while an answer is still wanted."""
         return not self.answer.done()
 
     def reply(self, option_id: str | None) -> None:
@@ -59,7 +59,7 @@ def keyed(choices: Sequence[OfferedChoice]) -> dict[str, OfferedChoice]:
 
 
 def choice_for(key: str, keys: Mapping[str, OfferedChoice]) -> OfferedChoice | None:
-    """What a pressed key means; None for a key that means nothing here."""
+    """Return the choice of a pressed key; None for a key that means nothing here."""
     return keys.get(key) or keys.get(SYNONYMS.get(key, ""))
 
 

@@ -1,6 +1,6 @@
-"""What goes with a prompt of the chat besides its words: images, and what is piped in.
+"""Attachments of a chat's prompt: images, and piped input.
 
-Owns: reading them, and how much of it goes along. Must not know: how images are scaled, which is the agent's.
+Owns: reading them, and their limits. Must not know: how images are scaled, which is the agent's.
 """
 
 import base64
@@ -19,12 +19,12 @@ from pattern_acp.workspace.images import GIVEN_BYTES
 from pattern_acp.workspace.kinds import inspect_path, kind_of_bytes
 
 PIPED_CHARACTERS = 2_000_000
-"""Of piped text; the model is sent both ends of a long text and reads on where it needs to."""
+"""Limit of piped text; the model gets both ends of a long text and reads on where it needs to."""
 
 PIPED_URI = "stdin:///piped%20input"
 
 WAITING_SECONDS = 3.0
-"""How long nothing may come through a pipe before the user is told what is waited for."""
+"""Longest silence of a pipe before a message says that the chat waits for it."""
 
 
 class GivenImage(Struct, frozen=True):
@@ -51,7 +51,7 @@ def say(sentence: str) -> None:
 def read_piped(
     stdin: TextIO, tell: Callable[[str], None] = say, *, waiting: float = WAITING_SECONDS
 ) -> GivenImage | GivenText | None:
-    """What a pipe or a file gives on stdin, to its end; None without any, and for a terminal or a device.
+    """Read a pipe or a file on stdin to its end; None without any, and for a terminal or a device.
 
     Raises:
         ChatError: it is neither text nor an image, or too large an image.

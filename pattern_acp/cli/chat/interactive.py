@@ -69,7 +69,7 @@ class LinePrompt:
             readline.parse_and_bind("set enable-bracketed-paste on")  # Python switches it off
 
     def close(self) -> None:
-        """Save the history, readable by the person alone."""
+        """Save the history, readable by the user alone."""
         if readline is None:
             return
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ class LinePrompt:
                 return "\n".join([*lines, line]).rstrip("\n")
 
     def given_up(self) -> str:
-        """What was typed when Ctrl-C was pressed; where there is a history, it has the line from now on."""
+        """Return the line that Ctrl-C interrupted, and add it to the history where there is one."""
         line = readline.get_line_buffer() if readline is not None else ""
         if readline is not None and line.strip():
             readline.add_history(line)
@@ -195,7 +195,7 @@ class Interactive:
         self._shown_jobs = 0
 
     def run(self) -> int:
-        """Ask for prompts until the person leaves; the exit code.
+        """Ask for prompts until the user leaves; the exit code.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed a second time during a turn.
@@ -270,7 +270,7 @@ class Interactive:
             self._stage.screen.print(Text(NO_MODEL, style="yellow"))
 
     def _show_past(self) -> None:
-        """What a loaded session said before: its calls in one line each."""
+        """Show the past of a loaded session, its calls in one line each."""
         self._transcript.compact = True
         self._turns.show_waiting()
         self._transcript.settle()

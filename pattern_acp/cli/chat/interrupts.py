@@ -16,11 +16,11 @@ TERMINATED = 143
 
 
 LEAVING_SECONDS = 3.0
-"""How soon after a first Ctrl-C at the prompt a second one leaves."""
+"""Longest time between two Ctrl-C at the prompt that together leave the chat."""
 
 
 class SecondPress:
-    """Which Ctrl-C at the prompt leaves: the second of two that are close together, with nothing typed in between."""
+    """The Ctrl-C at the prompt that leaves: the second of two close together, with nothing typed in between."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -46,13 +46,13 @@ class Interrupts:
         self._raises = False
 
     def take(self) -> bool:
-        """Whether Ctrl-C was pressed; each press is told once."""
+        """Tell whether Ctrl-C was pressed; each press is reported once."""
         noted = self._noted > 0
         self._noted -= noted
         return noted
 
     def take_stop(self) -> bool:
-        """Whether Ctrl-backslash was pressed; each press is told once."""
+        """Tell whether Ctrl-backslash was pressed; each press is reported once."""
         noted = self._stops > 0
         self._stops -= noted
         return noted

@@ -1,4 +1,4 @@
-"""Keys of the person.
+"""Keys of the user.
 
 Owns: reading one key without Enter, a line where that cannot be done, keeping typed keys off the screen while a turn
 runs, and whether more was typed or pasted than was read; all differences between platforms in this matter. Must not
@@ -15,14 +15,14 @@ from pattern_acp.cli.chat.events import Question
 from pattern_acp.cli.chat.interrupts import Interrupts
 
 PASTE_SECONDS = 0.02
-"""How long the next line of a paste may take; nobody types one that fast."""
+"""Longest wait for the next line of a paste; nobody types one that fast."""
 
 LOOK_SECONDS = 0.1
-"""How often a question that is waited for is looked at: the agent may withdraw it."""
+"""Interval between checks of an open question: the agent may withdraw it."""
 
 
 def can_read_keys(stdin: TextIO) -> bool:
-    """Whether `stdin` gives single keys."""
+    """Tell whether single keys can be read from `stdin`."""
     return stdin.isatty() and _has_terminal_control()
 
 
@@ -83,7 +83,7 @@ if sys.platform == "win32":
             return ""
 
     def has_more(stdin: TextIO) -> bool:
-        """Whether the terminal has more to read at once: a line of a paste has the next one behind it."""
+        """Tell whether more input is ready: each line of a paste follows the last at once."""
         return stdin.isatty() and msvcrt.kbhit()
 
     @contextmanager
@@ -135,7 +135,7 @@ else:
         return "\x1b" if text.startswith("\x1b") else text[:1]
 
     def has_more(stdin: TextIO) -> bool:
-        """Whether the terminal has more to read at once: a line of a paste has the next one behind it."""
+        """Tell whether more input is ready: each line of a paste follows the last at once."""
         return stdin.isatty() and bool(select.select([stdin], [], [], PASTE_SECONDS)[0])
 
     @contextmanager

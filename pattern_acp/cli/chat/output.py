@@ -21,7 +21,7 @@ from pattern_acp.cli.chat.screen import Screen
 
 
 class Stage(Struct, frozen=True):
-    """Where a chat is shown."""
+    """The place where a chat is shown."""
 
     screen: Screen
     answer: Answer
@@ -55,7 +55,7 @@ def reading_stage() -> Stage:
 
 
 def keys_of_person(stage: Stage, interrupts: Interrupts) -> Keys | None:
-    """Where answers come from; None when nobody can be asked."""
+    """Return the source of answers; None when nobody can be asked."""
     if not sys.stdin.isatty():
         return None
     console = stage.screen.console

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Run(Struct, frozen=True):
-    """What one chat is made of."""
+    """The parts of one chat."""
 
     arguments: Chat
     process: Process
@@ -47,14 +47,14 @@ class Run(Struct, frozen=True):
     """The only prompt; None for an interactive chat."""
     interrupts: Interrupts
     images: tuple[GivenImage, ...] = ()
-    """What goes with the first prompt."""
+    """Images for the first prompt."""
     piped: GivenText | None = None
     at_end: ExitStack = field(default_factory=ExitStack)
     """Closed behind everything else."""
 
 
 Connect = Callable[[Flags], AbstractAsyncContextManager[AgentProcess]]
-"""What starts an agent with these settings and ends it with the context."""
+"""Starts an agent with these settings and ends it with the context."""
 
 
 def run(arguments: Chat, process: Process, connect: Connect | None = None) -> int:
@@ -104,7 +104,7 @@ def with_piped(chat: Run) -> Run:
 def flags_of(chat: Run) -> Flags:
     """The agent's flags. A script that asks one model is not answered by another, of other abilities and price.
 
-    A person at an interactive chat sees which one it is, recorded sessions have theirs, and commands need none.
+    A user at an interactive chat sees which one it is, recorded sessions have theirs, and commands need none.
     """
     arguments, prompt = chat.arguments, chat.prompt
     is_recorded = bool(arguments.session) or arguments.latest
@@ -143,7 +143,7 @@ def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
 
 
 def wanted(chat: Run) -> "Wanted":
-    """Which session the arguments name."""
+    """Return the session that the arguments name."""
     from pattern_acp.cli.chat.conversation import Wanted
 
     arguments = chat.arguments

@@ -1,4 +1,4 @@
-"""What is known of the session.
+"""The known facts of the session.
 
 Owns: title, mode, model, commands, plan and usage, as the last update said. Must not know: how they are shown.
 """
@@ -11,7 +11,7 @@ from pattern_acp.acp import schema
 
 
 def told_by_us(meta: object) -> dict[str, object]:
-    """What our agent adds in `_meta.pattern`; empty in what another agent sends."""
+    """Return our agent's additions in `_meta.pattern`; empty for another agent."""
     ours = cast("dict[str, object]", meta).get("pattern") if isinstance(meta, dict) else None
     return cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
 

@@ -31,7 +31,7 @@ STOPS = {
     "max_tokens": "the answer was cut: the model's output limit",
     "max_turn_requests": "stopped: the limit of model requests in one turn",
 }
-"""What a stop reason other than `end_turn` means for the person."""
+"""Explanations of stop reasons other than `end_turn` for the user."""
 
 
 PLAN_MARGIN = re.compile(r"  \S+ ")
@@ -81,13 +81,13 @@ def header_line(known: SessionInfo, marks: Marks) -> Text:
 
 
 def jobs_line(running: int) -> Text:
-    """How many background commands run."""
+    """Render the number of running background commands."""
     words = f"{running} in the background (/jobs)" if running else "nothing in the background any more (/jobs)"
     return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def home_folder() -> str:
-    """The person's home directory; empty where there is none."""
+    """The user's home directory; empty where there is none."""
     try:
         return str(Path.home())
     except RuntimeError:  # no HOME, and the account has no entry
@@ -95,7 +95,7 @@ def home_folder() -> str:
 
 
 def folder_words(folder: str, home: str) -> str:
-    """A folder as people write it: `~` for the person's home directory."""
+    """A folder as people write it: `~` for the user's home directory."""
     path = one_line(folder)
     for separator in ("/", "\\"):
         if home.strip("/\\") and path.startswith(home.rstrip("/\\") + separator):
@@ -136,7 +136,7 @@ class Sections:
         self._current: Section = ""
 
     def begin(self, section: Section, *, anew: bool = False) -> None:
-        """What is printed next belongs to `section`, or to another one of its kind; "" has nothing above."""
+        """Start `section`, or with `anew` another one of its kind; an empty line separates it from the last."""
         if section and self._current and (section != self._current or anew):
             self._screen.print("")
         self._current = section
@@ -154,7 +154,7 @@ PLAN_ROWS = 8
 
 
 TITLE_COLUMNS = 40
-"""What of a call's title leaves room for the time beside it; its own line has the whole."""
+"""Columns of a call's title that leave space for the time beside it; its own line has the whole title."""
 
 
 def bottom_region(
@@ -183,7 +183,7 @@ def spinner_frame(seconds: float, marks: Marks) -> str:
 
 
 def status_line(doing: str, seconds: float, marks: Marks, frame: str, *, delegates: bool = False) -> Text:
-    """What is going on, for how long, and how to stop it; `delegates` while a subagent may run."""
+    """Render the current activity, its duration and how to stop it; `delegates` while a subagent may run."""
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{frame} ", style="yellow")
     line.append(one_line(doing))
@@ -194,7 +194,7 @@ def status_line(doing: str, seconds: float, marks: Marks, frame: str, *, delegat
 
 
 def doing(calls: Iterable[Call], thought: int, *, answering: bool, cancelling: bool) -> str:
-    """What the agent does at the moment."""
+    """Name the agent's current activity."""
     if cancelling:
         return "cancelling"
     running = list(calls)
@@ -213,7 +213,7 @@ OWN_THOUGHT = "_told"
 """Part of the id of a thought that is the agent's own word, not the model's: that a request is made again, and why."""
 
 GOES_ON = "_told_again_thought"
-"""How the id of such a thought ends when the next message goes on where the last one broke off."""
+"""Suffix of such a thought's id when the next message goes on where the last one broke off."""
 
 
 class Transcript:
@@ -236,7 +236,7 @@ class Transcript:
         self._thought = 0
         self._message_id: str | None = None
         self._goes_on = False
-        """Whether the next words belong to those before them, in an answer that is a text of its own."""
+        """True when the next words continue those before them, in an answer that is a text of its own."""
         self._seen_diffs: set[str] = set()
         self._printed_plan: tuple[schema.PlanEntry, ...] = ()
         self._started = clock()
@@ -304,7 +304,7 @@ class Transcript:
         self._sections.begin("note")
 
     def has_shown_diffs(self, call_id: str) -> None:
-        """The person saw the changes of a call in a question; they are not repeated."""
+        """The user saw the changes of a call in a question; they are not repeated."""
         self._seen_diffs.add(call_id)
 
     def settle(self) -> None:
@@ -365,7 +365,7 @@ class Transcript:
 
 
 def user_text(content: schema.ContentBlock, marks: Marks) -> Text:
-    """What the person said, as it is shown in a replay."""
+    """Render the user's message, as a replay shows it."""
     match content:
         case schema.TextContent(text=text):
             shown = printable(text).strip()

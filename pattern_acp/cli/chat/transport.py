@@ -96,7 +96,7 @@ class Incoming:
         self._open: list[Question] = []
 
     def ask(self, question: Question) -> None:
-        """Hand a question to the person."""
+        """Hand a question to the user."""
         self._open = [one for one in self._open if one.is_open]
         self._open.append(question)
         self.inbox.put(Asked(question))

@@ -13,7 +13,7 @@ from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.views import TurnView, absorb
 
 TICK_SECONDS = 0.1
-"""How often the screen is redrawn, and Ctrl-C looked at, while nothing arrives."""
+"""Interval between redraws of the screen and checks for Ctrl-C while nothing arrives."""
 
 
 class Turns:

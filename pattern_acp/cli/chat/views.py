@@ -1,4 +1,4 @@
-"""Where a turn is shown: on a screen, or as JSON lines.
+"""The views of a turn: on a screen, or as JSON lines.
 
 Owns: the port that turns.py draws through, and its two forms. Must not know: the connection.
 """
@@ -68,7 +68,7 @@ class TurnView(Protocol):
         """Get a question answered.
 
         Raises:
-            KeyboardInterrupt: the person cancels.
+            KeyboardInterrupt: the user cancels.
         """
         ...
 

@@ -126,7 +126,7 @@ async def _keep_note(anchor: str) -> None:
 
 
 async def _identity() -> tuple[str, ...]:
-    """An identity for one call of git where the person gave none, without which it refuses a note."""
+    """An identity for one call of git where the user set none, without which it refuses a note."""
     try:
         await _git("var", "GIT_COMMITTER_IDENT")
         await _git("var", "GIT_AUTHOR_IDENT")

@@ -84,7 +84,7 @@ async def _act(database: Database, arguments: Journal, process: Process) -> int:
 
 
 def _is_file(target: str) -> bool:
-    """Whether it names a bundle; the ids of sessions hold neither separators nor dots."""
+    """Tell whether it names a bundle; ids of sessions contain neither separators nor dots."""
     return bool(target) and (Path(target).is_file() or target.endswith(".zip") or target == EVENTS)
 
 

@@ -75,7 +75,7 @@ async def export_session(database: Database, arguments: Journal, secrets: Iterab
 
 
 def mask_of(level: str, secrets: Iterable[str]) -> Mask | None:
-    """What becomes of a payload at a level of `--leave-out`; None for what stays as it is."""
+    """Return the mask of payloads at a level of `--leave-out`; None when they stay as they are."""
     if level == "none":
         return None
     if level == "content":

@@ -30,7 +30,7 @@ from pattern_acp.session.redaction import (
 
 
 class Redacted(Struct, frozen=True):
-    """What was done, and what was found when everything was read back; nothing was looked for without a text.
+    """The result of a redaction, and the remains found when everything was read back; without a text nothing is sought.
 
     `refused` is the error of a redaction that found nothing to do.
     """

@@ -53,7 +53,7 @@ async def replay_session(database: Database, arguments: Journal) -> int:
 
 
 def current_means() -> ReplayServices:
-    """What a session is replayed with: this program as it is."""
+    """Return the services that replay a session: this program as it is."""
     tools = default_tools()
     return ReplayServices(tools, CurrentComposition(tools), shown_as)
 
@@ -65,7 +65,7 @@ def shown_as(event: Event) -> Json:
 
 
 def lines_of(session_id: str, report: ReplayReport, turns: TurnsReport) -> Iterator[str]:
-    """What is printed of a replay."""
+    """Yield the lines printed for a replay."""
     found = report.difference
     if found is not None:
         where = f"event {found.index}" if found.index else "the list of sessions"

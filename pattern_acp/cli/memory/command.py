@@ -51,7 +51,7 @@ LOG_LENGTH = 50
 
 @asynccontextmanager
 async def open_memory(call: Call, process: Process) -> AsyncGenerator[Desk, None]:
-    """What the verbs work with; files of memory are brought up to date behind what changes it.
+    """Open the services of the verbs; memory's files are updated after each change.
 
     Raises:
         PatternError: the constellation cannot be used.
@@ -68,7 +68,7 @@ async def open_memory(call: Call, process: Process) -> AsyncGenerator[Desk, None
 
 
 def without_constellation(call: Call) -> Blocks:
-    """What is answered as long as nothing was recorded.
+    """Return the answer while nothing is recorded.
 
     Raises:
         PatternError: a block was named.

@@ -1,4 +1,4 @@
-"""Opening a block's text in the person's editor.
+"""Opening a block's text in the user's editor.
 
 Owns: the file it is opened in, and which editor. Must not know: blocks, or how the change is applied.
 """
@@ -27,7 +27,7 @@ class EditingError(PatternError):
 
 
 class EditedText(Struct, frozen=True):
-    """What the person made of a text, and the file that holds it until it is thrown away."""
+    """A text that the user edited, and its file until that is discarded."""
 
     text: str
     path: Path
@@ -49,7 +49,7 @@ def edit_text(editable: EditableText, label: str, environ: Mapping[str, str]) ->
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '-', label) or 'block'}{editable.suffix}"
     path.write_text(editable.text, encoding="utf-8", newline="")
     try:
-        ended = subprocess.run([*command, str(path)], env=dict(environ), check=False)  # noqa: S603  # the person's own editor
+        ended = subprocess.run([*command, str(path)], env=dict(environ), check=False)  # noqa: S603  # the user's own editor
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise EditingError(
@@ -78,7 +78,7 @@ def read_edited(path: Path, original: str) -> str:
 
 
 def editor_command(environ: Mapping[str, str]) -> list[str]:
-    """The person's editor: VISUAL, EDITOR, else the first usual one that is there.
+    """The user's editor: VISUAL, EDITOR, else the first usual one that is there.
 
     Raises:
         EditingError: there is none, or only a usual one and no terminal to show it in.

@@ -27,7 +27,7 @@ from pattern_acp.memory.write_validation import plain
 
 
 class FileToImport(Struct, frozen=True):
-    """What a file says: its text, and the label, description and limit of its block as far as its head names them."""
+    """The content of a file: its text, and the label, description and limit of its block where its head names them."""
 
     name: str
     text: str
@@ -101,7 +101,7 @@ async def _import(memory: ConstellationMemory, desk: Desk, file: FileToImport, r
 async def _news(
     memory: ConstellationMemory, making: tuple[MemoryEdit, ...], file: FileToImport, before: str
 ) -> tuple[str, int]:
-    """What of the file is to be added, and how many of its passages memory says already."""
+    """Return the part of the file to add, and the number of its passages that memory already has."""
 
     async def is_known(text: str) -> bool:
         try:

@@ -1,4 +1,4 @@
--- What the person agreed to of the tools of MCP servers, so that a changed or added one asks again.
+-- The user's agreement to the tools of MCP servers, so that a changed or added one asks again.
 
 CREATE TABLE mcp_pins (
     server TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- Folders whose hooks, MCP servers, checks, commands and skills the person agreed to, so that a changed one asks again.
+-- Folders whose hooks, MCP servers, checks, commands and skills the user agreed to, so that a changed one asks again.
 
 CREATE TABLE folder_trust (
     root TEXT PRIMARY KEY,
