@@ -90,7 +90,7 @@ class _Open(Struct):
 
 
 class CheckpointFacts(Struct, frozen=True):
-    """What is known of a checkpoint before the transaction that takes it."""
+    """Facts of a checkpoint that are known before the transaction that takes it."""
 
     checkpoint_id: str
     turn_id: TurnId
@@ -128,7 +128,7 @@ def append_checkpoint(tx: Transaction, scope: RewindScope, facts: CheckpointFact
 
 
 class _HeldContents:
-    """What files held, until the event that names it is recorded with it; at most `INTERVAL_BYTES`."""
+    """File contents in memory until they are recorded with the event that names them; at most `INTERVAL_BYTES`."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
@@ -157,11 +157,11 @@ class _HeldContents:
 
 
 class Checkpoints:
-    """What one session changed since its last checkpoint, and the taking of the next."""
+    """The changes of one session since its last checkpoint; takes the next one."""
 
     def __init__(self, scope: RewindScope) -> None:
         self.rewinding = False
-        """Whether the session is going back, or was when an error cut it off."""
+        """True while the session goes back, and after an error interrupted that."""
         self.scope = scope
         self._open: list[_Open] = []
         self._left_out: dict[str, str] = {}
@@ -171,7 +171,7 @@ class Checkpoints:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the session changed no file since the last checkpoint."""
+        """True when the session changed no file since the last checkpoint."""
         return not self._open and not self._left_out
 
     @asynccontextmanager
@@ -332,7 +332,7 @@ class Checkpoints:
         return checkpoint_id
 
     def _forget(self, closed: Sequence[_Open], told: Sequence[tuple[str, str]]) -> None:
-        """What was recorded is no longer open; other calls may have opened more meanwhile."""
+        """Drop the recorded changes from the open ones; other calls may have opened more meanwhile."""
         known = {id(change) for change in closed}
         self._open = [change for change in self._open if id(change) not in known]
         for path, _ in told:

@@ -38,7 +38,7 @@ from pattern_acp.workspace.snapshots import (
 
 
 class Rewound(Struct, frozen=True):
-    """What was done: files put back, blocks put back, and sentences about what was not."""
+    """Result of a rewind: files and blocks that were put back, and sentences about the rest."""
 
     files: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ async def finish_rewind(scope: RewindScope, started: RewindStarted) -> None:
 
 
 async def _put_file_back(scope: RewindScope, change: FileChange, files: FileSystem | None, *, again: bool) -> bool:
-    """Whether the file is as it should be now."""
+    """Put a file back; True when it is now as it should be."""
     if lost_words(change.path):
         raise WorkspaceError(f"{change.path} was not put back: {NAMELESS}.")
     roots, then = scope.policy.roots, change.after

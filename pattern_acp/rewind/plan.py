@@ -53,13 +53,13 @@ from pattern_acp.workspace.snapshots import canonical_path, capture_in_place, is
 MOST_WRITES = 500
 """Writes of one block that are looked back at."""
 
-REASON = "The person went back to an earlier moment of the session."
+REASON = "The user went back to an earlier moment of the session."
 
 _REVERTING = frozenset({"undo", "redo"})
 
 
 class BlockPlan(Struct, frozen=True):
-    """What would become of one block: `how` is `rollback`, `undo`, `delete`, `restore`, or `stay` if it cannot go back.
+    """Plan for one block: `how` is `rollback`, `undo`, `delete`, `restore`, or `stay` if it cannot go back.
 
     `numbers` are the version to go back to, or the writes to take back, newest first.
     """
@@ -70,12 +70,12 @@ class BlockPlan(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything would become of it."""
+        """True when the block would change."""
         return self.how != "stay"
 
     @property
     def sentence(self) -> str:
-        """What would happen, in a few words."""
+        """The planned change, in a few words."""
         match self.how:
             case "rollback":
                 return f"goes back to version {self.numbers[0]}"
@@ -91,7 +91,7 @@ class BlockPlan(Struct, frozen=True):
 
 
 async def plan_blocks(scope: RewindScope, labels: Sequence[str], memory_from: int) -> tuple[BlockPlan, ...]:
-    """What would become of the blocks with these labels; those that are as they were are left out.
+    """Plan the blocks with these labels; unchanged ones are left out.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -134,7 +134,7 @@ async def _put_block_back(scope: RewindScope, plan: BlockPlan) -> None:
 
 
 async def _own_writes(scope: RewindScope) -> Callable[[Write], bool]:
-    """Whether a write is the session's, or one of those that it shares with what it was forked from."""
+    """Return a test for the session's writes, including those that it shares with the sessions it was forked from."""
     found = await scope.database.read(lambda tx: ancestors(tx, scope.session_id))
     shared = {one.session_id: one.seq for one in found}
     return lambda write: write.stream == scope.session_id or write.seq <= shared.get(SessionId(write.stream), 0)
@@ -233,7 +233,7 @@ class Target(Struct, frozen=True):
     memory_from: int
     words: str
     parts: tuple[str, ...] = PARTS
-    """What is put back unless the user says otherwise."""
+    """Parts that are put back unless the user chooses others."""
     fork_behind: int | None = None
     """For a moment that the session shares with what it was forked from: behind which turn another fork has its
     conversation, 0 for the one that nothing is in front of. The session's own conversation stays as it is."""
@@ -443,7 +443,7 @@ class PlannedFile(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """What would happen to it: `delete`, `create`, `mode` or `modify`."""
+        """Kind of change: `delete`, `create`, `mode` or `modify`."""
         if self.then.kind == "missing":
             return "delete"
         if self.now.kind == "missing":
@@ -461,7 +461,7 @@ class RewindPlan(Struct, frozen=True):
     files: tuple[PlannedFile, ...]
     blocks: tuple[BlockPlan, ...]
     left_out: tuple[str, ...] = ()
-    """What the session changed and no checkpoint holds, with the reason."""
+    """Files that the session changed and that are in no checkpoint, with the reason."""
 
     def chosen(self, *, overwrite: bool) -> tuple[FileChange, ...]:
         """The changes of files that would be made, in their order; those in conflict only with `overwrite`."""
@@ -507,7 +507,7 @@ async def listed_of(scope: RewindScope) -> list[Recorded]:
 
 
 async def plan_rewind(scope: RewindScope, recorded: Sequence[Recorded], target: Target) -> RewindPlan:
-    """What going back to `target` would change now.
+    """Work out the changes that going back to `target` would make now.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -532,7 +532,7 @@ async def plan_rewind(scope: RewindScope, recorded: Sequence[Recorded], target: 
 
 
 async def diff_of(scope: RewindScope, change: FileChange) -> DiffContent | None:
-    """How a file would change; None when one side is no text, too long to show, or cannot be read.
+    """Diff of a planned change; None when one side is not text, is too long to show, or cannot be read.
 
     Raises:
         DatabaseError: the constellation cannot be read.

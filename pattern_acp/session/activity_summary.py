@@ -48,11 +48,11 @@ MOST_DECISIONS = 6
 MOST_HANDOFFS = 3
 
 STATES = {"finished": "finished", "cancelled": "cancelled", "limit": "stopped at a limit", "failed": "failed"}
-"""How the last turn of a session ended, in words."""
+"""Words for the way the last turn of a session ended."""
 
 
 async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> Section:
-    """What the model is told of what went on; empty when it was not away, or nothing did.
+    """Summary for the model of the activity since its last turn; empty when it was not away, or nothing happened.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
@@ -120,7 +120,7 @@ _TOLD_BY_NAME = frozenset({"undo", "redo", "rollback", "archive", "delete", "res
 
 
 def _decision(change: UnseenChange) -> Decision:
-    author = {Actor.HUMAN: "the person", Actor.PERSONA: "you"}.get(change.actor, change.actor.value)
+    author = {Actor.HUMAN: "the user", Actor.PERSONA: "you"}.get(change.actor, change.actor.value)
     lines = f"+{change.lines_added} -{change.lines_removed} lines"
     if change.operation in _TOLD_BY_NAME:
         lines = change.operation if change.operation in {"delete", "restore"} else f"{change.operation}, {lines}"

@@ -62,7 +62,7 @@ class Mention(Struct, frozen=True):
 
 
 def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
-    """What may be mentions, in order and each once: for each the ways to read it, the likeliest first.
+    """Find possible mentions, in order and each once: for each the ways to read it, the likeliest first.
 
     `@src/x.py:3.` may end in a full stop or not, `:3` be a line or part of the name, and brackets belong to the path
     (`@app/[id]/(group)/page.tsx`) or to the sentence: the first way whose path exists is meant. Code is left out,
@@ -84,9 +84,9 @@ def mentions_in(text: str) -> tuple[tuple[Mention, ...], ...]:
 
 
 def looks_like_path(written: str) -> bool:
-    """Whether a mention of nothing that there is was meant as a path: it has folders, or a file's usual ending.
+    """True when a mention that matches nothing was meant as a path: it has folders, or a file's usual ending.
 
-    A name alone may be a person's, and `@scope/name` one of npm's packages; addresses have no `@` in front.
+    A name alone may be that of a user, and `@scope/name` one of npm's packages; addresses have no `@` in front.
     """
     bare = written.rstrip(".:!?*_")
     folder, _, name = bare.rpartition("/")
@@ -133,7 +133,7 @@ MISSING_NAMED = 3
 """Mentions of nothing that are named to the user."""
 
 NAMED_CHARACTERS = 80
-"""Of each of them."""
+"""Characters of each of them that are shown."""
 
 FILE_CHARACTERS = 50_000
 """Characters of one file that a prompt brings along; the model can read on."""
@@ -142,7 +142,7 @@ FOLDER_ENTRIES = 200
 """Entries of a folder that a prompt brings along."""
 
 _FILE = late_pattern(r"file:|/|[A-Za-z]:[\\/]", re.IGNORECASE)
-"""How links to files begin; some clients send bare paths (reference: clients, interop rule 10)."""
+"""Beginnings of links to files; some clients send bare paths (reference: clients, interop rule 10)."""
 
 FILE_BYTES = 20_000_000
 """Bytes of a file that is opened at all."""
@@ -157,7 +157,7 @@ class _Place(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    """What reading gave: text or an image, and a note for the model. Neither: only the note."""
+    """Result of reading: text or an image, and a note for the model. Neither: only the note."""
 
     text: str | None = None
     note: str = ""
@@ -271,7 +271,7 @@ async def _read(session: "Session", place: _Place, part: ResourcePart) -> list[P
 
 
 def _given_before(session: "Session", uri: str) -> list[ResourcePart]:
-    """What the model was told of this file in messages that it still has."""
+    """Parts of this file in messages that the model still has."""
     parts = (part for message in session.state.history for part in message.parts)
     return [part for part in parts if isinstance(part, ResourcePart) and part.uri == uri]
 

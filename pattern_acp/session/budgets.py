@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 
 FIRST_OUTPUT_TOKENS = 500
-"""Of the first answer of a model in a session: some sentences and a call or two."""
+"""Estimate for the first answer of a model in a session: some sentences and a call or two."""
 
 
 class Expected(Struct, frozen=True):
-    """What a request is expected to use; `micro_units` None where no price is known."""
+    """Expected use of a request; `micro_units` is None where no price is known."""
 
     tokens: int
     micro_units: int | None
@@ -99,7 +99,7 @@ SCOPES: tuple[BudgetScope, ...] = ("turn", "session", "day")
 NAMES: Mapping[BudgetScope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
 
 NOTICE_PERCENT = 80
-"""Of a budget that is used when the user is told (issue 6, section 5)."""
+"""Used share of a budget at which the user is warned (issue 6, section 5)."""
 
 
 class Reached(Struct, frozen=True):
@@ -113,7 +113,7 @@ class Reached(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """What is used up."""
+        """Sentence that names what is used up."""
         used = f"{NAMES[self.scope].capitalize()} {has_used(self.limit, self.spent)}"
         if self.limit.micro_units is not None and self.expected.micro_units is None and self.limit.micro_units == 0:
             return f"{used}, and the price of the model is not known."
@@ -155,14 +155,14 @@ async def change_budget(session: "Session", scope: BudgetScope, allowance: Allow
 
 
 async def spent_now(session: "Session", turn_id: TurnId) -> SpentSoFar:
-    """What the turn, the session and the day have used, over all processes that share the constellation."""
+    """Use by the turn, the session and the day, over all processes that share the constellation."""
     shared = session.constellation
     since = day_began_ms(shared.clock.now_ms())
     return await shared.database.read(lambda tx: spent_so_far(tx, session.session_id, turn_id, since))
 
 
 class BudgetGate:
-    """What a turn asks before each of its model requests. `may_switch`: whether it can go on with another model."""
+    """Checks each model request of a turn against budgets. `may_switch`: whether it can go on with another model."""
 
     def __init__(
         self, session: "Session", turn_id: TurnId, waits: UserWaitTimer | None, *, may_switch: bool = False
@@ -218,7 +218,7 @@ class BudgetGate:
         self._has_settled(reserved)
 
     async def has_room(self, info: ModelInfo, tokens: int, output: int) -> bool:
-        """Whether a request of so many tokens, which a turn can do without, fits into the budgets; nobody is asked.
+        """True when a request of so many tokens, which a turn can do without, fits into the budgets; nobody is asked.
 
         When it does, call `after_request` once it has ended.
 
@@ -251,7 +251,7 @@ class BudgetGate:
             await settled.wait()
 
     async def _reserve(self, expected: Expected) -> tuple[SpentSoFar, Reached | None]:
-        """What is spent so far; set aside what is expected in the place of what was, unless a budget is reached."""
+        """Read the spending, and replace the reservation by the expected use, unless a budget is reached."""
         session, shared = self._session, self._session.constellation
         now, reservation_id, before = shared.clock.now_ms(), shared.ids.new("reserved"), self._reserved
         since = day_began_ms(now)
@@ -334,7 +334,7 @@ class BudgetGate:
 
 
 def is_over(limit: Allowance, spent: Spent, expected: Expected) -> bool:
-    """Whether a budget has no room for what is expected beside what is spent."""
+    """True when the expected use does not fit into the rest of a budget."""
     if limit.tokens is not None and spent.tokens + expected.tokens > limit.tokens:
         return True
     if limit.micro_units is None or expected.micro_units == 0:
@@ -355,7 +355,7 @@ def _percent(limit: Allowance, spent: Spent) -> int:
 
 
 def has_used(limit: Allowance, spent: Spent) -> str:
-    """What of a budget is spent, as words behind what it is of."""
+    """Words on the used part of a budget, to follow its name."""
     money = f"{amount_text(spent.micro_units)} of {amount_text(limit.micro_units or 0)}"
     tokens = f"{spent.tokens:,} of {limit.tokens or 0:,} tokens"
     parts = [words for words, most in ((money, limit.micro_units), (tokens, limit.tokens)) if most is not None]
@@ -471,7 +471,7 @@ def cheaper_model(session: "Session", info: ModelInfo, tokens: int) -> ModelInfo
 
 
 def _price(info: ModelInfo) -> int:
-    """What a usual request costs: ten tokens read for each written."""
+    """Price of a usual request: ten tokens read for each written."""
     return 10 * info.input_price + info.output_price
 
 

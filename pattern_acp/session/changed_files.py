@@ -40,13 +40,13 @@ def net_changes(events: Iterable[Event]) -> dict[str, FileChange]:
 
 
 def mode_words(change: FileChange) -> str:
-    """Which permission bits became which others; "" where they did not, or do not count."""
+    """Change of the permission bits, in words; "" when there is none, or it does not count."""
     old, new = change.before.mode, change.after.mode
     return f"mode {old:03o} to {new:03o}" if old and new and old != new else ""
 
 
 def sentence_of(changes: Mapping[str, FileChange], shown: Callable[[str], str]) -> str:
-    """What commands made of these paths, each kind once; "" of none. `shown` gives a path for the reader."""
+    """Describe the changes that commands made to these paths, each kind once; "" of none. `shown` formats a path."""
     changes = {path: change for path, change in changes.items() if change.before != change.after}
     renamed = _as_renames(changes)
     taken = {*renamed, *renamed.values()}
@@ -88,7 +88,7 @@ COMPARED = 20
 
 
 class Passage(Struct, frozen=True):
-    """What became of a text: None before is a file that was not there. Of a large file it is one place."""
+    """Change of a text; `before` is None when the file was not there. In a large file it covers one place."""
 
     before: str | None
     after: str
@@ -106,16 +106,16 @@ class ChangedFile(Struct, frozen=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether it was not there before."""
+        """True when the file is new."""
         return self.passages[0].before is None
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it was there before and is not now."""
+        """True when the file was deleted."""
         return not self.is_new and self.change is not None and self.change.after.kind == "missing"
 
     def words(self, shown: Callable[[str], str]) -> str:
-        """What became of it, as a clause; `shown` gives a path for the reader."""
+        """Describe the change in a clause; `shown` formats a path for the reader."""
         what = plural(self.edits, "edit")
         if self.renamed_from:
             what = f"renamed from {shown(self.renamed_from)}"
@@ -190,7 +190,7 @@ def with_states(
 
 
 def _origin_of(file: ChangedFile, gone: Sequence[ChangedFile]) -> ChangedFile | None:
-    """Which of the deleted files went on as this new one: the most alike, of which half has to be the same."""
+    """Find the deleted file that became this new one: the most alike, of which half has to be the same."""
     alike = [(_likeness(one.passages[0].before or "", file.passages[0].after), one) for one in gone]
     best, origin = max(alike, key=lambda pair: pair[0], default=(0.0, file))
     return origin if best >= ALIKE else None

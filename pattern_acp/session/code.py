@@ -27,7 +27,7 @@ def code_of(session: "Session") -> CodeAccess | None:
 
 
 def may_read(session: "Session", path: str) -> bool:
-    """Whether policy, with what the user refused or allowed so far, lets an absolute path be read unasked."""
+    """True when policy, with the user's answers so far, allows reading an absolute path unasked."""
     from pattern_acp.policy.decide import decide
 
     state = session.state.policy

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pattern_acp.tools.code_texts import Line
 
 LINES_SHOWN = 80
-"""Lines of an answer; a person reads no more in a chat."""
+"""Lines of an answer; a user reads no more in a chat."""
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
@@ -95,14 +95,14 @@ async def run_code(session: "Session", argument: str) -> str:
 
 
 def as_typed(answer: str) -> str:
-    """The answer with what the person can type in the place of what the model can call."""
+    """The answer with what the user can type in the place of what the model can call."""
     for called, typed in _TYPED.items():
         answer = answer.replace(_escaped(called), typed)
     return answer
 
 
 def arguments_of(argument: str) -> str:
-    """What `/code ARGUMENT` asks, as the arguments of the tool.
+    """Parse `/code ARGUMENT` into the arguments of the tool.
 
     Raises:
         InvalidRequestError: nothing was asked.

@@ -94,7 +94,7 @@ async def run_remember(session: "Session", argument: str) -> str:
             label, text = prefix, argument[len(prefix) + 1 :].strip()
     if not text:
         raise CommandMisusedError("Say what to remember: /remember TEXT.")
-    edit = MemoryEdit(label, "append", text, reason="The person asked to remember it.")
+    edit = MemoryEdit(label, "append", text, reason="The user asked to remember it.")
     try:
         change = await session.person_memory.commit(edit, None)
     except DuplicateFoundError as error:

@@ -58,7 +58,7 @@ async def run_compact(session: "Session", argument: str) -> str:
 
 
 async def run_pin(session: "Session", argument: str) -> str:
-    """Keep the person's last message and its answer in the context, whatever is compacted."""
+    """Keep the user's last message and its answer in the context, whatever is compacted."""
     said, pinned = await _messages(session)
     if argument == "off":
         facts = [_fact(session, message_id, pinned=False) for message_id in sorted(pinned)]

@@ -64,29 +64,29 @@ from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
 LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
-"""What stays of every result when nothing else makes enough room."""
+"""Characters that stay of every result when nothing else frees enough."""
 
 
 class Wanted(Struct, frozen=True):
-    """What a compaction is for."""
+    """Request for a compaction."""
 
     trigger: str
     """`threshold`, `person` or `provider`."""
     strategy: CompactionStrategy
     tokens: int
-    """Of the whole request as it is."""
+    """Size of the whole request now."""
     target: int
-    """Of the request as it should become."""
+    """Size that the request should have afterwards."""
     limits: WindowLimits
     wish: str = ""
-    """What the user wants of the summary."""
+    """The user's wish for the summary."""
     is_last_resort: bool = False
-    """Whether even the newest results are shortened, and summaries of before may go."""
+    """True when even the newest results are shortened, and earlier summaries may go."""
     keep_characters: int = SHORT_RESULT_CHARACTERS
 
 
 def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, tokens_of: TokensOf) -> Choice:
-    """What is to leave a conversation; long results are shortened first."""
+    """Choose what leaves a conversation; long results are shortened first."""
     free = max(wanted.tokens - wanted.target, 0)
     keep = wanted.keep_characters
     longer_than = keep if wanted.is_last_resort else LONG_RESULT_CHARACTERS
@@ -114,14 +114,14 @@ RECORD_SECONDS = 1.0
 """Longest that recording the end of a cancelled compaction may take (invariant 3)."""
 
 TRANSCRIPT_SHARE = 0.8
-"""Of the room beside the system prompt; estimates are not exact."""
+"""Share of the window beside the system prompt; estimates are not exact."""
 
 Spend = Callable[[Usage, Cost | None], Cost | None]
 """Counts tokens and money; gives what the session has cost so far."""
 
 
 class Summary(Struct, frozen=True):
-    """What the model wrote, and what that used."""
+    """Text that the model wrote, and its usage."""
 
     text: str = ""
     usage: Usage = Usage()
@@ -129,7 +129,7 @@ class Summary(Struct, frozen=True):
     problem: str = ""
     """Why there is none; the text is empty then."""
     estimated: bool = False
-    """Whether the usage is our own estimate."""
+    """True when the usage is our own estimate."""
     by: tuple[str, ModelInfo | None] = ("", None)
     """Who answered, as `by_model` takes it."""
 
@@ -176,7 +176,7 @@ async def write_summary(
 
 
 def usage_facts(turn_id: TurnId, written: Summary, model: ModelInUse, spend: Spend, used: int) -> list[Fact]:
-    """What the journal is told of what it used, and `spend` too; `used` are the tokens in the window."""
+    """Facts on the usage of a summary, which `spend` counts too; `used` are the tokens in the window."""
     if written.usage == Usage():
         return []
     event = reported(turn_id, written.usage, written.cost, model.info, spend(written.usage, written.cost), used)
@@ -220,7 +220,7 @@ LEAST_GAIN = 20
 
 
 class Outcome(Struct, frozen=True):
-    """What came of it."""
+    """Result of a compaction."""
 
     event: ContextCompacted
     problem: str = ""
@@ -228,7 +228,7 @@ class Outcome(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """What the journal says must stay."""
+    """Messages that must stay and the plan, from the journal."""
 
     rules: Untouchable
     plan: Plan | None
@@ -282,13 +282,13 @@ async def compact(
 
 
 def _gains(choice: Choice, known: _Known, tokens_of: TokensOf) -> bool:
-    """Whether something leaves beside notes of earlier compactions, and is longer than a note that it is gone."""
+    """True when something leaves besides notes of earlier compactions, and frees more than a note about it takes."""
     leaves = choice.shortened or any(not compaction.is_note(unit.first) for unit in choice.removed)
     return bool(leaves) and choice.freed > tokens_of([_note(_gap(choice, known))])
 
 
 def _gap(choice: Choice, known: _Known) -> str:
-    """What stands for messages that are left out without a summary: the shortest that can."""
+    """Shortest text that can replace messages that are left out without a summary."""
     gone = compaction.left_out(message for unit in choice.removed for message in unit.messages)
     return compaction.gap_text(gone, compaction.open_steps(known.plan))
 
@@ -311,7 +311,7 @@ def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
 
 
 async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may_refuse: bool) -> str | None:
-    """What the summary is to heed, the user's wish and hooks' together; None when a hook refuses."""
+    """Instructions for the summary, from the user and hooks; None when a hook refuses."""
     trigger = "manual" if wanted.trigger == "person" else "auto"
     told = {"trigger": trigger, "custom_instructions": wanted.wish}
     opinion = await run_event(session, turn_id, "PreCompact", told, subject=trigger)
@@ -360,7 +360,7 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
 
 
 def _words(plan: _Plan) -> tuple[str, str, str]:
-    """What stands for the removed, the strategy that was carried out in the end, and why no other."""
+    """Text in place of the removed messages, the strategy that was used in the end, and why no other."""
     if not plan.choice.removed:
         return "", "results", ""
     gone = compaction.left_out(message for unit in plan.choice.removed for message in unit.messages)
@@ -392,7 +392,7 @@ def _ended(turn_id: TurnId, call_id: ToolCallId, text: str, *, failed: bool = Fa
 
 
 def told(event: ContextCompacted, problem: str = "") -> str:
-    """What the user reads of a compaction."""
+    """Report of a compaction for the user."""
     parts = [f"About {event.tokens_before:,} tokens became {event.tokens_after:,}."]
     if event.shortened:
         parts.append(f"{plural(len(event.shortened), 'long result')} shortened to the two ends.")

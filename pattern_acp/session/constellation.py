@@ -1,4 +1,4 @@
-"""What all sessions of one process share."""
+"""State that all sessions of one process share."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ AskGit: TypeAlias = Callable[[str, float], Awaitable[GitStatus | None]]
 """The state of the repository around a folder, within so many seconds."""
 
 RECALL_SECONDS = 0.15
-"""Longest a turn waits for what is recalled (issue 3, section 5): a person does not notice it."""
+"""Longest a turn waits for what is recalled (issue 3, section 5): a user does not notice it."""
 
 HANDOFF_SECONDS = 1.0
 """Longest that closing takes to record where sessions stood; the process may have to end soon."""
@@ -41,7 +41,7 @@ class Models(Protocol):
     """The models that can be chosen: `providers.registry.Providers`, or a fake."""
 
     def available(self) -> Sequence[ModelInfo]:
-        """What is known to be there, without asking anyone."""
+        """Models that are known already, without asking anyone."""
         ...
 
     def resolve(self, qualified: str) -> tuple[Provider, ModelInfo]:
@@ -71,7 +71,7 @@ class Models(Protocol):
         ...
 
     def key_in_use(self, qualified: str) -> str:
-        """Where the key of the model's provider comes from, with its last four characters; empty without one."""
+        """Source of the key of the model's provider, with its last four characters; empty without a key."""
         ...
 
     async def learn(self, qualified: str) -> None:
@@ -89,7 +89,7 @@ class ProjectSettings(Struct, frozen=True):
     settings: Settings
     problems: tuple[str, ...] = ()
     offer: ProjectOffer = NOTHING
-    """What the project would run once the user trusts the folder."""
+    """Parts of the project that would run once the user trusts the folder."""
     definitions: Definitions = NO_DEFINITIONS
     """The commands and skills of the user and of the project."""
 
@@ -143,7 +143,7 @@ class Constellation(Struct):
     """Makes the language servers of a session, of its settings, its folders, and whether they are trusted; None: there
     are none."""
     pauses: RetryPolicy = field(default_factory=RetryPolicy)
-    """How long a turn waits before the model is asked to go on with an answer that broke off."""
+    """Pauses before the model is asked to go on with an answer that broke off."""
     platform: str = ""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""

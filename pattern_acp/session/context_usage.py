@@ -75,7 +75,7 @@ def context_tokens(session: "Session", model: ModelInfo) -> int:
 
 
 def is_outdated(events: Sequence[Event]) -> bool:
-    """Whether the last figure that these events report is of a conversation that was changed since."""
+    """True when the conversation changed after the last figure that these events report."""
     changed = (
         event for event in reversed(events) if isinstance(event, UsageReported | ContextCompacted | HistoryCleared)
     )

@@ -45,7 +45,7 @@ FILES_NAMED = 40
 """Most files that git names beside the diffs."""
 
 GIT_SECONDS = 2.0
-"""Longest that /diff waits for git; the person asked for it."""
+"""Longest that /diff waits for git; the user asked for it."""
 
 
 async def run_clear(session: "Session", argument: str) -> str:
@@ -197,7 +197,7 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
 
 
 async def room_taken(session: "Session") -> str:
-    """How much room the constellation and what is beside it take."""
+    """Disk usage of the constellation and of the files beside it, in words."""
     from pattern_acp.journal.disk_usage import storage_breakdown, storage_summary
 
     database = session.constellation.database

@@ -118,7 +118,7 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
         Addition(
             "command",
             f"Command /{command.name}",
-            f"The person typed /{command.name}, which stands for this:\n\n{text}",
+            f"The user typed /{command.name}, which stands for this:\n\n{text}",
             f"command /{command.name}",
             command.path,
             seen.parts[1:],
@@ -128,7 +128,7 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
 
 
 def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[str, ...]":
-    """Of the tools `names`, those that the command of this turn leaves; it narrows and never grants."""
+    """Tools among `names` that the command of this turn allows; it narrows and never grants."""
     typed = command_typed(session, session.state.history[-1]) if session.state.history else None
     if typed is None or not typed[0].tools:
         return names
@@ -138,7 +138,7 @@ def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[s
 
 
 async def _output(session: "Session", turn_id: TurnId, runner: ToolRunner, line: str) -> str:
-    """What a line of a command's file gives, run like any command of the model: policy, questions and hooks apply."""
+    """Output of a line of a command's file, run like any command of the model: policy, questions and hooks apply."""
     call_id = ToolCallId(session.constellation.ids.new("call"))
     arguments = json.dumps({"command": line, "description": "Part of a slash command"})
     (result,) = await runner.run(turn_id, [ToolCallPart(call_id, "run_command", arguments)])

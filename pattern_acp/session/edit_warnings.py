@@ -39,9 +39,9 @@ class EditWarnings:
         """Ids that were told, with the length of the conversation then: its result may not stand in it yet."""
 
     async def before(self, accesses: Sequence[Access]) -> str:
-        """What the model reads instead of the effect of a call with these accesses; empty when it may have it.
+        """Text that the model reads instead of the effect of a call with these accesses; empty to let the call run.
 
-        Memory that cannot be read holds nothing back.
+        Unreadable memory defers no call.
         """
         paths = [path for access in accesses for path in _changed(access)]
         if not paths:

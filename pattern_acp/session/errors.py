@@ -1,4 +1,4 @@
-"""What a session cannot serve."""
+"""Errors of requests that a session cannot serve."""
 
 from pattern_acp.domain.errors import InvalidRequestError, SessionError
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_CONTINUATIONS = 5
-"""How often hooks may let one turn go on after the model ended it."""
+"""Number of times that hooks may let one turn go on after the model ended it."""
 
 PERMISSION_MODES = {
     Mode.ASK: "default",
@@ -197,7 +197,7 @@ class SessionToolHooks:
         return of_all_files(heard)
 
     def _inputs(self, call: ToolCallView) -> list[dict[str, Json]]:
-        """What hooks are told of the arguments: of a patch once for each file, since scripts look at one path."""
+        """Arguments of a call for hooks: of a patch once for each file, since scripts look at one path."""
         told = input_for_hook(call.name, call.raw_input, self._session.state.cwd)
         paths = dict.fromkeys(item.path for item in call.content if isinstance(item, DiffContent))
         if call.name not in {"apply_patch", "code_map"} or not paths:
@@ -240,7 +240,7 @@ def of_all_files(heard: list[Opinion]) -> Opinion:
 
 
 def response_for_hook(call: ToolCallView, outcome: ToolOutcome) -> dict[str, Json]:
-    """What a call gave, in the keys that scripts look for."""
+    """Result of a call, under the keys that scripts look for."""
     told: dict[str, Json] = {"success": not outcome.is_error, "content": outcome.text}
     if call.name == "run_command":
         told |= {"stdout": outcome.text, "stderr": "", "interrupted": False}

@@ -43,7 +43,7 @@ async def note_files_in_hand(
 
 
 def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
-    """What the model is told of a nested file."""
+    """Addition to the conversation for a nested file."""
     shown = display_path(found.path, cwd)
     head = (
         f"Project instructions from {found.path}, for the files below its folder (nearer files win over farther ones)"
@@ -53,12 +53,12 @@ def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
 
 
 def source_of(path: str) -> str:
-    """How a nested file is named beside its text in the conversation."""
+    """Name of a nested file beside its text in the conversation."""
     return f"instructions {path}"
 
 
 def _is_known(queue: "InjectionQueue | SessionState", addition: Addition) -> bool:
-    """Whether the conversation has it still; what was cleared from it is told again."""
+    """True while the conversation has the text; once it was cleared, it is added again."""
     waits = any(each.source == addition.source for each in queue.waiting)
     return waits or attribute(addition.source) in _told(queue)
 

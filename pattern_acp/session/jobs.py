@@ -73,7 +73,7 @@ def _known(recorded: RecordedJob, *, is_news: bool) -> Job:
 
 
 def lost_notices(jobs: Sequence[Job]) -> list[str]:
-    """What the user is told of commands that the last process took with it."""
+    """Notices to the user about commands that ended with the last process."""
     return [
         f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) was lost when the agent's process ended; start it again if "
         "it is still needed."
@@ -83,7 +83,7 @@ def lost_notices(jobs: Sequence[Job]) -> list[str]:
 
 
 def running_warnings(jobs: "Jobs | None") -> str:
-    """What the user is told of running commands when files go back, as paragraphs; empty when none runs."""
+    """Warnings to the user about running commands when files go back, as paragraphs; empty when none runs."""
     running = [job for job in (jobs.all() if jobs is not None else ()) if job.is_running]
     lines = (
         f"\n\n> {job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) still runs and may change files again; "
@@ -94,13 +94,13 @@ def running_warnings(jobs: "Jobs | None") -> str:
 
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:
-    """What the user is told of commands that ended by themselves since the last turn."""
+    """Notices to the user about commands that ended by themselves since the last turn."""
     ended = [job for job in (jobs.all() if jobs is not None else ()) if job.state is JobState.EXITED]
     return [f"Background job {job_sentence(job)}" for job in ended if not job.end_told]
 
 
 async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:
-    """What the model is told of background commands: those that run, and once how each ended.
+    """Notes for the model on background commands: those that run, and once how each ended.
 
     Numbers and states only. What a command wrote is data, which the model reads with the tool.
     """
@@ -142,14 +142,14 @@ async def run_jobs(session: "Session", argument: str) -> str:
 
 
 def jobs_summary(jobs: "Jobs | None") -> str:
-    """How many run, for /status; empty when there were none."""
+    """Numbers of running and ended commands, for /status; empty when there were none."""
     known = jobs.all() if jobs is not None else ()
     running = running_jobs(jobs)
     return f"{running} running, {len(known) - running} ended" if known else ""
 
 
 def running_jobs(jobs: "Jobs | None") -> int:
-    """How many background commands run."""
+    """Number of running background commands."""
     return running_of(jobs.all()) if jobs is not None else 0
 
 

@@ -1,6 +1,6 @@
-"""What a session does with its MCP servers.
+"""MCP servers of a session.
 
-Owns: waiting for them before the first prompt, what the user is told of them, what was agreed to, and their prompts
+Owns: waiting for them before the first prompt, notices about them, the user's agreements, and their prompts
 as slash commands. Must not know: how servers are started or called.
 """
 
@@ -77,10 +77,10 @@ class SessionMcp:
         self._declined: set[str] = set()
         """Servers at which the user did not sign in when they were asked."""
         self._left_out_told: set[tuple[str, str]] = set()
-        """What servers offer and we leave out, of which the user was told."""
+        """Offers of servers that we leave out and have reported to the user."""
 
     async def get_ready(self, sign_in: SignIn) -> tuple[str, ...]:
-        """What the user should be told before this turn; the first time, wait for servers and fix the prompt's tools.
+        """Collect notices for the user before this turn; the first time, wait for servers and fix the prompt's tools.
 
         One sentence names all that are missing, so that nobody wonders where a tool is. `sign_in` asks about servers
         that want a login, each once a session.
@@ -165,12 +165,12 @@ class SessionMcp:
             return message
         server, prompt = found
         text = await server.prompt(prompt.name, arguments_of(prompt, command[1]))
-        about = f"The person chose this prompt of the MCP server {server.name}:\n\n{text}"
+        about = f"The user chose this prompt of the MCP server {server.name}:\n\n{text}"
         resource = ResourcePart(f"mcp://{clean(server.name, 24)}/prompts/{clean(prompt.name, 40)}", prompt.name, about)
         return replace(message, parts=(*message.parts, resource))
 
     def summary(self) -> str:
-        """How many there are and how they are, for /status; empty when there are none."""
+        """Number of servers and their states, for /status; empty when there are none."""
         servers = self.servers.servers
         counts = {state: sum(server.state is state for server in servers) for state in ServerState}
         return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
@@ -190,7 +190,7 @@ class SessionMcp:
 
 
 def is_ready(server: Server) -> bool:
-    """Whether it answers now."""
+    """True when the server answers now."""
     return server.state is ServerState.READY
 
 
@@ -206,7 +206,7 @@ def row_of(server: Server) -> str:
 
 
 def hint_of(prompt: RemotePrompt) -> str:
-    """What to type behind a prompt's command."""
+    """Hint at the arguments of a prompt's command."""
     return " ".join(
         argument.name.upper() if argument.required else f"[{argument.name.upper()}]" for argument in prompt.arguments
     )

@@ -118,7 +118,7 @@ def _desk(session: "Session") -> Desk:
 
 
 async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
-    """Whether the user wants to have it forgotten. The question does not repeat the words."""
+    """Ask the user to confirm the forgetting. The question does not repeat the words."""
     turn_id = session.person_memory.turn_id or TurnId("")
     question = forgetting_question(taken)
     what = f"the block {taken.label}" if taken.whole else f"a passage of {taken.label}"

@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
-DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The person was told.)"
-"""What the model reads in the place of a text that is lost."""
+DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The user was told.)"
+"""Text that the model reads in the place of one that is lost."""
 
 _AUTHORS = {
-    Actor.HUMAN: "the person",
+    Actor.HUMAN: "the user",
     Actor.PERSONA: "you, in another session",
     Actor.TOOL: "a tool",
     Actor.SYSTEM: "pattern-acp",
@@ -177,10 +177,10 @@ logger = logging.getLogger(__name__)
 
 
 class RequestMemory(Struct, frozen=True):
-    """What was read of the constellation at one moment."""
+    """Memory of the constellation, read at one moment."""
 
     was_forgotten: bool
-    """Whether words of the conversation were, which is taken afresh then."""
+    """True when words of the conversation were forgotten, so that it is read again."""
     views: tuple[MemoryView, ...] = ()
     """The memory that this request shows."""
     repeats: tuple[str, ...] = ()
@@ -273,7 +273,7 @@ _RECALLED = MemoryFilter(kinds=("block", "archival", "user", "assistant", "task"
 
 
 async def recall_for(session: "Session", turn_id: TurnId, message: Message, memory: Sequence[MemoryView]) -> Section:
-    """What the model is told of memory for this prompt, beside the blocks that it is shown; empty without anything.
+    """Recall memory for this prompt, beside the blocks that the model is shown; empty without any.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
@@ -300,7 +300,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
 
 
 async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> Section:
-    """What the model is told of facts that say nearly the same, in sight of the user.
+    """Tell the model about facts that say nearly the same, in sight of the user.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
@@ -327,7 +327,7 @@ async def show_search(session: "Session", turn_id: TurnId, name: str, title: str
 async def _find(
     session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]
 ) -> tuple[tuple[Recallable, ...], int]:
-    """What is told, and how many relevant things there are."""
+    """Find memories to recall, and count the relevant ones."""
     telling = recall_budget.telling_words(query_terms(query))
     if not telling:
         return (), 0

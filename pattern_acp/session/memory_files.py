@@ -48,7 +48,7 @@ _IGNORED = ".gitignore"
 
 
 class _OnDisk(Struct, frozen=True):
-    """What a folder holds of the files that were written: bytes by name; a missing file is absent."""
+    """Contents of the files that were written to a folder: bytes by name; a missing file is absent."""
 
     contents: dict[str, bytes]
 
@@ -243,7 +243,7 @@ def _write_all(folder: Path, changed: Sequence[tuple[str, bytes]], gone: Sequenc
     folder.mkdir(parents=True, exist_ok=True)
     ignored = folder / _IGNORED
     if not ignored.exists() and private:
-        # What a persona knows of a person is for no repository; who wants it there takes the line out.
+        # What a persona knows of a user is for no repository; who wants it there takes the line out.
         ignored.write_text("\n".join([*private, ""]), encoding="utf-8")
     for name, content in changed:
         part = folder / f".{name}.{os.getpid()}.part"

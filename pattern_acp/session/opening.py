@@ -68,7 +68,7 @@ SHOWN_PATH = 200
 
 
 class Opening(Struct, frozen=True):
-    """What a client says when it opens a session."""
+    """Parameters of a client that opens a session."""
 
     cwd: str
     additional_directories: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ def _servers(shared: Constellation, opening: Opening, sink: JournalSink, *, is_r
 
 
 def memory_rules(shared: Constellation, settings: Settings) -> MemoryRules:
-    """What a session's settings, with its project's taken in, say of memory."""
+    """Memory rules from a session's settings, with its project's taken in."""
     memory = settings.memory
     return MemoryRules(
         Isolation(memory.isolation), SecretRule(memory.secrets), shared.template_folder, memory.review == "project"
@@ -258,7 +258,7 @@ def _look_at(shared: Constellation, opening: Opening) -> Place:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is a folder that can be looked at."""
+    """True when the path is an accessible folder."""
     try:
         return Path(path).is_dir()
     except OSError:

@@ -1,4 +1,4 @@
-"""What sessions need of the connected client."""
+"""Interfaces that sessions need from the connected client."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,7 +16,7 @@ from pattern_acp.workspace.terminal import Terminal
 
 
 class SessionView(Protocol):
-    """Where the user sees one session. A `TurnView` that can also replay."""
+    """The user's view of one session. A `TurnView` that can also replay."""
 
     async def show(self, event: Event | Transient) -> None:
         """Show a live event."""
@@ -73,7 +73,7 @@ class Workbench(Protocol):
 
 
 class ClientDescription(Struct, frozen=True):
-    """What is known of the client: its name, and sentences for the model about what it can do."""
+    """Description of the client: its name, and sentences for the model about its capabilities."""
 
     name: str = ""
     capabilities: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Client(Protocol):
         ...
 
     def view(self, session_id: SessionId) -> SessionView:
-        """Where the user sees the session."""
+        """The user's view of the session."""
         ...
 
     def approver(self, session_id: SessionId) -> Approver:

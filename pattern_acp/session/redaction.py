@@ -76,7 +76,7 @@ SHORTEST = 4
 
 
 class RedactionWanted(Struct, frozen=True):
-    """What is to go: the event of this place in the session, or a text wherever the session recorded it."""
+    """Target of a redaction: the event of this place in the session, or a text wherever the session recorded it."""
 
     session_id: str
     place: int = 0
@@ -85,7 +85,7 @@ class RedactionWanted(Struct, frozen=True):
 
 
 class RedactionPlan(Struct, frozen=True):
-    """What would lose words: events, contents of files that were kept for going back, and rows made from events."""
+    """Texts that would lose words: events, contents of saved files, and rows made from events."""
 
     events: tuple[PlannedRedaction, ...]
     kinds: tuple[str, ...]
@@ -95,7 +95,7 @@ class RedactionPlan(Struct, frozen=True):
 
 
 def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
-    """What the redaction would do, in words of events; nothing when it was done before.
+    """Plan the redaction, in words of events; empty when it was done before.
 
     Raises:
         RedactionError: there is nothing to redact, or an event could not be read afterwards.
@@ -195,7 +195,7 @@ def _matching(tx: Transaction, recorded: list[Recorded], words: Forgotten) -> tu
 
 
 def joined_partials(partials: Iterable[MessagePartial]) -> dict[str, str]:
-    """What was committed of unfinished messages, by their ids: thinking and text, put together from their pieces."""
+    """Committed parts of unfinished messages, by message id: thinking and text, put together from their pieces."""
     joined: dict[str, MessagePartial] = {}
     for one in partials:
         joined[one.message_id] = put_together(joined.get(one.message_id), one)
@@ -251,9 +251,9 @@ _FORGET = "`pattern-acp memory forget {} PASSAGE`"
 
 
 class LeftOver(Struct, frozen=True):
-    """Where words are left: in how many places of a kind, what takes them out there, and how they are spelled.
+    """Words that are left: the kind of place, the number of places, the remedy there, and the spelling.
 
-    `remedy` is empty where they name something and stay, `spelling` where they are copies of what was looked for.
+    `remedy` is empty where the words name something and stay, `spelling` where they are copies of the search text.
     """
 
     where: str
@@ -263,7 +263,7 @@ class LeftOver(Struct, frozen=True):
 
 
 class ReadBack:
-    """What was found so far. `places` counts the texts that were read."""
+    """Findings so far. `places` counts the texts that were read."""
 
     def __init__(self, session_id: str, match: str, words: Forgotten) -> None:
         """`words` are those of `match` that leave alone what names things."""
@@ -277,12 +277,12 @@ class ReadBack:
 
     @property
     def left(self) -> tuple[LeftOver, ...]:
-        """Where copies of the words are left."""
+        """Places where copies of the words are left."""
         return tuple(one for one in self._all() if not one.spelling)
 
     @property
     def other_spellings(self) -> tuple[LeftOver, ...]:
-        """Where they are left in a form that is no copy: with other accents, or encoded."""
+        """Places where the words are left in another form: with other accents, or encoded."""
         return tuple(one for one in self._all() if one.spelling)
 
     def look(self, found: str, where: str, remedy: str = "") -> None:
@@ -452,7 +452,7 @@ async def read_back(database: Database, session_id: str, match: str) -> ReadBack
 
 
 class _Folds(dict[int, str]):
-    """What a character is compared as: without case, accents and width."""
+    """Forms in which characters are compared: without case, accents and width."""
 
     def __missing__(self, code: int) -> str:
         parts = unicodedata.normalize("NFKD", chr(code).casefold())
@@ -497,7 +497,7 @@ _SHORTEST_BASE64 = 6
 
 
 class _Names:
-    """What the rows of tables are called."""
+    """Names for the rows of tables."""
 
     def __init__(self, tx: Transaction, session_id: str) -> None:
         self._session_id = session_id
@@ -508,7 +508,7 @@ class _Names:
         return "events" if stream == self._session_id else f"events of session {stream}"
 
     def place(self, table: str, column: str, row: Mapping[str, SqlValue]) -> tuple[str, str]:
-        """What a column of a row is called, and what takes words out of it."""
+        """Name of a column of a row, and the remedy that takes words out of it."""
         if table in _MEMORY:
             label = self._labels.get(str(row["id"] if table == "blocks" else row["block_id"]), "")
             if column in {"label", "owner"}:
@@ -556,7 +556,7 @@ def _partial(event: StoredEvent) -> Iterable[MessagePartial]:
 
 
 async def _in_history(database: Database, block: Block, words: Forgotten) -> tuple[bool, bool]:
-    """Whether a version of a block holds the words, and whether all can be read."""
+    """Search a block's versions for the words. Returns two facts: found, and all versions readable."""
     try:
         return await run_on_history(database, block, look_through, words)
     except BlockError:
@@ -564,7 +564,7 @@ async def _in_history(database: Database, block: Block, words: Forgotten) -> tup
 
 
 def _unpacked(value: bytes, encoding: SqlValue = None) -> bytes:
-    """What was packed, by its encoding or its first bytes; anything else as it is."""
+    """Unpack a value by its encoding or its first bytes; anything else stays as it is."""
     named = [encoding] if isinstance(encoding, str) else [name for name, begin in _PACKINGS if value.startswith(begin)]
     for name in named:
         try:

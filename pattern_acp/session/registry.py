@@ -51,7 +51,7 @@ class Sessions:
 
     @property
     def constellation(self) -> Constellation:
-        """What the sessions share."""
+        """The constellation that the sessions share."""
         return self._constellation
 
     @property

@@ -52,20 +52,20 @@ from pattern_acp.turn.gate import PolicyState
 TAKEN_OVER = InterruptedEnd(
     StopReason.CANCELLED, "Another window took the session over during this turn.", TurnFailure("session.taken-over")
 )
-"""What is known of a turn that runs in the window which the session is taken from."""
+"""End of a turn that runs in the window from which the session is taken."""
 
 FIRST_EVENTS = 100
 """Events that are read and shown before the rest of a long session."""
 
 
 class Reopening(Struct, frozen=True):
-    """How a recorded session is opened. `how` is `load`, `resume`, `take_over` or `fork`, as its event says."""
+    """Way to open a recorded session. `how` is `load`, `resume`, `take_over` or `fork`, as its event says."""
 
     how: str
     client_id: SessionId
     """The id by which the client goes on to name it."""
     take_over: bool = False
-    """Whether to take it from a window that has it."""
+    """True to take the session from another window that has it open."""
 
 
 class _Found(Struct, frozen=True):
@@ -235,7 +235,7 @@ async def _compiled_before(
 
 
 def cost_of_session(recorded: Sequence[Recorded]) -> Cost | None:
-    """What the session has cost so far, from its last usage; what a fork shares was paid by its parent."""
+    """Cost of the session so far, from its last usage; the parent of a fork paid for what they share."""
     own = tuple(with_subagent_events(entry.event for entry in recorded if entry.session_seq))
     for event in reversed(own):
         if isinstance(event, UsageReported) and event.cost is not None:

@@ -58,7 +58,7 @@ MOST_DIFFS = 20
 
 
 class Asked(Struct, frozen=True):
-    """What was typed behind /rewind. No parts: the person chooses when asked."""
+    """Arguments of /rewind. Without parts, the user is asked to choose."""
 
     named: str
     parts: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ async def run_rewind(session: "Session", argument: str) -> str:
 
 
 def parse_rewind(argument: str) -> Asked:
-    """What was typed behind /rewind.
+    """Parse the arguments of /rewind.
 
     Raises:
         InvalidRequestError: it names no moment.
@@ -172,7 +172,7 @@ async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> T
 
 
 async def _choose(session: "Session", plan: RewindPlan, asked: Asked, view: ToolCallView, *, explicit: bool) -> Asked:
-    """What the person wants of it; no parts: nothing."""
+    """Ask the user what to put back; no parts: nothing."""
     kept = f"; {len(plan.conflicts)} changed by others stay" if plan.conflicts and not asked.overwrite else ""
     first = f"Put back {', '.join(asked.parts[:-1])}{' and ' if asked.parts[1:] else ''}{asked.parts[-1]}{kept}"
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, first)]

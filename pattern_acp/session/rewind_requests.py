@@ -42,7 +42,7 @@ async def points_of(session: "Session") -> tuple[Point, ...]:
 
 
 async def preview_rewind(session: "Session", named: str) -> RewindPlan:
-    """What going back to `named` would change.
+    """Preview the changes of going back to `named`.
 
     Raises:
         InvalidRequestError: there is no such moment, or a turn runs.

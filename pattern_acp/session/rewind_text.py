@@ -1,4 +1,4 @@
-"""What a person reads of checkpoints and rewinds, as Markdown. Pure."""
+"""Texts about checkpoints and rewinds for the user, as Markdown. Pure."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ MOST_LISTED = 50
 
 
 POINT_HEADINGS = ("Go to", "Moment", "When", "Files changed from there")
-"""Of the moments, in a chat and in a terminal."""
+"""Headings of the moments, in a chat and in a terminal."""
 
 
 def point_cells(key: str, kind: str, text: str, when: str, files: int) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def points_table(points: Sequence[Point]) -> str:
 
 
 def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
-    """What going back would change, below a title that says where to."""
+    """Changes that going back would make, below a title that names the moment."""
     sections: list[str] = []
     behind = plan.target.fork_behind
     if "conversation" in parts and behind:
@@ -64,7 +64,7 @@ def preview_text(plan: RewindPlan, parts: Sequence[str], cwd: str) -> str:
 def answer_text(
     plan: RewindPlan, parts: Sequence[str], done: Rewound, *, overwrite: bool, cwd: str, fork: Fork | None = None
 ) -> str:
-    """What was done; `fork` is the session that has the conversation now."""
+    """Report of a rewind; `fork` is the session that has the conversation now."""
     lines = [f"---\n\n**Back to {plan.target.words}.**"]
     if fork is not None:
         lines.append(f"The conversation goes on in another session, since it is shared. {fork_sentence(fork)}")
@@ -90,7 +90,7 @@ def answer_text(
 
 
 def fork_sentence(fork: Fork) -> str:
-    """How far a fork goes, and how it is opened."""
+    """Sentence on how far a fork goes, and how to open it."""
     return (
         f"“{fork.title}” begins with {plural(fork.turns, 'turn')} of this session: `{fork.session_id}`. "
         f"Open it from the list of sessions, or in a terminal: `pattern-acp chat --session {fork.session_id}`. "

@@ -45,7 +45,7 @@ class PromptTicket(Struct):
     done: anyio.Event = field(default_factory=anyio.Event)
     before: "PromptTicket | None" = None
     cancelled_at: float | None = None
-    """When it was first cancelled, by the event loop's clock."""
+    """Time of the first cancellation, by the event loop's clock."""
 
     def cancel(self) -> None:
         """Stop this prompt, whether it runs, waits or was only just received. Idempotent."""
@@ -70,7 +70,7 @@ class PromptTicket(Struct):
 
     @property
     def seconds_to_end(self) -> float:
-        """How long recording the end may still take, when the answer is due soon."""
+        """Seconds that recording the end may still take, when the answer is due soon."""
         passed = 0.0 if self.cancelled_at is None else anyio.current_time() - self.cancelled_at
         return max(END_SECONDS - passed, 0.0)
 
@@ -110,7 +110,7 @@ class Session:
         self.hook_state = HookState()
         self.languages: LanguageServers | None = None
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}
-        """How to end each running subagent, by the tool call that started it, in the order of their starts."""
+        """Functions that end running subagents, by the tool call that started each, in the order of their starts."""
         self.view = ports.view
         self.workbench = ports.workbench
         self.approver = ports.approver
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a prompt was received and is not answered."""
+        """True from the arrival of a prompt until its answer."""
         return self._ticket is not None
 
     def register_prompt(self) -> PromptTicket:

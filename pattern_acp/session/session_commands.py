@@ -1,6 +1,6 @@
-"""What can be done with sessions by /rename, /archive, /fork, /search, /undelete and by `pattern-acp sessions`.
+"""Verbs on sessions, for /rename, /archive, /fork, /search, /undelete and `pattern-acp sessions`.
 
-Owns: each verb, with its arguments read already, and what it answers. Must not know: where it was typed, how a session
+Owns: each verb, with its arguments read already, and its answer. Must not know: where it was typed, how a session
 is stored (session/stored.py) or searched (session/searching.py).
 """
 
@@ -52,13 +52,13 @@ SHOWN_TEXT = 120
 
 
 class SessionDesk(Struct, frozen=True):
-    """What every verb works with."""
+    """Dependencies of every verb."""
 
     database: Database
     clock: Clock
     ids: IdFactory
     deleted_days: int
-    """How long a deleted session can be brought back."""
+    """Days for which a deleted session can be brought back."""
     folder: str = ""
     """The folder whose sessions are listed and searched; empty for those of every folder."""
     session: "Session | None" = None
@@ -74,7 +74,7 @@ class SessionDesk(Struct, frozen=True):
 
 
 def desk_of(session: "Session") -> SessionDesk:
-    """What the verbs work with in an open session."""
+    """Dependencies of the verbs in an open session."""
     shared = session.constellation
     return SessionDesk(
         shared.database, shared.clock, shared.ids, shared.settings.retention.deleted_days, session=session
@@ -139,7 +139,7 @@ def no_sessions(folder: str) -> SessionList:
 
 
 class Passages(Result, frozen=True):
-    """Where something was said; `empty` is what to say when it was said nowhere."""
+    """Passages that a search found; `empty` is the text when there are none."""
 
     hits: tuple[SessionHit, ...]
     empty: str
@@ -177,7 +177,7 @@ class Passages(Result, frozen=True):
 
 
 class SessionChanged(Result, frozen=True, omit_defaults=True):
-    """What was done with a session; `fork` is the one that was made of it."""
+    """Change of a session; `fork` is the session that was forked from it."""
 
     id: str
     done: str
@@ -189,7 +189,7 @@ class SessionChanged(Result, frozen=True, omit_defaults=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What is different now, and how that is taken back."""
+        """The change, and the way to undo it."""
         name = "This session" if self.here else self.id
         match self.done:
             case "rename":

@@ -98,7 +98,7 @@ ONLY_READ = "Nothing was sent: the other window goes on with this session. The n
 
 
 class Choice(Enum):
-    """Where the user wants to go on."""
+    """The user's choice of where to go on."""
 
     FORK = PermissionAnswer.ALLOW_ONCE
     TAKE_OVER = PermissionAnswer.ALLOW_ALWAYS
@@ -187,7 +187,7 @@ async def _go_on(sessions: Sessions, session: Session, choice: Choice, other: Le
 
 
 async def _ask(session: Session, other: Lease) -> Choice:
-    """Where to go on; a client that answers nothing it was offered only reads."""
+    """Ask where to go on; without a valid answer the session is only read."""
     ids = session.constellation.ids
     call_id, turn_id = ToolCallId(ids.new("call")), TurnId(ids.new("turn"))
     holder = other.holder

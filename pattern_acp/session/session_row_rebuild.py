@@ -49,7 +49,7 @@ ROW_KINDS = (
 
 
 class RowDifference(Struct, frozen=True):
-    """What of a row is not what the events say: its name, what is stored, and what it has to be."""
+    """Difference between a row and its events: the name, the stored value, and the replayed one."""
 
     what: str
     stored: str
@@ -57,7 +57,7 @@ class RowDifference(Struct, frozen=True):
 
 
 def replayed_row(history: Iterable[Recorded]) -> SessionState:
-    """What a session's events, behind those that it was forked with, say of its row; of the rest, nothing."""
+    """Rebuild a session's row from its events, without those that it was forked with; other columns are left out."""
     state: SessionState = {"deleted": 0, "archived": 0, "prompt_count": 0}
     for entry in history:
         if isinstance(entry.event, TurnStarted):
@@ -89,7 +89,7 @@ def _changed_by(event: Event) -> SessionState:
 
 
 def row_differences(tx: Transaction, session_id: str, history: Iterable[Recorded]) -> Iterator[RowDifference]:
-    """What of a session's stored row is not what its events say; nothing when there is no row.
+    """Differences between a session's stored row and its events; none when there is no row.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -101,7 +101,7 @@ def row_differences(tx: Transaction, session_id: str, history: Iterable[Recorded
 
 
 def wrong_rows(tx: Transaction) -> tuple[int, tuple[str, ...]]:
-    """How many sessions there are, and a sentence for each whose row is missing or not what its events say.
+    """Count the sessions, and describe each whose row is missing or differs from its events.
 
     Events that cannot be understood are left to the check of the chain.
 
@@ -167,7 +167,7 @@ def _make_again(tx: Transaction, session_id: SessionId, history: list[Recorded])
 
 
 class Difference(Struct, frozen=True):
-    """Where the replay is not what was recorded: the event, 0 for the session's row, and what of it."""
+    """Difference between replay and record: the event, 0 for the session's row, and what differs."""
 
     index: int
     what: str
@@ -176,7 +176,7 @@ class Difference(Struct, frozen=True):
 
 
 class ReplayReport(Struct, frozen=True):
-    """What was replayed, and the first difference."""
+    """Numbers of replayed events, checkpoints and requests, and the first difference."""
 
     events: int
     checkpoints: int

@@ -45,7 +45,7 @@ class Addition(Struct, frozen=True):
     path: str = ""
     """The file behind it, for the editor to open."""
     parts: tuple[Part, ...] = ()
-    """What belongs to it besides the text, such as files that it mentions."""
+    """Parts besides the text, such as files that it mentions."""
 
 
 class InjectionQueue(Struct):
@@ -59,7 +59,7 @@ BudgetScope: TypeAlias = Literal["turn", "session", "day"]
 
 
 class BudgetState(Struct):
-    """What a session knows of its budgets beside the settings."""
+    """State of a session's budgets, beside the settings."""
 
     changed: dict[BudgetScope, Allowance] = field(default_factory=dict["BudgetScope", Allowance])
     """Those that /budget set."""
@@ -68,7 +68,7 @@ class BudgetState(Struct):
     )
     """Limits as they are after an extension, by the turn, session or day they are of."""
     told: set[tuple[BudgetScope, str, str]] = field(default_factory=set[tuple["BudgetScope", str, str]])
-    """Of which limits the user was told that most is used."""
+    """Limits of which the user was warned that most is used."""
     told_unpriced: set[str] = field(default_factory=set[str])
     """Models of which the user was told that no budget of money can count them, or counts them as free."""
     stopped: set[tuple[TurnId, BudgetScope, str]] = field(default_factory=set[tuple[TurnId, "BudgetScope", str]])
@@ -80,20 +80,20 @@ class BudgetState(Struct):
     settled: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, whenever one of them has ended."""
     switched: bool = False
-    """Whether the answer to a question was another model, with which the turn is to go on."""
+    """True when the user chose another model, with which the turn is to go on."""
 
 
 class HookState(Struct):
-    """What one session knows of its hooks."""
+    """State of one session's hooks."""
 
     started: bool = False
-    """Whether the hooks of its start have run in this process."""
+    """True once the hooks of its start have run in this process."""
     told: set[str] = field(default_factory=set[str])
     """Problems that the user was told of."""
 
 
 class WindowState(Struct):
-    """What a session knows of the window."""
+    """State of a session's context window."""
 
     calibration: Calibration = field(default_factory=Calibration)
     messages: MessageTokens = field(default_factory=MessageTokens)
@@ -104,7 +104,7 @@ class WindowState(Struct):
     refused: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens, by our estimate, of requests that were refused as too long, a model each."""
     has_left_out: bool = False
-    """Whether messages of the conversation left the context, so that search has to find them."""
+    """True when messages of the conversation left the context, so that search has to find them."""
     told: set[str] = field(default_factory=set[str])
     """Models of which the user was told that tools were left out."""
 
@@ -136,7 +136,7 @@ class FolderTrust(Struct):
     definitions: Definitions = NO_DEFINITIONS
     """Commands and skills; those of the project are part of the offer."""
     granted: bool = False
-    """Whether all of `offer` is trusted as it is now. What reads the offer asks this first."""
+    """True when all of `offer` is trusted as it is now. Readers of the offer check this first."""
     answered: dict[str, bool] | None = None
     """Answers that hold for this session only, by digest."""
     servers: SessionServers | None = None
@@ -144,12 +144,12 @@ class FolderTrust(Struct):
 
     @property
     def in_force(self) -> ProjectOffer:
-        """What of the project may be used now: all of its offer, or nothing."""
+        """The offer of the project that may be used now: all of it, or nothing."""
         return self.offer if self.granted else NOTHING
 
     @property
     def summary(self) -> str:
-        """What the folder brings and whether it counts, for /status; empty when it brings nothing."""
+        """Parts that the folder brings and whether they are trusted, for /status; empty when it brings nothing."""
         if not self.offer.parts:
             return ""
         # Late, as below: most folders bring nothing.
@@ -159,11 +159,11 @@ class FolderTrust(Struct):
 
     @property
     def digest(self) -> str:
-        """Of everything that is offered."""
+        """Digest of everything that is offered."""
         return digest_of_parts(self.offer.parts)
 
     def judge(self, agreement: Agreement | None) -> bool | None:
-        """Whether the offer is trusted as it is; None when nobody has said."""
+        """True when the offer is trusted as it is; None when nobody has decided."""
         if not self.offer.parts:
             return False
         digest = self.digest
@@ -177,7 +177,7 @@ class FolderTrust(Struct):
 
 
 class SessionState(Struct):
-    """What a session knows of itself."""
+    """State of a session."""
 
     session_id: SessionId
     client_id: SessionId
@@ -202,13 +202,13 @@ class SessionState(Struct):
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])
     waiting: list[Addition] = field(default_factory=list[Addition])
-    """What the model is told with the next request (session/added_context.py)."""
+    """Additions to the next request (session/injected_context.py)."""
     skill_tool: LoadSkill | None = None
     """The tool that loads skills, once a prompt has fixed what it lists."""
     unfinished: bool = False
-    """Whether a turn's end could not be recorded."""
+    """True when a turn's end could not be recorded."""
     unrecorded: TurnEnd | None = None
-    """That end; None where it was a cancellation."""
+    """The end that could not be recorded; None for a cancellation."""
     shown: MemoryShown | None = None
     """The memory that the model was last shown in whole."""
     redacted_seq: int = 0
@@ -218,13 +218,13 @@ class SessionState(Struct):
     reported_files: set[str] = field(default_factory=set[str])
     """Files of memory, in the state they were in, that the user was told about."""
     window: WindowState = field(default_factory=WindowState)
-    """What is known of the model's window: token counts, and how well caches hold."""
+    """State of the model's window: token counts and breaks of the cache."""
     budgets: BudgetState = field(default_factory=BudgetState)
-    """What may be spent, beside the settings."""
+    """Spending limits and reservations, beside the settings."""
     told_of_memory: set[str] = field(default_factory=set[str])
     """Sentences on what of memory cannot be read that the user was told."""
     is_read: bool = False
-    """Whether it is only shown, since another window has it."""
+    """True when the session is only shown, since another window has it."""
 
 
 class SessionMemory(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What can be done with a session by its id, whether a process has it open or not.
+"""Operations on a session by its id, whether a process has it open or not.
 
 Owns: renaming, putting away, deleting and bringing back, each one transaction with its event. Must not know: who asks
 (an editor, a slash command or the command line).
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 DAY_MS = 24 * 60 * 60 * 1000
 
 TITLE_LENGTH = 200
-"""Longest title that a person may give, in characters; editors show far less."""
+"""Longest title that a user may choose, in characters; editors show far less."""
 
 CLOSE_FIRST = "close it there first"
 

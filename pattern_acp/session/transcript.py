@@ -49,14 +49,14 @@ SHOWN_OUTPUT = 20_000
 
 
 class SoFar(Struct):
-    """What the events that were read so far began and add up to."""
+    """Calls and totals from the events that were read so far."""
 
     calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
     turn: Usage = field(default_factory=Usage)
-    """Of the turn that was begun last."""
+    """Usage of the last turn that began."""
     total: Usage = field(default_factory=Usage)
     cost: Cost | None = None
-    """What the session cost until now, as it was told last."""
+    """Cost of the session so far, as last reported."""
 
     def take(self, event: Event) -> None:
         """Remember the call that an event begins, and count the tokens that it tells, a subagent's too."""

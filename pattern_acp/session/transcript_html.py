@@ -1,6 +1,6 @@
 """A conversation as one HTML page that needs nothing else, from its journal.
 
-Owns: the form of the page. Must not know: where it is written. Everything that a person, a model or a tool wrote is
+Owns: the form of the page. Must not know: where it is written. Everything that a user, a model or a tool wrote is
 escaped; Markdown becomes tags through a parser that knows no HTML and refuses links that run anything; the page has no
 script, loads nothing, and tells the browser to allow neither.
 """

@@ -1,4 +1,4 @@
-"""Whether the user trusts what the session's folder brings along: hooks, MCP servers, checks, commands and skills.
+"""Trust of the user in what the session's folder brings along: hooks, MCP servers, checks, commands and skills.
 
 Owns: when the user is asked, what a decision covers, and how it is recorded. Must not know: how parts are found
 (config/project_offer.py), or what they do once they are trusted. The content decides, not the path: whatever changed

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TrustDesk(Struct, frozen=True):
-    """What every verb works with."""
+    """Dependencies of every verb."""
 
     database: Database
     clock: Clock
@@ -65,7 +65,7 @@ class TrustedFolders(Result, frozen=True):
 
 
 class FolderTrust(Result, frozen=True):
-    """How it stands with a folder: `trusted`, `already`, `refused`, `revoked` or, where it brings nothing, `empty`."""
+    """Trust in a folder: `trusted`, `already`, `refused`, `revoked` or, where it brings nothing, `empty`."""
 
     folder: str
     state: str
@@ -98,7 +98,7 @@ class FolderTrust(Result, frozen=True):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the user did not want it."""
+        """True when the user refused."""
         return self.state == "refused"
 
 

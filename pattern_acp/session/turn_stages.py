@@ -431,7 +431,7 @@ async def _run_loop(session: Session, turn_id: TurnId) -> TurnEnd:
 
 
 def turn_budget(state: SessionState, clock: Clock) -> Budget:
-    """What one turn may use, its subagents included."""
+    """Budget of one turn, its subagents included."""
     limits = state.settings.turn
     asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
     return Budget(asked, clock, UserWaitTimer(clock), cost=state.cost)
@@ -440,7 +440,7 @@ def turn_budget(state: SessionState, clock: Clock) -> Budget:
 def runner_of(
     session: Session, turn_id: TurnId, tools: Sequence[Tool], budget: Budget
 ) -> tuple[ToolRunner, ConfiguredChecks]:
-    """What runs calls of `tools` in this turn, policy, checks and hooks applied to each; and these checks."""
+    """Build the runner for calls of `tools` in this turn, with policy, checks and hooks; return these checks too."""
     shared = session.constellation
     gate = PermissionChecker(
         session.state.policy, session.approver, session.sink, clock=shared.clock, waits=budget.waits
@@ -468,7 +468,7 @@ def runner_of(
 
 
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
-    """What tools of this turn may use."""
+    """Context for the tools of this turn."""
     code, files = code_of(session), TrackedFiles(session.workbench.files, session.checkpoints)
     return ToolContext(
         session_id=session.session_id,
@@ -552,7 +552,7 @@ async def _build(
 
 
 def mode_notes(mode: Mode) -> tuple[str, ...]:
-    """What the model should know of the mode."""
+    """Notes for the model about the mode."""
     if mode is Mode.PLAN:
         return ("Plan mode: read, search and think, then present a plan. Nothing that changes anything is available.",)
     return ()
@@ -625,7 +625,7 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
 
 
 def failed_end(error: Exception) -> TurnEnd:
-    """How a turn ends that this error stopped; it goes to the log, without its sentence, which may name files."""
+    """End of a turn that this error stopped; the log leaves out its sentence, which may name files."""
     failure = failure_of(error)
     if isinstance(error, PatternError):
         logger.warning("a turn failed (%s): %s", failure.code, failure.kind)

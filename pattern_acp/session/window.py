@@ -67,7 +67,7 @@ def seen_messages(session: "Session") -> frozenset[str] | None:
 
 
 def tokens_in(session: "Session") -> Callable[[ProviderRequest], int]:
-    """What says about how many tokens a request has for the model that it names, as past counts teach."""
+    """Return a function that estimates the tokens of a request for its model, as past counts teach."""
 
     def tokens_of(request: ProviderRequest) -> int:
         return session.state.window.calibration.tokens(request.model, request_tokens(request))
@@ -76,7 +76,7 @@ def tokens_in(session: "Session") -> Callable[[ProviderRequest], int]:
 
 
 def strategy_of(session: "Session", model: ModelInUse) -> CompactionStrategy:
-    """How this session compacts; `offline` cannot sum up."""
+    """Compaction strategy of this session; `offline` cannot summarise."""
     wanted = session.state.settings.compaction.strategy
     return "truncate" if wanted == "summarise" and model.provider.name == "offline" else wanted
 
@@ -254,5 +254,5 @@ class SessionWindow:
 
 
 def without_messages(request: ProviderRequest) -> ProviderRequest:
-    """What a request has beside the conversation."""
+    """Copy of a request without its conversation."""
     return ProviderRequest(request.model, request.system, request.tools, (), request.volatile)

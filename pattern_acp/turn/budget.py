@@ -69,14 +69,14 @@ class Limits(Struct, frozen=True):
 
 
 class Budget(Struct):
-    """What is used of `limits`. `outer` is the budget of the turn, of which this one is a part."""
+    """Use of `limits` so far. `outer` is the budget of the turn, of which this one is a part."""
 
     limits: Limits
     clock: Clock
     waits: UserWaitTimer
     outer: "Budget | None" = None
     cost: Cost | None = None
-    """What the session has cost so far, on the outermost budget; see `cost_so_far`."""
+    """Cost of the session so far, on the outermost budget; see `cost_so_far`."""
     requests: int = 0
     tool_calls: int = 0
     tokens: int = 0
@@ -100,7 +100,7 @@ class Budget(Struct):
 
     @property
     def cost_so_far(self) -> Cost | None:
-        """What the session has cost so far."""
+        """Cost of the session so far."""
         return self.cost if self.outer is None else self.outer.cost_so_far
 
     def take_request(self) -> None:
@@ -125,9 +125,9 @@ class Budget(Struct):
             self.cost = Cost(before + cost.micro_units, cost.currency)
 
     def used_up(self, *, keeping: int = 0) -> str:
-        """Which limit is reached, as in "its limit of 3 model requests"; empty while none is.
+        """Name the limit that is reached, as in "its limit of 3 model requests"; empty while there is none.
 
-        `keeping` are requests that must be left. However little time there is, it is enough for one request.
+        `keeping` is the number of requests that must remain. Any time that is left is enough for one request.
         """
         limits = self.limits
         if self.requests + keeping >= limits.requests:
@@ -164,7 +164,7 @@ class RepeatGuard(Struct):
     _failed_now: set[str] = field(default_factory=set[str])
 
     def note(self, name: str, arguments: JsonObject, *, failed: bool) -> int:
-        """How often this call has now failed in a row; 0 when it did not fail."""
+        """Count how often this call has now failed in a row; 0 when it did not fail."""
         key = f"{name} {json.dumps(arguments, sort_keys=True)}"
         if not failed:
             del self._counts[key]
@@ -185,7 +185,7 @@ class RepeatGuard(Struct):
 
 
 def repeat_notice(name: str, count: int) -> str:
-    """What the model is told about a call that keeps failing the same way; nothing at first."""
+    """Note for the model about a call that keeps failing the same way; empty at first."""
     if count < REPEATS_TOLD:
         return ""
     return (

@@ -56,7 +56,7 @@ class _Run(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What checks found: the text for the model, and whether one failed."""
+    """Findings of checks: the text for the model, and whether one failed."""
 
     text: str = ""
     failed: bool = False
@@ -190,7 +190,7 @@ class ConfiguredChecks:
         return {path: (text, after[path]) for path, text in before.items() if after.get(path, text) != text}
 
     async def _reformatted(self, check: CheckSettings, changes: Mapping[str, tuple[str, str]]) -> list[str]:
-        """What a formatter made of the edited files: from here on, the model knows them so."""
+        """Describe a formatter's changes to the edited files; the model knows the new texts from here on."""
         told: list[str] = []
         for path, (old, new) in changes.items():
             resolved = await anyio.to_thread.run_sync(resolve_path, path)

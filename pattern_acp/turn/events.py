@@ -1,4 +1,4 @@
-"""What a turn shows while it runs and what is not durable by itself.
+"""Transient output of a running turn, none of it durable by itself.
 
 Durable facts are `journal.events`; these are their live companions. A replay never has them.
 """
@@ -71,7 +71,7 @@ class ContextChanged(Struct, frozen=True):
     size: int
     """Tokens of the model's window."""
     cost: Cost | None
-    """What the session cost so far; None where no price is known."""
+    """Cost of the session so far; None where no price is known."""
 
 
 Transient: TypeAlias = (

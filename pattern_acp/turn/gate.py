@@ -32,8 +32,8 @@ from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 
 REFUSED = (
-    "The person refused this call. It did not run and nothing was changed. Do not repeat it; "
-    "continue without it or ask the person what they prefer."
+    "The user refused this call. It did not run and nothing was changed. Do not repeat it; "
+    "continue without it or ask the user what they prefer."
 )
 
 PATHS_NAMED = 5
@@ -43,7 +43,7 @@ REFUSED_BY_PERSON = "Refused; it did not run."
 
 
 class PolicyState(Struct):
-    """What decisions of one session depend on. The mode may change while a turn runs; the next call sees it."""
+    """Inputs to the decisions of one session. The mode may change while a turn runs; the next call sees it."""
 
     mode: Mode
     roots: tuple[str, ...]
@@ -90,7 +90,7 @@ class PermissionChecker:
         return self._waits.seconds
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
-        """What policy says now."""
+        """Decide by the present policy."""
         # Late: what tells commands apart is 20 modules, and a start decides nothing.
         from pattern_acp.policy.decide import decide
 
@@ -99,7 +99,7 @@ class PermissionChecker:
         return self._narrowing.narrowed(decision, accesses)
 
     def decide_configured(self, accesses: tuple[Access, ...], reason: str) -> Decision:
-        """What policy says of what the user has set up themselves: a refusal holds, everything else is allowed."""
+        """Decide on something that the user set up: refuse what policy refuses, and allow everything else."""
         decision = self.decide(accesses)
         return decision if decision.verdict is Verdict.DENY else Decision(Verdict.ALLOW, "configured", reason)
 
@@ -164,7 +164,7 @@ class LookedAt:
         """Resolved path to the fingerprint of the text that the model knew when the path was named."""
         self._read: dict[str, TextFile] = {}
         self.context = replace(context, files=self, note_path=self._note)
-        """What the call is to be prepared with."""
+        """Context for preparing the call."""
 
     def unreadable(self) -> tuple[str, ...]:
         """The resolved paths that the model may not read without a question, and whose text it has not read."""
@@ -253,4 +253,4 @@ def _settled(decision: Decision) -> Refusal | None:
     if decision.verdict is Verdict.ALLOW:
         return None
     shown = f"Not allowed: {decision.reason}"
-    return Refusal(f"{shown} Do not try to get round this; tell the person if it matters.", shown)
+    return Refusal(f"{shown} Do not try to get round this; tell the user if it matters.", shown)

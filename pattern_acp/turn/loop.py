@@ -54,7 +54,7 @@ class TurnWindow(Protocol):
 
 
 MIN_LOOK_SECONDS = 0.2
-"""How often the time is looked at when the limit is near and the user is being asked."""
+"""Seconds between checks of the time when the limit is near and the user is being asked."""
 
 LIMIT_REACHED = TurnFailure("turn.limit-reached")
 
@@ -62,14 +62,14 @@ OUT_OF_TIME = "The turn reached its limit of time before this call ended."
 
 
 class TurnEnd(Struct, frozen=True):
-    """How a turn ended; `sentence` says why when that is not plain."""
+    """End of a turn; `sentence` gives the reason when that is not plain."""
 
     stop_reason: StopReason
     sentence: str = ""
     was_cut: bool = False
-    """Whether something was ended in its middle, so that only the journal knows what came of it."""
+    """True when something was cut off, so that only the journal knows its outcome."""
     failure: TurnFailure | None = None
-    """What failed; None for a turn that ended as it should, or was cancelled."""
+    """The failure; None for a turn that ended normally, or was cancelled."""
 
 
 class ModelInUse(Struct, frozen=True):
@@ -80,9 +80,9 @@ class ModelInUse(Struct, frozen=True):
 
 
 class CallIds(Struct, frozen=True):
-    """Which ids calls get: `used` are those of all calls of the session, to which the loop adds.
+    """Ids for calls: `used` are those of all calls of the session, to which the loop adds.
 
-    With `always_own`, every call gets an id of ours: whoever runs beside others must not share any.
+    With `always_own`, every call gets an id of ours: turns that run side by side must not share any.
     """
 
     used: set[ToolCallId] = field(default_factory=set[ToolCallId])
@@ -95,17 +95,17 @@ BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
 """Builds the request from the history so far; asked anew for every request, since memory may have changed."""
 
 BYTES_PER_TOKEN = 4
-"""Of an answer that was cut before its provider counted it."""
+"""Estimate for an answer that was cut before its provider counted it."""
 
 STALLED = ProviderStalledError | EmptyAnswerError
 """Failures of a provider that had taken the request."""
 
 
 class RequestGate(Protocol):
-    """What holds requests against budgets."""
+    """Checks requests against budgets."""
 
     async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
-        """Whether a request may be sent: None, or how the turn ends instead.
+        """Check a request before it is sent: None allows it, anything else ends the turn.
 
         Raises:
             DatabaseError: it could not be found out.
@@ -118,12 +118,12 @@ class RequestGate(Protocol):
 
 
 GOES_ON = "The model is asked to go on."
-"""What the user reads behind the reason when an answer broke off and the turn goes on by itself."""
+"""Sentence that follows the reason, for the user, when an answer broke off and the turn goes on by itself."""
 
 BROKE = "The connection to the model broke."
 
 TOLD_AGAIN = "_told_again"
-"""How the id of that sentence ends, behind the id of the answer that broke off."""
+"""Suffix of the id of that sentence, after the id of the answer that broke off."""
 
 BROKEN_STREAM = "a broken stream"
 """The source of what the model is told then."""
@@ -133,20 +133,20 @@ CONTINUE = (
     "where it stops, in the middle of a word if need be: repeat nothing, and say nothing about the break. A tool call "
     "that you had begun was not made; make it again."
 )
-"""What the model is told when some of its answer came."""
+"""Note to the model when part of its answer came."""
 
 CONTINUE_NOTE = str(untrusted_line("note", CONTINUE))
 """The same as it stands in the conversation."""
 
 BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
-"""What it is told when it had only reasoned, which is not sent back."""
+"""Note to the model when it had only reasoned, which is not sent back."""
 
 
 class Resumption(Protocol):
-    """What decides whether the model is asked to go on with an answer that broke off."""
+    """Decides whether the model is asked to go on with an answer that broke off."""
 
     def goes_on(self, breaks: int) -> bool:
-        """Whether it is, after so many answers in a row that broke off."""
+        """True when the model is asked to go on, after so many answers in a row that broke off."""
         ...
 
     async def pause(self, breaks: int) -> None:
@@ -170,7 +170,7 @@ class StreamRetries(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """What a request gave, and the message of it that is recorded."""
+    """Result of a request, and its message as it is recorded."""
 
     assembly: MessageAssembly
     message: Message
@@ -205,14 +205,14 @@ class TurnLoop:
         self._unread = 0
         self._cut = 0
         self.window: TurnWindow | None = None
-        """What watches over the size of requests, when something does."""
+        """The watch over the size of requests, if any."""
         self.gate: RequestGate | None = None
-        """What holds requests against budgets, when something does."""
+        """The check of requests against budgets, if any."""
         self.resumption: Resumption | None = None
-        """What lets the turn go on when an answer breaks off; None: the turn ends there."""
+        """Policy for answers that break off; None: the turn ends there."""
         self._breaks = 0
         self._has_words = False
-        """Whether the user has read some of an answer that broke off."""
+        """True once the user has read part of an answer that broke off."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -361,7 +361,7 @@ class TurnLoop:
         return end_of(stop, answer.assembly.detail)
 
     async def _go_on(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> bool:
-        """Whether the model is asked to go on with an answer that broke off; it is told so, and waited, then."""
+        """Prepare to go on after an answer broke off: pause, and add a note for the model. False: the turn ends."""
         self._breaks += 1
         self._has_words = self._has_words or bool(answer.message.text.strip())
         if self.resumption is None or answer.assembly.is_final or not self.resumption.goes_on(self._breaks):
@@ -377,7 +377,7 @@ class TurnLoop:
         return True
 
     def _usage_facts(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[Fact]:
-        """What a request used: as its provider says, or estimated when it did not, or was cut before."""
+        """Usage of a request: the provider's figures, or an estimate where it sent none or was cut before."""
         usage, cost, info = assembly.usage, assembly.cost, self._model.info
         is_told = usage != Usage()
         if is_told and self.window is not None:
@@ -469,7 +469,7 @@ def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *
 
 
 def cutter(assembly: MessageAssembly, request: ProviderRequest) -> Callable[[str], str]:
-    """What says of a call, by the name of its tool, that the limit cut the answer to `request` in its middle."""
+    """Return a function that describes, by its tool's name, a call that the limit cut in the answer to `request`."""
     tokens = assembly.usage.output_tokens or request.max_output_tokens
     offered = {tool.name for tool in request.tools}
     window_full = assembly.detail == WINDOW_FULL

@@ -1,4 +1,4 @@
-"""What a request is known by in the journal (rule R4): its SHA-256, its size and its parts, recorded before it is sent.
+"""Fingerprint of a request in the journal (rule R4): its SHA-256, its size and its parts, recorded before it is sent.
 
 Owns: computing them without encoding a long history anew for every request. Must not
 know: providers, or who records it. The ids of messages are left out: no model sees them, and a replay has others.
@@ -68,7 +68,7 @@ class RequestDigests:
         return known.digest, known.size
 
     def known(self, request: ProviderRequest, context_window: int) -> RequestKnown:
-        """What is to be recorded of a request to a model with this window, in tokens; then call `recorded`."""
+        """Compute the record of a request to a model with this window, in tokens; then call `recorded`."""
         self._look_at(request.messages)
         volatile = _text(request.volatile)
         pieces = (_text(request.system), _encoded(request.tools), volatile)

@@ -1,4 +1,4 @@
-"""Journal first, person second.
+"""Journal first, user second.
 
 `TurnSink` is the port that the loop writes to; `JournalSink` implements it over the journal and a `TurnView`. A durable
 event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed when the
@@ -38,7 +38,7 @@ class Fact(Struct, frozen=True):
 
 
 class TurnView(Protocol):
-    """Where the user sees a turn."""
+    """The user's view of a turn."""
 
     async def show(self, event: Event | Transient) -> None:
         """Show an event that is already durable, or a transient one.
@@ -49,16 +49,16 @@ class TurnView(Protocol):
 
 
 def end_facts(turn_id: TurnId, stop_reason: StopReason, sentence: str, failure: TurnFailure | None) -> tuple[Fact, ...]:
-    """What ends a turn, for one call of `TurnSink.record`."""
+    """Facts that end a turn, for one call of `TurnSink.record`."""
     return tuple(Fact(event, Actor.SYSTEM) for event in end_events(turn_id, stop_reason, sentence, failure))
 
 
 class TurnSink(Protocol):
-    """Where a turn reports."""
+    """Receiver of everything that a turn reports."""
 
     @property
     def follows_text(self) -> bool:
-        """Whether text of this turn was shown, so that what is said next has to begin a paragraph of its own."""
+        """True when text of this turn was shown, so that the next text has to begin a new paragraph."""
         ...
 
     async def record(self, *facts: Fact) -> None:

@@ -44,7 +44,7 @@ class _OpenCall(Struct):
     arguments: list[str] = field(default_factory=list[str])
     problem: str = ""
     is_whole: bool = False
-    """Whether nothing of it is missing, also when the answer was cut behind it."""
+    """True when nothing of the call is missing, even if the answer was cut behind it."""
 
 
 class MessageAssembly(Struct):
@@ -58,17 +58,17 @@ class MessageAssembly(Struct):
     stop: ProviderStop = ProviderStop.INTERRUPTED
     detail: str = ""
     is_final: bool = False
-    """Whether an answer that was interrupted would be again."""
+    """True when an interrupted answer would be interrupted again."""
     info: ModelInfo | None = None
     """The model that stood in for the one that was asked, where one did and it is known."""
     is_waiting: bool = False
-    """Whether no request is on its way: the next one waits for its time."""
+    """True while no request is running: the next one waits for its time."""
     is_untold: bool = False
-    """Whether the whole answer came without counts."""
+    """True when the whole answer came without token counts."""
     written_bytes: int = 0
-    """Of what the model has written so far."""
+    """Size of the model's output so far."""
     told: int = 0
-    """How often the user was told something of this request, such as that it is tried again."""
+    """Number of notices to the user about this request, such as that it is tried again."""
     _text: list[str] = field(default_factory=list[str])
     _thinking: list[str] = field(default_factory=list[str])
     _calls: dict[int, _OpenCall] = field(default_factory=dict[int, _OpenCall])

@@ -58,16 +58,16 @@ class ToolHooks(Protocol):
         ...
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
-        """What the hooks think of a call that is understood and has not run."""
+        """Ask the hooks about a call that is understood and has not run."""
         ...
 
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
-        """What the model is told behind the result of a call that ran; empty when it is nothing."""
+        """Text from the hooks for the model, behind the result of a call that ran; empty when there is none."""
         ...
 
 
 class AfterEdits(Protocol):
-    """What follows a batch of calls that wrote files; `turn/checks.py` has the checks that are configured."""
+    """Action after a batch of calls that wrote files; `turn/checks.py` has the configured checks."""
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """Text for the model behind the last edit's result, empty for none; `changed` are absolute paths."""
@@ -75,15 +75,15 @@ class AfterEdits(Protocol):
 
 
 class BeforeEdits(Protocol):
-    """What is to be read before files are changed; `session/edit_warnings.py` has what memory holds about them."""
+    """Warnings before files are changed; `session/edit_warnings.py` has those from memory."""
 
     async def before(self, accesses: Sequence[Access]) -> str:
-        """What the model reads instead of the effect of a call with these accesses; empty when it may have it."""
+        """Text that the model reads instead of the effect of a call with these accesses; empty to let the call run."""
         ...
 
 
 class AroundEffects(Protocol):
-    """What is to be known of the state before and after every effect; `rewind/checkpoints.py` keeps files."""
+    """Observer of the state before and after every effect; `rewind/checkpoints.py` saves files."""
 
     def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
         """Entered before a call with these accesses runs, left when it has ended, however it ended."""
@@ -128,7 +128,7 @@ NAMED_TOOLS = 40
 
 
 CUT = "This call was cut at "
-"""How the problem of a call begins that the limit of its answer cut; a replay has only these words to tell it by."""
+"""Beginning of the problem of a call that the answer's limit cut; a replay recognises it only by these words."""
 
 WRITERS = ("write_file", "edit_file", "apply_patch")
 """The tools whose calls are long because a file is."""
@@ -141,9 +141,9 @@ class CallCutError(ToolInputError):
 
 
 def cut_problem(name: str, tokens: int, offered: Collection[str], *, window_full: bool = False) -> str:
-    """What the model is told of its call of `name` that was cut after so many tokens, beside the tools it has.
+    """Explain to the model that its call of `name` was cut after so many tokens; `offered` are the tools it has.
 
-    `window_full`: what cut it was the context window.
+    `window_full`: the context window was full.
     """
     limit = "where the context window was full" if window_full else "the limit of one answer"
     cut = f"{CUT}{tokens:,} tokens, {limit}, before it was complete, and nothing of it was done."
@@ -157,7 +157,7 @@ def cut_problem(name: str, tokens: int, offered: Collection[str], *, window_full
 
 
 def was_cut(call: ToolCallPart) -> bool:
-    """Whether the limit of its answer cut the call."""
+    """True when the limit of its answer cut the call."""
     return call.problem.startswith(CUT)
 
 
@@ -241,7 +241,7 @@ CLEANUP_SECONDS = 1.0
 CHANGED_BY_HOOK = "a hook changed the arguments"
 """Recorded among the repairs of a call, since the journal has nothing else of the hook."""
 
-CANCELLED_SENTENCE = "The person cancelled the turn before this call ended."
+CANCELLED_SENTENCE = "The user cancelled the turn before this call ended."
 
 
 class CallProgress:
@@ -272,7 +272,7 @@ class CallProgress:
         await self._sink.show(ToolCallShows(self._call_id, content, title))
 
     def final_title(self, outcome: ToolOutcome, view: ToolCallView) -> str:
-        """What the title has to be set to at the end; empty when it still is what it was announced with."""
+        """Title to set at the end; empty when it is still the announced one."""
         return outcome.title or (view.title if self.is_retitled else "")
 
     async def terminal_output(self, terminal_id: str, data: str) -> None:
@@ -285,7 +285,7 @@ class CallProgress:
 
 
 class _Place:
-    """Where a call stands among those that run side by side: it is announced when all before it have been."""
+    """Position of a call among those that run side by side: it is announced after all before it."""
 
     def __init__(self, before: anyio.Event | None = None) -> None:
         self._before = before
@@ -323,9 +323,9 @@ class ToolRunner:
     ) -> None:
         self.repeats = RepeatGuard()
         self.cancel_reason = CANCELLED_SENTENCE
-        """What the model is told of calls that are cancelled."""
+        """Text for the model in place of the results of cancelled calls."""
         self.before_edits: BeforeEdits | None = None
-        """What may hold a call back."""
+        """Check that may defer a call."""
         self.withheld: Collection[str] = ()  # tools that the model knows and this turn's command does not allow
         self._hooks = hooks
         self._effects = effects

@@ -37,10 +37,10 @@ def test_nothing_is_told_when_nothing_changed():
 
 def test_a_change_is_told_with_its_author_its_time_and_a_diff():
     now = replace(HUMAN, text="Likes coffee.\nSpeaks Dutch.")
-    writes = {"b1": (WriteNote("you", AT - 1), WriteNote("the person", AT))}
+    writes = {"b1": (WriteNote("you", AT - 1), WriteNote("the user", AT))}
     (notice,) = change_notices(SHOWN, [now, NOTES], writes)
     assert notice == (
-        '<memory_change label="human" by="you, the person" at="2027-01-15 08:00" used="27" limit="8000">\n'
+        '<memory_change label="human" by="you, the user" at="2027-01-15 08:00" used="27" limit="8000">\n'
         "-Likes tea.\n+Likes coffee.\n</memory_change>"
     )
     assert [block.label for block in changed_blocks(SHOWN, [now, NOTES])] == ["human"]

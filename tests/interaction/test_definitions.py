@@ -59,7 +59,7 @@ async def test_a_command_of_the_person_is_advertised_and_filled_in(tmp_path: Pat
         await agent.editor.prompt(session, "/look a.py")
         assert advertised(agent)["look"] == "FILE"
         sent = texts(model.requests[0])
-        assert "The person typed /look, which stands for this:\\n\\nLook at a.py with care." in sent
+        assert "The user typed /look, which stands for this:\\n\\nLook at a.py with care." in sent
         assert "the notes" in sent
         assert agent.editor.asked == []
         assert [call["title"] for call in agent.editor.of_kind("tool_call")] == ["Command /look"]

@@ -136,7 +136,7 @@ async def test_a_refused_tool_does_not_run():
     async with running_agent(model, permission=choose("reject_once")) as agent:
         session = await opened(agent, passed("usual"))
         await agent.editor.prompt(session, "Go.")
-        assert results(model.requests[1])[0].startswith("The person refused this call.")
+        assert results(model.requests[1])[0].startswith("The user refused this call.")
         assert not [item for item in await recorded(agent, session) if isinstance(item.event, ServerToolsPinned)]
 
 

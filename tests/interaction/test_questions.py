@@ -132,7 +132,7 @@ async def test_a_question_that_is_withdrawn_without_a_cancel_is_a_refusal_and_th
             assert await flight.stop_reason() == "end_turn"
         results = {result.call_id: result for result in results_of(model.requests[-1])}
         refused, allowed = (results[ToolCallId(call)] for call in panel.asked)
-        assert "The person refused this call" in refused.text
+        assert "The user refused this call" in refused.text
         assert (refused.is_error, allowed.is_error) == (True, False)
         assert [statuses(agent.editor)[call][-1] for call in panel.asked] == ["failed", "completed"]
 

@@ -374,7 +374,7 @@ async def test_one_subagent_is_stopped_alone_and_the_turn_goes_on_with_what_it_d
             assert await prompt.stop_reason() == "end_turn"
         assert await agent.editor.request("_pattern/subagent/stop", {"sessionId": session}) == {"toolCallId": ""}
         stopped, found = results_of(model.requests[-1])
-        assert "The person stopped it" in stopped.text
+        assert "The user stopped it" in stopped.text
         assert "a.py" in stopped.text
         assert "Found." in found.text
         thread = thread_of_call(await events_of(agent, session), "call_1")

@@ -172,14 +172,14 @@ async def test_what_stands_behind_messages_and_settings_are_compared(
 
 async def test_what_a_refusal_says_now_is_compared_with_what_it_said():
     def said(event: Event) -> Event:
-        refused = isinstance(event, ToolCallFinished) and event.result_text.startswith("The person refused")
-        return replace(event, result_text="No, said the person.") if refused else event
+        refused = isinstance(event, ToolCallFinished) and event.result_text.startswith("The user refused")
+        return replace(event, result_text="No, said the user.") if refused else event
 
     found = await difference(current_means(), (await recorded_session()).changed(said))
     assert (found.turn, found.request) == (2, 1)
     assert found.part == "the end of call call_2, as it is recorded"
-    assert "No, said the person." in found.recorded
-    assert "The person refused this call." in found.replayed
+    assert "No, said the user." in found.recorded
+    assert "The user refused this call." in found.replayed
 
 
 async def test_a_session_that_was_recorded_before_parts_were_says_what_is_not_compared():

@@ -140,7 +140,7 @@ async def test_all_of_memory_is_told_once_and_then_what_changed_with_its_author(
         assert [first.volatile, second.volatile] == ["", ""]
         assert '<memory_change label="human" by="you"' in after_write.volatile
         assert "+Likes tea." in after_write.volatile
-        assert 'by="you, the person"' in third.volatile
+        assert 'by="you, the user"' in third.volatile
         assert "+Lives in Lisbon." in third.volatile
         assert str(third.messages).count("<memory_block label=") == str(first.messages).count("<memory_block label=")
 

@@ -53,10 +53,10 @@ async def test_what_was_undone_deleted_or_restored_is_told_by_its_name():
         await go_away(agent, 5)
         await one_session(agent, "Hello again")
         told = agent.model.requests[-1].volatile
-        assert "- human, by the person: undo, +0 -1 lines" in told
+        assert "- human, by the user: undo, +0 -1 lines" in told
         assert [line for line in told.split("\n") if line.startswith("- plans")] == [
-            "- plans, by the person: restore",
-            "- plans, by the person: delete",
+            "- plans, by the user: restore",
+            "- plans, by the user: delete",
         ]
 
 

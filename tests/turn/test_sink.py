@@ -1,4 +1,4 @@
-"""Journal first, person second."""
+"""Journal first, user second."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

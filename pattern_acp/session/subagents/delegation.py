@@ -1,6 +1,6 @@
-"""What a turn can delegate to.
+"""Delegation from a turn to subagents.
 
-Owns: that a call starts a subagent and can end it. Must not know: how one runs, which is imported with the first call.
+Owns: starting a subagent by a call, and ending it. Must not know: how one runs, which is imported with the first call.
 """
 
 from typing import TYPE_CHECKING

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 
 
 FOUND_AGAIN = "Look again at what you still need of it."
-"""What is said of what left: a search finds nothing of a subagent's own conversation."""
+"""Advice about results that left: a search finds nothing of a subagent's own conversation."""
 
 
 class SubagentWindow:
@@ -275,10 +275,10 @@ SHOWN_CALLS = 5
 """Newest calls that are named."""
 
 CALL_CHARACTERS = 100
-"""Of a call's title among them."""
+"""Characters of a call's title among them."""
 
 TITLE_CHARACTERS = 60
-"""Of what it does now, in the title."""
+"""Characters of the current activity, in the title."""
 
 
 class _Line(Struct):
@@ -299,7 +299,7 @@ class Activity:
 
     @property
     def summary(self) -> str:
-        """How much it has done so far."""
+        """Work so far: calls and seconds."""
         seconds = round(self._clock.monotonic() - self._began)
         return f"{plural(len(self._calls), 'call')}, {seconds} s"
 
@@ -349,7 +349,7 @@ FILES_NAMED = 50
 
 
 class Work(Struct, frozen=True):
-    """What one changed, by its edits and by its commands. `cwd` is for names."""
+    """Changes by one subagent, from its edits and its commands. `cwd` is for names."""
 
     files: tuple[ChangedFile, ...]
     by_commands: tuple[str, ...]
@@ -404,7 +404,7 @@ def outcome_of(
 
 
 class ThreadName(Struct, frozen=True):
-    """Which thread: the turn and call it belongs to, its id, and the subagent's name."""
+    """Identity of a thread: the turn and call it belongs to, its id, and the subagent's name."""
 
     turn_id: TurnId
     call_id: ToolCallId
@@ -426,7 +426,7 @@ class ThreadSink:
         self._name = name
         self._activity = activity
         self.events: list[Event] = []
-        """What was recorded so far."""
+        """Events that were recorded so far."""
 
     @property
     def follows_text(self) -> bool:
@@ -489,9 +489,9 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 TICK_SECONDS = 2.0
-"""How often the time that it has taken is shown anew while nothing else happens."""
+"""Seconds between updates of the elapsed time while nothing else happens."""
 
-STOPPED = "The person stopped it before its report."
+STOPPED = "The user stopped it before its report."
 
 LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
