@@ -1,11 +1,11 @@
 """The model, tools, policy, approver, hooks and checks of a replay: each answers as the recorded one did.
 
 Owns: serving recorded answers and results through the ports of the loop. Must not know: any tool. A replayed tool
-touches nothing; the loop's own part of a call is done anew: reading its arguments, the text of a refusal, the report of
-a failure, the result of a cancellation.
+touches nothing; the loop's own part of a call is done anew: reading its arguments, deciding that it is refused, the
+report of a failure, the result of a cancellation. The words of refusals and cancellations are the recorded ones.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
 
@@ -48,7 +48,7 @@ from pattern_acp.providers.base import (
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.budget import REPEATS_TOLD, repeat_notice
-from pattern_acp.turn.gate import PermissionChecker, PolicyState
+from pattern_acp.turn.gate import PermissionChecker, PolicyState, Refusal
 from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
 from pattern_acp.turn.sink import TurnSink
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
@@ -61,6 +61,13 @@ STOPPED_BY_HOOK = "A hook ended this turn: "
 
 DEFERRED_FAILURE = "memory.warned"
 """The code of a call that waited until the model had read what memory says about its files (turn/tool_runner.py)."""
+
+CANCEL_REASONS = (
+    CANCELLED_SENTENCE,
+    "The person cancelled the turn before this call ended.",  # of earlier releases
+    OUT_OF_TIME,
+)
+"""Beginnings of the results of cancelled calls."""
 
 NOT_RECORDED = "The recorded session did not make this call."
 
@@ -136,9 +143,16 @@ def shown_before(finished: ToolCallFinished) -> tuple[ToolContent, ...]:
 
 def noted(text: str) -> str:
     """The progress text of a call until it was cancelled."""
-    for reason in (CANCELLED_SENTENCE, OUT_OF_TIME):
+    for reason in CANCEL_REASONS:
         text = text.removeprefix(reason)
     return text.removeprefix("\n\n")
+
+
+def cancel_reason(turn: RecordedTurn) -> str:
+    """The text that stands in the turn for the results of cancelled calls."""
+    texts = [call.finished.result_text for call in turn.calls.values() if call.finished and call.finished.interrupted]
+    recorded = (reason for reason in CANCEL_REASONS for text in texts if text.startswith(reason))
+    return next(recorded, OUT_OF_TIME if turn.out_of_time else CANCELLED_SENTENCE)
 
 
 def without_notice(text: str, name: str) -> str:
@@ -168,6 +182,22 @@ class RecordedGate(PermissionChecker):
         if decided is None:
             return Decision(Verdict.DENY, "replay", NOT_RECORDED)
         return Decision(Verdict(decided.verdict), decided.rule, decided.reason)
+
+    async def admit(
+        self,
+        turn_id: TurnId,
+        decision: Decision,
+        accesses: tuple[Access, ...],
+        view: ToolCallView,
+        *,
+        again: Callable[[], Decision],
+    ) -> Refusal | None:
+        """Refuse in the recorded words: those of a refusal change from release to release."""
+        refusal = await super().admit(turn_id, decision, accesses, view, again=again)
+        call = self._position.call(view.call_id)
+        if refusal is None or call.finished is None:
+            return refusal
+        return replace(refusal, sentence=without_notice(call.finished.result_text, view.name))
 
 
 class RecordedApprover:

@@ -43,6 +43,7 @@ from pattern_acp.replay.recorded_ports import (
     RecordedProvider,
     RecordedTool,
     RecordedWarnings,
+    cancel_reason,
     failure_from,
 )
 from pattern_acp.replay.recorded_turns import Position, RecordedRequest, RecordedTurn
@@ -51,7 +52,7 @@ from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import offered
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import Transient
-from pattern_acp.turn.loop import BROKEN_STREAM, OUT_OF_TIME, CallIds, ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.loop import BROKEN_STREAM, CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.sink import JournalSink
 from pattern_acp.turn.tool_runner import ToolRunner
 
@@ -273,8 +274,7 @@ class TurnReplay:
     async def run(self) -> ReplayedTurn:
         """Run it to its end, or to the point where the recorded one was cut."""
         self._sink.begin(self._turn.turn_id)
-        if self._turn.out_of_time:
-            self._runner.cancel_reason = OUT_OF_TIME
+        self._runner.cancel_reason = cancel_reason(self._turn)
         try:
             with anyio.move_on_after(TURN_SECONDS) as limit:
                 with self._position.scope:

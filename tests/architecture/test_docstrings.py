@@ -1,4 +1,4 @@
-"""Words of docstrings and of texts, over the packages whose words were already gone through."""
+"""Words of docstrings and of texts."""
 
 import ast
 import re
@@ -9,20 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "pattern_acp"
 
-PACKAGES = [
-    "codemap",
-    "credentials",
-    "lsp",
-    "mcp_servers",
-    "policy",
-    "processes",
-    "providers",
-    "recovery",
-    "replay",
-    "web",
-    "workspace",
-]
-"""Grows until it is every package."""
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 
 CLAUSES = frozenset({"What", "Which", "Whether", "How", "That", "Of", "When", "Where", "If"})
 """First words of a clause. A docstring begins with the noun that it describes, or with the verb of what is done."""
@@ -63,5 +50,5 @@ def test_who_uses_the_program_is_called_the_user(package: str) -> None:
         f"{file.relative_to(ROOT)}:{number}"
         for file in sorted(files)
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
-        if re.search(r"the[ _]person\b", line, re.IGNORECASE)
+        if re.search(r"the[ _]person\b", line, re.IGNORECASE) and "earlier releases" not in line
     ] == []

@@ -1,5 +1,7 @@
 """Sessions that were recorded are run again, and nothing differs."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,17 @@ from pattern_acp.config.settings import (
     TurnSettings,
 )
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.journal.events import ContextCompacted, Event, MessageRecorded, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.codec import decode, encode
+from pattern_acp.journal.events import (
+    ContextCompacted,
+    Event,
+    MessageRecorded,
+    ModelRequested,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from pattern_acp.journal.history import read_history
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.redact import redacted_among
 from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
@@ -36,6 +47,24 @@ from tests.support.turns import events_of, of_type, prompting, statuses
 ALLOWED = choose("allow_once")
 
 QUICK = Settings(editor_deadline_seconds=5)
+
+
+def in_earlier_words(recorded: Sequence[Recorded]) -> list[Recorded]:
+    """The events as journals of 2026 have them: results speak of the person, and requests have no parts."""
+
+    def earlier(event: Event) -> Event:
+        if isinstance(event, ToolCallFinished):
+            stored = encode(event)
+            text = json.dumps(stored.payload)
+            for now, before in (
+                ("The user refused", "The person refused"),
+                ("The user cancelled", "The person cancelled"),
+            ):
+                text = text.replace(now, before)
+            return decode(stored.kind, stored.version, json.loads(text))
+        return replace(event, parts=None) if isinstance(event, ModelRequested) else event
+
+    return [replace(one, event=earlier(one.event)) for one in recorded]
 
 
 async def replayed(agent: RunningAgent, session: str, turn: int = 0) -> TurnsReport:
@@ -97,7 +126,11 @@ async def test_what_the_person_refuses_and_calls_that_fail_again_and_again_repla
         await agent.editor.prompt(session, "Go on.")
         report = await replayed(agent, session)
         assert "5 times in a row" in agent.editor.said()
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        earlier = await replay_turns(session, in_earlier_words(recorded), current_means())
+    assert "The person refused" in str(in_earlier_words(recorded))
     assert (report.difference, report.requests) == (None, 7)
+    assert earlier.difference is None
 
 
 @pytest.mark.parametrize("place", ["before", "text", "permission", "command"])
@@ -132,7 +165,10 @@ async def test_a_turn_that_was_cancelled_replays_up_to_there(place: str):
             assert await flight.stop_reason() == "cancelled"
         await agent.editor.prompt(session, "And now?")
         report = await replayed(agent, session)
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        earlier = await replay_turns(session, in_earlier_words(recorded), current_means())
     assert (report.difference, report.turns, report.requests) == (None, 2, 2)
+    assert earlier.difference is None
 
 
 @pytest.mark.parametrize(
