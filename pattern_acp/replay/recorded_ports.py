@@ -1,10 +1,11 @@
 """The model, tools, policy, approver, hooks and checks of a replay: each answers as the recorded one did.
 
 Owns: serving recorded answers and results through the ports of the loop. Must not know: any tool. A replayed tool
-touches nothing; the loop's own part of a call is done anew: reading its arguments, deciding that it is refused, the
-report of a failure, the result of a cancellation. The words of refusals and cancellations are the recorded ones.
+touches nothing; the loop's own part of a call is done anew: reading its arguments, the text of a refusal, the report of
+a failure, the result of a cancellation. Words of earlier releases are repeated where they were recorded.
 """
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
@@ -192,12 +193,13 @@ class RecordedGate(PermissionChecker):
         *,
         again: Callable[[], Decision],
     ) -> Refusal | None:
-        """Refuse in the recorded words: those of a refusal change from release to release."""
+        """Refuse as `PermissionChecker.admit`, in the words of an earlier release where those were recorded."""
         refusal = await super().admit(turn_id, decision, accesses, view, again=again)
-        call = self._position.call(view.call_id)
-        if refusal is None or call.finished is None:
-            return refusal
-        return replace(refusal, sentence=without_notice(call.finished.result_text, view.name))
+        if refusal is None:
+            return None
+        earlier = re.sub(r"(?<=[Tt]he )user\b", "person", refusal.sentence)
+        recorded = without_notice(result_of(self._position.call(view.call_id)), view.name)
+        return replace(refusal, sentence=earlier) if recorded == earlier else refusal
 
 
 class RecordedApprover:

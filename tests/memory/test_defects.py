@@ -153,7 +153,7 @@ async def test_blocks_and_facts_are_ranked_among_messages_by_how_well_they_match
         await say(constellation, f"Some database, number {number}.", number)
     hits = await memory.search("staging database port", 5)
     assert hits[0].source == "memory block human"
-    assert {hit.source for hit in hits[1:]} == {"the person in session s2"}
+    assert {hit.source for hit in hits[1:]} == {"the user in session s2"}
 
 
 async def test_the_archive_and_the_updates_after_it_hold_every_edit(constellation: Constellation):

@@ -235,7 +235,7 @@ async def test_past_messages_are_found_and_those_of_this_session_are_not(constel
                 tx, session_id=session, owner="/project", kind="user", message_id="m", text="the port", at_ms=1, seq=1
             )
         )
-    assert [hit.source for hit in await memory.search("port", 5)] == ["the person in session s2"]
+    assert [hit.source for hit in await memory.search("port", 5)] == ["the user in session s2"]
 
 
 async def test_another_connection_reads_a_commit_at_once(constellation: Constellation):
