@@ -55,12 +55,7 @@ def in_earlier_words(recorded: Sequence[Recorded]) -> list[Recorded]:
     def earlier(event: Event) -> Event:
         if isinstance(event, ToolCallFinished):
             stored = encode(event)
-            text = json.dumps(stored.payload)
-            for now, before in (
-                ("The user refused", "The person refused"),
-                ("The user cancelled", "The person cancelled"),
-            ):
-                text = text.replace(now, before)
+            text = json.dumps(stored.payload).replace("he user", "he person")
             return decode(stored.kind, stored.version, json.loads(text))
         return replace(event, parts=None) if isinstance(event, ModelRequested) else event
 
@@ -117,7 +112,7 @@ async def test_a_call_that_failed_for_a_reason_of_its_own_replays_the_same():
     assert report.difference is None, report.difference
 
 
-async def test_what_the_person_refuses_and_calls_that_fail_again_and_again_replay_the_same():
+async def test_what_the_user_refuses_and_calls_that_fail_again_and_again_replay_the_same():
     fails = calls("read_file", path="no.txt")
     model = ScriptedProvider([calls("run_command", command="touch x"), says("Well."), *[fails] * 5])
     async with running_agent(model, permission=choose("reject_once")) as agent:
