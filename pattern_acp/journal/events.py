@@ -230,6 +230,8 @@ class PermissionDecided(Struct, frozen=True):
     verdict: str
     rule: str
     reason: str
+    sandbox: str = ""
+    """The sandbox that the call had to run in; empty when it might run outside."""
 
 
 class PermissionAsked(Struct, frozen=True):

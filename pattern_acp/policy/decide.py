@@ -149,6 +149,7 @@ class _Situation(Struct, frozen=True):
     roots: tuple[str, ...]
     grants: tuple[Grant, ...]
     resolve: Resolver | None
+    sandbox: str = ""
 
 
 MOST_REASONS = 4
@@ -162,6 +163,7 @@ def decide(
     roots: Sequence[str],
     grants: Sequence[Grant] = (),
     resolve: Resolver | None = None,
+    sandbox: str = "",
 ) -> Decision:
     """Decide on a call by everything that it wants to touch: the strictest answer wins.
 
@@ -186,13 +188,15 @@ def decide(
         roots: absolute, resolved folders of the session.
         grants: the answers that the user had remembered for this session.
         resolve: see `paths.Resolver`; None reads paths by their text.
+        sandbox: the sandbox of this machine, in a few words; empty when there is none. A command that runs
+            without a question runs in it.
     """
-    situation = _Situation(mode, tuple(roots), tuple(grants), resolve)
+    situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox)
     decisions = [_decide_one(access, situation) for access in accesses or (NoEffect(),)]
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
-    return Decision(strictest.verdict, strictest.rule, _reasons(same), scopes)
+    return Decision(strictest.verdict, strictest.rule, _reasons(same), scopes, strictest.sandbox)
 
 
 def _reasons(decisions: Sequence[Decision]) -> str:
@@ -292,7 +296,8 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
         return Decision(Verdict.ALLOW, "allowed_before", "You allowed this command for this session.")
     objection = _objection(access, situation)
     if objection is None and mode is Mode.AUTO:
-        return Decision(Verdict.ALLOW, "auto_mode", "Mode `auto` runs commands inside the folders of this session.")
+        reason = "Mode `auto` runs commands inside the folders of this session."
+        return Decision(Verdict.ALLOW, "auto_mode", reason, sandbox=situation.sandbox)
     rule, reason = objection or ("command", f"It runs a command, and mode `{mode}` asks before each one.")
     return Decision(Verdict.ASK, rule, reason, command_scopes(access, roots, resolve))
 

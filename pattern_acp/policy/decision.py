@@ -59,3 +59,5 @@ class Decision(Struct, frozen=True):
     rule: str
     reason: str
     scopes: tuple[GrantScope, ...] = ()
+    sandbox: str = ""
+    """The sandbox that the call has to run in, in a few words; empty for a call that may run outside."""

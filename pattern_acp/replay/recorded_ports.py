@@ -182,7 +182,7 @@ class RecordedGate(PermissionChecker):
             return Decision(Verdict.ALLOW, "replay", "")
         if decided is None:
             return Decision(Verdict.DENY, "replay", NOT_RECORDED)
-        return Decision(Verdict(decided.verdict), decided.rule, decided.reason)
+        return Decision(Verdict(decided.verdict), decided.rule, decided.reason, sandbox=decided.sandbox)
 
     async def admit(
         self,

@@ -48,6 +48,8 @@ class PolicyState(Struct):
     mode: Mode
     roots: tuple[str, ...]
     grants: list[Grant] = field(default_factory=list[Grant])
+    sandbox: str = ""
+    """The sandbox of commands that run without a question, in a few words; empty for none."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
@@ -95,7 +97,10 @@ class PermissionChecker:
         from pattern_acp.policy.decide import decide
 
         mode = self._narrowing.mode(self._state.mode)
-        decision = decide(accesses, mode=mode, roots=self._state.roots, grants=self._state.grants, resolve=resolved)
+        state = self._state
+        decision = decide(
+            accesses, mode=mode, roots=state.roots, grants=state.grants, resolve=resolved, sandbox=state.sandbox
+        )
         return self._narrowing.narrowed(decision, accesses)
 
     def decide_configured(self, accesses: tuple[Access, ...], reason: str) -> Decision:
@@ -105,7 +110,8 @@ class PermissionChecker:
 
     async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *facts: Fact) -> None:
         """Record `facts` and the decision in one transaction."""
-        decided = PermissionDecided(turn_id, call_id, decision.verdict.value, decision.rule, decision.reason)
+        verdict, sandbox = decision.verdict.value, decision.sandbox
+        decided = PermissionDecided(turn_id, call_id, verdict, decision.rule, decision.reason, sandbox)
         await self._sink.record(*facts, Fact(decided, Actor.SYSTEM))
 
     async def admit(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.decide import Decision, GrantScope, Mode, Verdict, decide
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
 
 ROOT = "/work/project"
 INSIDE = f"{ROOT}/src/a.py"
@@ -248,3 +248,12 @@ def test_the_reason_names_what_is_unusual_about_any_of_several_files_first():
     assert decision.reason.startswith(".git/hooks/post-commit belongs to git's own files")
     assert "It changes a.txt, and mode `ask` asks before each edit." in decision.reason
     assert decision.reason.endswith("And 7 more like these.")
+
+
+def test_a_command_that_runs_unasked_runs_in_the_sandbox_and_one_that_was_allowed_does_not() -> None:
+    command = RunCommand("pytest -q", "/project")
+    unasked = decide([command], mode=Mode.AUTO, roots=["/project"], sandbox="Landlock")
+    grant = Grant(Effect.ALLOW, GrantKind.EXACT_COMMAND, exact_pattern(command))
+    allowed = decide([command], mode=Mode.AUTO, roots=["/project"], grants=[grant], sandbox="Landlock")
+    assert (unasked.verdict, unasked.sandbox) == (Verdict.ALLOW, "Landlock")
+    assert (allowed.verdict, allowed.sandbox) == (Verdict.ALLOW, "")
