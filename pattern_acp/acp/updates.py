@@ -57,6 +57,9 @@ from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStrea
 CONTENT_BYTES = 650_000
 """Most bytes of the diffs and texts of one call together; with its arguments they stay below 1 MB."""
 
+RAW_OUTPUT_BYTES = 32_000
+"""Most bytes of `rawOutput`, which repeats what the content shows."""
+
 PATHS_NAMED = 20
 """Most paths that are named of changes that are not shown."""
 
@@ -373,18 +376,39 @@ def tool_call_shows(
 def tool_call_end(event: ToolCallFinished, abilities: EditorAbilities, *, replay: bool) -> schema.ToolCallProgress:
     """A call's final state."""
     shown = EditorAbilities() if replay else abilities
-    content = content_items(
-        named_by_call(event.content, event.call_id), live=shown.embeds_terminals, meta=shown.terminal_meta
-    )
+    named = named_by_call(event.content, event.call_id)
+    content = content_items(named, live=shown.embeds_terminals, meta=shown.terminal_meta)
+    about: dict[str, object] = {"durationMs": event.duration_ms}
+    if event.failure:
+        about["failure"] = event.failure
     return schema.ToolCallProgress(
         tool_call_id=event.call_id,
         status=event.shown_status,
         title=event.title or None,
         content=content or None,
         locations=locations_of(event.locations) or None,
-        raw_output={"durationMs": event.duration_ms},
-        meta={"pattern": {"failure": event.failure}} if event.failure else None,
+        raw_output=raw_output(named, content) or msgspec.UNSET,
+        meta={"pattern": about},
     )
+
+
+def raw_output(content: Sequence[ToolContent], shown: Sequence[schema.ToolCallContent]) -> str:
+    """The text that a call came to; empty for one that shows diffs and images alone.
+
+    Jupyter AI shows nothing else of a call. acpx shows it in front of the content unless the two are the same, so it
+    is the text of what is `shown`; only a terminal that the client draws is replaced by its output.
+    """
+    outputs = {one.terminal_id: one.output for one in content if isinstance(one, TerminalContent)}
+    texts: list[str] = []
+    for item in shown:
+        match item:
+            case schema.Content(content=schema.TextContent(text=text)):
+                texts.append(text)
+            case schema.Terminal(terminal_id=terminal_id):
+                texts.append(outputs.get(terminal_id, "").rstrip("\n"))
+            case _:
+                pass
+    return shortened("\n".join(text for text in texts if text), RAW_OUTPUT_BYTES)
 
 
 def plan_update(plan: Plan) -> schema.PlanUpdate:

@@ -463,7 +463,8 @@ class ToolRunner:
         self, turn_id: TurnId, understood: _Understood, repairs: tuple[str, ...], place: _Place
     ) -> ToolResultPart:
         view, prepared, opinion = understood.view, understood.prepared, understood.opinion
-        started = self._clock.monotonic()
+        started: float | None = None
+        """When it began to run; the time that the user takes to allow it is not the call's."""
         progress = CallProgress(view.call_id, self._sink)
 
         def decide() -> Decision:
@@ -479,7 +480,7 @@ class ToolRunner:
         started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
         if warning:
             await self._sink.record(started_fact)
-            return await self._finish(turn_id, view, held_back(view, warning), started)
+            return await self._finish(turn_id, view, held_back(view, warning), None)
         try:
             await self._gate.announce(turn_id, decision, view.call_id, started_fact)
             place.passed.set()
@@ -488,6 +489,7 @@ class ToolRunner:
                 shown = (*view.content, TextContent(refusal.shown))
                 outcome = ToolOutcome(refusal.sentence, is_error=True, content=shown, failure="policy.refused")
             else:
+                started = self._clock.monotonic()
                 await self._sink.show(ToolCallRunning(view.call_id))
                 outcome = await self._effect(turn_id, view, prepared, progress)
                 if self._hooks is not None and not outcome.is_error:
@@ -522,11 +524,11 @@ class ToolRunner:
         turn_id: TurnId,
         view: ToolCallView,
         outcome: ToolOutcome,
-        started: float,
+        started: float | None,
         *before: Fact,
         interrupted: bool = False,
     ) -> ToolResultPart:
-        duration_ms = round((self._clock.monotonic() - started) * 1000)
+        duration_ms = 0 if started is None else round((self._clock.monotonic() - started) * 1000)
         text = outcome.text
         if not interrupted:
             count = self.repeats.note(view.name, view.raw_input, failed=outcome.is_error)
@@ -570,7 +572,7 @@ class ToolRunner:
         shown = (TextContent(sentence),)
         outcome = ToolOutcome(sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=failure)
         # In one transaction: a turn that is cancelled between the two would leave a call without an end.
-        return await self._finish(turn_id, view, outcome, self._clock.monotonic(), Fact(ToolCallStarted(turn_id, view)))
+        return await self._finish(turn_id, view, outcome, None, Fact(ToolCallStarted(turn_id, view)))
 
 
 def failure_of_outcome(outcome: ToolOutcome) -> str:

@@ -1,11 +1,15 @@
 """Events to session updates, live and in a replay."""
 
+import msgspec
+
 from pattern_acp.acp import schema
 from pattern_acp.acp.updates import (
+    RAW_OUTPUT_BYTES,
     EditorAbilities,
     live_updates,
     named_by_call,
     replay_updates,
+    text_item,
     tool_call,
     usage_update,
 )
@@ -13,7 +17,15 @@ from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.plan import Plan, PlanEntry
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import (
+    DiffContent,
+    TerminalContent,
+    TextContent,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+    ToolKind,
+)
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
     Event,
@@ -123,7 +135,38 @@ def test_a_call_that_failed_names_the_code_of_its_failure_live_and_replayed():
     )
     for update in (*live_updates(failed, EditorAbilities()), replay_updates([failed])[0]):
         assert isinstance(update, schema.ToolCallProgress)
-        assert update.meta == {"pattern": {"failure": "tool.target-missing"}}
+        assert update.meta == {"pattern": {"durationMs": 0, "failure": "tool.target-missing"}}
     (well,) = live_updates(ToolCallFinished(TURN, CALL, ToolCallStatus.COMPLETED, "Done."), EditorAbilities())
     assert isinstance(well, schema.ToolCallProgress)
-    assert well.meta is None
+    assert well.meta == {"pattern": {"durationMs": 0}}
+
+
+def ended(*content: ToolContent, abilities: EditorAbilities, duration_ms: int = 5482) -> schema.ToolCallProgress:
+    event = ToolCallFinished(TURN, CALL, ToolCallStatus.COMPLETED, "Done.", content, duration_ms=duration_ms)
+    (update,) = live_updates(event, abilities)
+    assert isinstance(update, schema.ToolCallProgress)
+    return update
+
+
+def test_the_raw_output_is_what_the_call_came_to_and_its_duration_stands_apart():
+    shows = ended(TERMINAL, TextContent("It took long."), abilities=EditorAbilities(embeds_terminals=True))
+    assert shows.raw_output == "built\nIt took long."
+    assert shows.meta == {"pattern": {"durationMs": 5482}}
+
+
+def test_a_client_that_draws_no_terminals_gets_one_text_twice_so_that_it_can_show_it_once():
+    shows = ended(TERMINAL, abilities=EditorAbilities())
+    assert shows.content == (text_item("```console\n$ make\nbuilt\n```"),)
+    assert shows.raw_output == "```console\n$ make\nbuilt\n```"
+
+
+def test_a_call_that_shows_a_diff_or_nothing_has_no_raw_output():
+    for content in ((), (DiffContent("/project/a.txt", "old\n", "new\n"),)):
+        assert ended(*content, abilities=EditorAbilities()).raw_output is msgspec.UNSET
+
+
+def test_a_long_raw_output_is_cut_in_the_middle():
+    shows = ended(TextContent("a" * 100_000 + "z"), abilities=EditorAbilities())
+    assert isinstance(shows.raw_output, str)
+    assert len(shows.raw_output) <= RAW_OUTPUT_BYTES + 100
+    assert shows.raw_output.endswith("az")

@@ -84,7 +84,7 @@ async def test_a_terminal_of_ours_is_followed_by_one_name_from_its_announcement_
             {"terminal_output": {"terminal_id": "call_1", "data": "built\n"}},
             None,
             {"terminal_exit": {"terminal_id": "call_1", "exit_code": 0, "signal": None}},
-            None,
+            {"pattern": {"durationMs": 0}},
         ]
         terminals = [update["content"] for update in shown if update.get("content")]
         assert terminals == [[{"type": "terminal", "terminalId": "call_1"}]] * 3

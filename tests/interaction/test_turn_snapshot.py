@@ -101,7 +101,8 @@ async def test_a_turn_that_thinks_reads_edits_and_answers_is_shown_like_this():
                         "status": "completed",
                         "content": [{"type": "content", "content": {"type": "text", "text": "Lines 1-1 of 1."}}],
                         "locations": [{"path": "/project/a.txt", "line": 1}],
-                        "rawOutput": {"durationMs": 0},
+                        "rawOutput": "Lines 1-1 of 1.",
+                        "_meta": {"pattern": {"durationMs": 0}},
                     },
                     {"sessionUpdate": "usage_update", "used": 132, "size": 100000},
                     {
@@ -126,7 +127,7 @@ async def test_a_turn_that_thinks_reads_edits_and_answers_is_shown_like_this():
                             {"type": "diff", "path": "/project/a.txt", "newText": "bye\n", "oldText": "hello\n"}
                         ],
                         "locations": [{"path": "/project/a.txt", "line": 1}],
-                        "rawOutput": {"durationMs": 0},
+                        "_meta": {"pattern": {"durationMs": 0}},
                     },
                     {
                         "sessionUpdate": "agent_message_chunk",
@@ -189,7 +190,7 @@ async def test_a_failed_call_is_shown_like_this():
                     {"sessionUpdate": "tool_call_update", "toolCallId": "call_1", "status": "in_progress"},
                     {
                         "sessionUpdate": "tool_call_update",
-                        "_meta": {"pattern": {"failure": "tool.target-missing"}},
+                        "_meta": {"pattern": {"durationMs": 0, "failure": "tool.target-missing"}},
                         "toolCallId": "call_1",
                         "status": "failed",
                         "content": [
@@ -201,7 +202,7 @@ async def test_a_failed_call_is_shown_like_this():
                                 },
                             }
                         ],
-                        "rawOutput": {"durationMs": 0},
+                        "rawOutput": "no.txt does not exist; look for it with find_files or list_directory.",
                     },
                 ]
             )

@@ -255,6 +255,22 @@ def nested(levels: int) -> str:
     return json.dumps(value)
 
 
+@pytest.mark.parametrize("answer", [PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE])
+async def test_the_time_that_the_user_takes_to_answer_is_not_the_call_s(answer: PermissionAnswer):
+    clock = FakeClock()
+
+    async def work(progress: Progress) -> ToolOutcome:
+        del progress
+        clock.advance(40)
+        return ToolOutcome("done")
+
+    tool = FakeTool(accesses=(RunCommand("make", str(ROOT)),), effect=work)
+    bench = Bench([tool], [answer], clock)
+    await bench.run(call())
+    (finished,) = bench.finished
+    assert finished.duration_ms == (40 if answer is PermissionAnswer.ALLOW_ONCE else 0)
+
+
 async def test_arguments_may_be_nested_as_deep_as_clients_can_read_and_no_deeper():
     tool = FakeTool()
     bench = Bench([tool])
