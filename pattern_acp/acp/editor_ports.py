@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 END_SECONDS = 0.3
-"""Longest wait for each of kill and release when the turn is cancelled; its answer is due within 2 s."""
+"""Longest time for handing over each of kill and release when the turn is cancelled; its answer is due within 2 s."""
 
 POLL_SECONDS = 0.25
 
@@ -104,11 +104,21 @@ class EditorCommand:
 
     async def kill(self) -> None:
         """See `RunningCommand.kill`."""
-        await self._quietly("terminal/kill")
+        try:
+            await self._ask("terminal/kill", schema.EmptyResponse, deadline=self._deadline)
+        except (ProtocolError, TimeoutError) as error:
+            # Toad's kill fails for every conforming request; a terminal that is gone is what we wanted.
+            logger.info("terminal/kill was not served: %s", type(error).__name__)
 
-    async def release(self) -> None:
-        """Give the terminal back; the client keeps showing its output."""
-        await self._quietly("terminal/release")
+    async def end(self) -> None:
+        """Kill what still runs and give the terminal back; the client keeps showing its output.
+
+        Nobody waits for the answers: acpx takes 1.3 s for each, and a request that is withdrawn would leave the
+        terminal to a client that honours that.
+        """
+        for method in ("terminal/release",) if self.ended else ("terminal/kill", "terminal/release"):
+            with anyio.move_on_after(END_SECONDS, shield=True):
+                await self._post(method)
 
     async def _poll_for_exit(self) -> ExitStatus:
         while True:
@@ -120,16 +130,18 @@ class EditorCommand:
                 return ExitStatus(answer.exit_status.exit_code, answer.exit_status.signal)
             await anyio.sleep(POLL_SECONDS)
 
-    async def _quietly(self, method: str) -> None:
+    async def _post(self, method: str) -> None:
         try:
-            await self._ask(method, schema.EmptyResponse, deadline=self._deadline)
-        except (ProtocolError, TimeoutError) as error:
-            # Toad's kill fails for every conforming request; a terminal that is gone is what we wanted.
-            logger.info("%s was not served: %s", method, type(error).__name__)
+            await self._dispatcher.post(method, self._named)
+        except ConnectionClosedError:
+            logger.debug("The client left before %s.", method)
 
     async def _ask(self, method: str, result: type[T], *, deadline: float | None) -> T:
-        params = schema.TerminalRequest(session_id=self._session_id, terminal_id=self._terminal_id)
-        return await self._dispatcher.request(method, params, result, deadline=deadline, repair=schema.repair)
+        return await self._dispatcher.request(method, self._named, result, deadline=deadline, repair=schema.repair)
+
+    @property
+    def _named(self) -> schema.TerminalRequest:
+        return schema.TerminalRequest(session_id=self._session_id, terminal_id=self._terminal_id)
 
 
 class EditorTerminal:
@@ -164,7 +176,7 @@ class EditorTerminal:
             try:
                 yield command
             finally:
-                await _end(command)
+                await command.end()
         finally:
             if wanted.script is not None:
                 remove_script(wanted.script)
@@ -198,15 +210,6 @@ class EditorTerminal:
         except (PatternError, TimeoutError) as error:
             raise EditorUnavailableError("The editor did not answer to the request for a terminal.") from error
         return EditorCommand(response.terminal_id, self._session_id, self._dispatcher, self._deadline)
-
-
-async def _end(command: EditorCommand) -> None:
-    """Kill what still runs and give the terminal back; an editor that does not answer to the one is told the other."""
-    if not command.ended:
-        with anyio.move_on_after(END_SECONDS, shield=True):
-            await command.kill()
-    with anyio.move_on_after(END_SECONDS, shield=True):
-        await command.release()
 
 
 class EditorFileSystem:

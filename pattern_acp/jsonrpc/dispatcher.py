@@ -111,6 +111,11 @@ class Outgoing:
             sentence = f"The peer's answer to {method} does not fit. {describe_misfit(error)}"
             raise InvalidResultError(sentence) from None
 
+    async def post(self, method: str, params: object) -> None:
+        """See `Dispatcher.post`."""
+        self._last_id += 1
+        await self.write(encode_request(self._last_id, method, params))
+
     async def write(self, line: bytes) -> None:
         """Hand a line to the transport, after all lines that came before.
 
@@ -292,6 +297,14 @@ class Dispatcher:
             ConnectionClosedError: the peer is gone.
         """
         return await self._outgoing.request(method, params, result_type, deadline=deadline, repair=repair)
+
+    async def post(self, method: str, params: object) -> None:
+        """Ask the peer without waiting for its answer, which is dropped; the request is never withdrawn.
+
+        Raises:
+            ConnectionClosedError: the peer is gone.
+        """
+        await self._outgoing.post(method, params)
 
     async def notify(self, method: str, params: object) -> None:
         """Tell the peer; returns when the line is on its way, in order with everything else that is sent.

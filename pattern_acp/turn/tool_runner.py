@@ -463,8 +463,8 @@ class ToolRunner:
         self, turn_id: TurnId, understood: _Understood, repairs: tuple[str, ...], place: _Place
     ) -> ToolResultPart:
         view, prepared, opinion = understood.view, understood.prepared, understood.opinion
+        # None until it runs: the time that the user takes to allow it is not the call's.
         started: float | None = None
-        """When it began to run; the time that the user takes to allow it is not the call's."""
         progress = CallProgress(view.call_id, self._sink)
 
         def decide() -> Decision:

@@ -32,6 +32,7 @@ async def test_the_command_is_handed_over_with_its_folder_variables_and_limit(tm
         with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path).start(REQUEST) as command:
                 await command.wait_for_exit()
+            await editor.wait_for_request("terminal/release")
         assert [method for method, _ in editor.requests] == [
             "terminal/create",
             "terminal/wait_for_exit",
@@ -88,6 +89,7 @@ async def test_an_editor_that_does_not_answer_is_unavailable(tmp_path: Path):
                 async with passing(1.5):
                     with pytest.raises(EditorUnavailableError):
                         await command.output()
+            await editor.wait_for_request("terminal/release")
         assert editor.terminals.by_id["term_1"].released
 
 
@@ -105,4 +107,17 @@ async def test_what_still_runs_is_killed_then_released(tmp_path: Path):
         with anyio.fail_after(30):
             async with terminal(dispatcher, tmp_path).start(REQUEST):
                 pass
+            await editor.wait_for_request("terminal/release")
         assert [method for method, _ in editor.requests][1:] == ["terminal/kill", "terminal/release"]
+
+
+async def test_an_editor_may_take_its_time_to_end_a_terminal_and_nobody_waits_for_it(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        editor.terminals.run = hang
+        editor.terminals.mute_methods = {"terminal/kill", "terminal/release"}
+        with anyio.fail_after(30):
+            async with terminal(dispatcher, tmp_path).start(REQUEST):
+                pass
+            await editor.wait_for_request("terminal/release")
+            await anyio.wait_all_tasks_blocked()
+        assert not any(b"$/cancel_request" in line for line in editor.recording.lines)

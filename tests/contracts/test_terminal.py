@@ -82,6 +82,8 @@ async def editor() -> AsyncGenerator[Terminal, None]:
         async with connected_editor() as (client, dispatcher):
             client.terminals.run = play_in_editor
             yield EditorTerminal(SessionId("ses_1"), dispatcher, 30, scratch)
+            # The editor is not waited for when a terminal is given back.
+            await anyio.wait_all_tasks_blocked()
         assert all(terminal.released for terminal in client.terminals.by_id.values())
 
 
