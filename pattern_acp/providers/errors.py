@@ -47,9 +47,13 @@ class ProviderAuthError(ProviderError):
 
 
 class ProviderRequestError(ProviderError):
-    """The provider rejects the request as wrong (unknown model, bad parameter)."""
+    """The provider rejects the request as wrong (unknown model, bad parameter). `status` is that of HTTP, if any."""
 
     failure_code = "provider.request-refused"
+
+    def __init__(self, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class UnusableModelError(ProviderRequestError):
@@ -77,9 +81,13 @@ class ContextTooLongError(ProviderError):
 
 
 class ProviderProtocolError(ProviderError):
-    """The answer is not in the wire's format (HTML, broken JSON)."""
+    """The answer is not in the wire's format (HTML, broken JSON). `status` is that of HTTP, if it is a fault."""
 
     failure_code = "provider.answer-garbled"
+
+    def __init__(self, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class EmptyAnswerError(ProviderError):

@@ -5,6 +5,7 @@ of a JSON error is, shortened, and never for a refused key, since vendors quote 
 """
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,7 @@ from pattern_acp.providers.errors import (
     ProviderRequestError,
     ToolsRefusedError,
 )
+from pattern_acp.providers.wire_json import is_list, is_object
 
 MESSAGE_CHARS = 300
 """A provider's reason is one sentence; some append the whole request."""
@@ -29,14 +31,31 @@ LONG_MS = 60_000
 """A wait for which one does more than to wait a moment."""
 
 _TOO_LONG = late_pattern(
-    r"context_length_exceeded|exceed_context_size|request_too_large|string_above_max_length|prompt is too long"
-    r"|too many (input )?tokens|(maximum|max|available) context (length|size|window)"
-    r"|(exceed\w*|longer than|larger than|beyond) (the )?(model'?s? )?(available |maximum |max )?context"
-    r"|context (window|length|limit|size) (is |was )?exceed|input (is )?too long|exceeds? the maximum number of tokens"
-    r"|input token count .{0,40}exceed|reduce the length of the (messages|prompt|input)",
+    r"context_length_exceeded|exceed_context_size|request_too_large|string_above_max_length"
+    r"|max_prompt_tokens_exceeded|prompt (is )?too long|tokens? too long"
+    r"|too many (input |total )?(text )?(tokens|bytes)"
+    r"|(maximum|max|available) (context|prompt|model) (length|size|window)"
+    r"|(exceed\w*|longer than|larger than|greater than|beyond) (the )?(model'?s? )?(available |maximum |max )?context"
+    r"|context (window|length|limit|size) (is |was )?exceed|context the overflows"
+    r"|input (is )?too (long|large)|(maximum|max) input (length|tokens|characters)"
+    r"|(input|prompt|decoder prompt).{0,20} length .{0,40}(exceed|must be|longer than|should be)"
+    r"|length of (the )?(prompt|input)\w*.{0,40}(exceed|must be|longer than|should be)"
+    r"|range of input length|prompt exceeds max length|max_seq_len"
+    r"|exceed\w* (the )?(model )?(maximum |max )?(number of tokens|token limit)"
+    r"|exceed\w* max(imum)? (message|input|prompt|allowed input) ?tokens?"
+    r"|(input|prompt) tokens? .{0,40}exceed|prompt_tokens .{0,40}(exceed|must be)"
+    r"|(input|prompt) exceeds? the maximum length"
+    r"|maximum number of tokens is|`?inputs`? (tokens \+|must have less than)"
+    r"|reduce the length of (the|your) (messages|prompt|input)",
     re.IGNORECASE,
 )
-"""The usual phrases and codes: OpenAI, Anthropic, llama-server, vLLM, LM Studio, OpenRouter, Gemini, Mistral."""
+"""The usual phrases and codes of vendors, servers and gateways; the test of this module has a sentence of each."""
+
+_TOO_LARGE = late_pattern(r"request (is )?too large", re.IGNORECASE)
+"""OpenAI's and Groq's words, with status 429 or 413, for one request that is more than a minute's tokens."""
+
+_TOO_LONG_CODES = frozenset({"1261"})
+"""Codes that are numbers: z.ai's."""
 
 _NO_TOOLS = late_pattern(
     r"(does not|doesn't|not) support (the )?(use of )?(tools?|function)\b|support(s)? tool use"
@@ -74,37 +93,87 @@ class Failure(Struct, frozen=True):
     message: str = ""
     kind: str = ""
     """Type and code of the error, as far as the vendor sends them, joined by a space."""
+    whole: str = ""
+    """The message before it was shortened, by which its meaning is told; empty where it is the same."""
+
+    @property
+    def words(self) -> str:
+        """All that its meaning is told by."""
+        return f"{self.kind} {self.whole or self.message}"
 
 
-class _ErrorObject(msgspec.Struct):
-    message: object = None
-    type: object = None
-    code: object = None
-    status: object = None
-
-
-class _ErrorBody(msgspec.Struct):
-    error: _ErrorObject | str | None = None
-    message: object = None
-    amazons_message: object = msgspec.field(default=None, name="Message")
-    detail: object = None
-    type: object = None
-    code: object = None
+_KINDS = ("type", "code", "status")
+_REASONS = ("message", "Message", "msg", "detail", "error_description", "errors")
+"""Keys of a reason, in the order in which they are believed."""
+_INSIDE = ("raw", "error", "body", "upstream_error")
+"""Keys below which gateways put the answer of the server behind them, in an object `metadata` or beside the reason."""
+_MOST_NESTED = 6
+_MOST_WORDS = 4_000
 
 
 def parse_failure(body: bytes) -> Failure | None:
-    """The error in a JSON body (also of one stream event), or None when the body is something else."""
+    """The error in a JSON body (also of one stream event), or None when the body is something else.
+
+    The reason of the server behind a gateway counts, wherever the gateway put it.
+    """
     try:
-        parsed = msgspec.json.decode(body, type=_ErrorBody)
+        parsed = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    error = parsed.error
-    if isinstance(error, _ErrorObject):
-        kinds = (error.type, error.code, error.status)
-        return Failure(_shorten(error.message), " ".join(str(kind) for kind in kinds if kind))
-    kinds = (parsed.type, parsed.code)
-    message = error or parsed.message or parsed.amazons_message or parsed.detail
-    return Failure(_shorten(message), " ".join(str(kind) for kind in kinds if kind)) if message else None
+    if is_list(parsed):
+        # Google's array around its error.
+        parsed = next((item for item in parsed if is_object(item)), None)
+    if not is_object(parsed) or not any(parsed.get(key) for key in ("error", *_REASONS)):
+        return None
+    message, kinds = _reason(parsed, 0)
+    if not message and not is_object(parsed.get("error")):
+        return None
+    return Failure(_shorten(message), " ".join(dict.fromkeys(kinds)), message[:_MOST_WORDS])
+
+
+def _reason(value: object, depth: int) -> tuple[str, list[str]]:
+    """The innermost reason in `value` and the kinds on the way to it, the innermost first."""
+    if depth > _MOST_NESTED:
+        return "", []
+    if isinstance(value, str):
+        return _reason_in_text(value, depth)
+    if is_list(value):
+        found = [_reason(item, depth + 1) for item in value[:_MOST_NESTED]]
+        texts = [message.rstrip(".") for message, _ in found if message]
+        return "; ".join(texts), [kind for _, kinds in found for kind in kinds]
+    if not is_object(value):
+        return "", []
+    own = [str(value[key]) for key in _KINDS if isinstance(value.get(key), str | int) and value[key]]
+    metadata = value.get("metadata")
+    inner = {**value, **{key: metadata.get(key) for key in _INSIDE}} if is_object(metadata) else value
+    for key in _INSIDE:
+        message, kinds = _reason(inner.get(key), depth + 1)
+        if message or kinds:
+            return message or _first_reason(value, depth)[0], [*kinds, *own]
+    message, kinds = _first_reason(value, depth)
+    return message, [*kinds, *own]
+
+
+def _first_reason(value: Mapping[str, object], depth: int) -> tuple[str, list[str]]:
+    for key in _REASONS:
+        message, kinds = _reason(value.get(key), depth + 1)
+        if message:
+            place = value.get("loc")
+            named = ".".join(map(str, place)) if is_list(place) else ""
+            return (f"{named}: {message}" if named else message), kinds
+    return "", []
+
+
+def _reason_in_text(text: str, depth: int) -> tuple[str, list[str]]:
+    """The reason in a text, which may be the JSON of another answer."""
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            parsed = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return text, []
+        message, kinds = _reason(parsed, depth + 1)
+        return message or text, kinds
+    return text, []
 
 
 def error_of_status(
@@ -112,9 +181,9 @@ def error_of_status(
 ) -> ProviderError:
     """The error for a status that is not 200."""
     failure = parse_failure(body)
-    if status in {401, 403} or (failure is not None and _BAD_KEY.search(failure.message)):
+    if status in {401, 403} or (failure is not None and _BAD_KEY.search(failure.words)):
         return _refused(settings, model, status, failure)
-    text = f"{failure.kind} {failure.message}" if failure is not None else ""
+    text = failure.words if failure is not None else ""
     if failure is not None and (status < 500 or _TOO_LONG.search(text) or _NO_TOOLS.search(text)):
         special = _special(settings, model, failure)
         if special is not None:
@@ -131,14 +200,14 @@ def error_of_status(
         )
     if failure is None:
         return ProviderProtocolError(
-            f"{settings.name} answered with status {status} and no reason that can be read; check its base_url."
+            f"{settings.name} answered with status {status} and no reason that can be read; check its base_url.", status
         )
     if status == 404:
         return ProviderRequestError(
             f"{settings.name} knows no model {model!r} at this address: {_scrub(failure.message, settings)} "
             "Choose another model or check the provider's base_url."
         )
-    return ProviderRequestError(f"{settings.name} refused the request: {_scrub(failure.message, settings)}")
+    return ProviderRequestError(f"{settings.name} refused the request: {_scrub(failure.message, settings)}", status)
 
 
 def error_of_event(settings: ProviderSettings, model: str, failure: Failure) -> ProviderError:
@@ -173,11 +242,10 @@ def auth_error(settings: ProviderSettings, status: int | None) -> ProviderAuthEr
 
 
 def _refused(settings: ProviderSettings, model: str, status: int, failure: Failure | None) -> ProviderError:
-    text = failure.message if failure is not None else ""
-    if status != 403 or not settings.host or _BAD_SIGNATURE.search(text):
+    if status != 403 or not settings.host or (failure is not None and _BAD_SIGNATURE.search(failure.words)):
         return auth_error(settings, status)
     # A cloud knows who asks, and does not let them: another token would change nothing.
-    reason = _scrub(text, settings)
+    reason = _scrub(failure.message if failure is not None else "", settings)
     return ProviderRequestError(
         f"{settings.name} does not let this account use {model}: {reason} Enable the model for it, or choose another "
         "model or region."
@@ -201,8 +269,14 @@ def broken_event(settings: ProviderSettings) -> ProviderProtocolError:
 
 
 def _special(settings: ProviderSettings, model: str, failure: Failure) -> ProviderError | None:
-    text = f"{failure.kind} {failure.message}"
-    if _TOO_LONG.search(text) and not _THROTTLED.search(text):
+    text = failure.words
+    if _TOO_LARGE.search(text):
+        return ContextTooLongError(
+            f"The request is larger than {settings.name} takes at once for {model}; use /compact, start a new session "
+            "or choose another model."
+        )
+    is_too_long = _TOO_LONG.search(text) or not _TOO_LONG_CODES.isdisjoint(failure.kind.split())
+    if is_too_long and not _THROTTLED.search(text):
         return _too_long(settings, model)
     if _NO_TOOLS.search(text):
         return ToolsRefusedError(

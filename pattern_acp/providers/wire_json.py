@@ -26,6 +26,11 @@ def is_object(raw: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(raw, dict)
 
 
+def is_list(raw: object) -> TypeGuard[list[object]]:
+    """Return whether a decoded value is a JSON array."""
+    return isinstance(raw, list)
+
+
 def token_count(raw: object, *path: str) -> int | None:
     """The count at `path` inside a decoded JSON object; None when there is none that can be believed."""
     for name in path:

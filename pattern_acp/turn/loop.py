@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.history import add_context
-from pattern_acp.domain.errors import PatternError, unwrap_exception_group
+from pattern_acp.domain.errors import PatternError, ProviderError, unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
@@ -19,7 +19,13 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop
-from pattern_acp.providers.errors import ContextTooLongError, EmptyAnswerError, ProviderStalledError
+from pattern_acp.providers.errors import (
+    ContextTooLongError,
+    EmptyAnswerError,
+    ProviderProtocolError,
+    ProviderRequestError,
+    ProviderStalledError,
+)
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, REPEATS_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed
@@ -96,6 +102,13 @@ BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
 
 BYTES_PER_TOKEN = 4
 """Estimate for an answer that was cut before its provider counted it."""
+
+BAD_REQUEST = 400
+"""The status of HTTP with which servers refuse a request that is too long, in words that not everybody knows."""
+
+NEARLY_FULL_PERCENT = 60
+"""Share of the window, by our own estimate, from which on such a refusal is taken for one of length, once. As
+conversations are compacted at about three quarters of the window, this is four fifths of what they come to."""
 
 STALLED = ProviderStalledError | EmptyAnswerError
 """Failures of a provider that had taken the request."""
@@ -260,8 +273,8 @@ class TurnLoop:
     async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
         try:
             return await self._ask_once(turn_id, number, history)
-        except ContextTooLongError:
-            if self.window is None or not await self.window.too_long():
+        except (ContextTooLongError, ProviderRequestError, ProviderProtocolError) as error:
+            if self.window is None or not self._may_be_too_long(error) or not await self.window.too_long():
                 raise
         except EmptyAnswerError:
             if self._has_words:
@@ -270,6 +283,14 @@ class TurnLoop:
             raise
         # Once only: what is too long after that is too long for good.
         return await self._ask_once(turn_id, number, history)
+
+    def _may_be_too_long(self, error: ProviderError) -> bool:
+        """Return whether a request was too long: its provider says so, or refuses one that nearly fills the window."""
+        if isinstance(error, ContextTooLongError):
+            return True
+        is_refused = isinstance(error, ProviderRequestError | ProviderProtocolError) and error.status == BAD_REQUEST
+        nearly_full = self._model.info.context_window * NEARLY_FULL_PERCENT // 100
+        return is_refused and self.window is not None and self.window.sent_tokens() > nearly_full
 
     async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
         request = await self._build(history)

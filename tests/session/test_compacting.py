@@ -14,7 +14,7 @@ from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, 
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCallFinished, UsageReported
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
-from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
+from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.scripted import Pause, ScriptedProvider
 from pattern_acp.session.history_cache import reload_history
 from tests.support.agent import RunningAgent, running_agent
@@ -351,6 +351,25 @@ async def test_a_request_that_the_provider_calls_too_long_is_compacted_and_sent_
         assert done[0].trigger == "provider"
         assert model.refused >= 1
         assert "too long" not in agent.editor.said()
+
+
+async def test_a_refusal_in_words_that_nobody_knows_is_one_of_length_where_the_window_is_nearly_full():
+    model = WindowModel(10_000, talks, refusal=ProviderRequestError)
+    async with agent_with(model, window=14_500) as (agent, session):
+        for number in range(12):
+            assert (await agent.editor.prompt(session, f"Question {number}?"))["stopReason"] == "end_turn"
+        assert (await recorded(agent, session))[0].trigger == "provider"
+        assert model.refused >= 1
+        assert "refused" not in agent.editor.said()
+
+
+async def test_a_refusal_in_words_that_nobody_knows_is_told_where_the_window_is_not_full():
+    model = WindowModel(6_500, talks, refusal=ProviderRequestError)
+    async with agent_with(model, window=100_000) as (agent, session):
+        for number in range(8):
+            await agent.editor.prompt(session, f"Question {number}?")
+        assert await recorded(agent, session) == []
+        assert "It is not to our taste" in agent.editor.said()
 
 
 async def test_the_provider_counts_when_the_estimate_is_near_a_limit():

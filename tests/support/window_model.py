@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio.lowlevel
 import msgspec
 
+from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.messages import ImagePart, Role
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (
@@ -21,7 +22,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import ContextTooLongError, ProviderConnectionError
+from pattern_acp.providers.errors import ContextTooLongError, ProviderConnectionError, ProviderRequestError
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.scripts import Turn, says
 
@@ -34,7 +35,7 @@ Answer = Callable[[ProviderRequest], Turn]
 class WindowModel:
     """`Provider` and `TokenCounter` with a window of so many tokens, `bytes_per_token` of them each.
 
-    `answer` gives the turn for a request; a request for a summary gets `summary`.
+    `answer` gives the turn for a request; a request for a summary gets `summary`. What is too long raises a `refusal`.
     """
 
     name = "scripted"
@@ -47,12 +48,14 @@ class WindowModel:
         summary: Turn | None = None,
         bytes_per_token: float = 3.3,
         counts: bool = False,
+        refusal: type[ProviderError] = ContextTooLongError,
     ) -> None:
         self.window = window
         self._answer = answer
         self._summary = summary if summary is not None else says("## Done\n- We talked.\n## Open\n- Going on.")
         self._bytes_per_token = bytes_per_token
         self._counts = counts
+        self._refusal = refusal
         self.requests: list[ProviderRequest] = []
         """Those that were not for a summary."""
         self.summaries: list[ProviderRequest] = []
@@ -90,7 +93,9 @@ class WindowModel:
         size = self.tokens(request)
         if size > self.window:
             self.refused += 1
-            raise ContextTooLongError(f"The request has {size} tokens, and the window is {self.window}.")
+            if issubclass(self._refusal, ProviderRequestError):
+                raise self._refusal("scripted refused the request: It is not to our taste.", 400)
+            raise self._refusal(f"The request has {size} tokens, and the window is {self.window}.")
         self.sizes.append(size)
         is_summary = SUMMARY_MARK in request.messages[-1].text and not request.tools
         (self.summaries if is_summary else self.requests).append(request)
