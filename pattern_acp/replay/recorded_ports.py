@@ -49,9 +49,9 @@ from pattern_acp.providers.base import (
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.budget import REPEATS_TOLD, repeat_notice
-from pattern_acp.turn.gate import PermissionChecker, PolicyState, Refusal
 from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
-from pattern_acp.turn.sink import TurnSink
+from pattern_acp.turn.permissions import Denied, PermissionChecker, PolicyState
+from pattern_acp.turn.recorder import TurnRecorder
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
 
 MOST_REPEATS = 100
@@ -96,7 +96,7 @@ class RecordedTool(Struct, frozen=True):
             if call.finished is not None:
                 error.failure_code = call.finished.failure
             raise error
-        # Its accesses are not recorded, only the decision on them, which the gate finds by the call's id.
+        # Its accesses are not recorded, only the decision on them, which `RecordedPermissions` finds by the call's id.
         accesses = (CallServer("replay", call_id),)
         return PreparedCall(
             view.title, accesses, partial(self._run, call, view), view.locations, view.content, view.kind
@@ -163,17 +163,17 @@ def without_notice(text: str, name: str) -> str:
     return text
 
 
-class RecordedGate(PermissionChecker):
+class RecordedPermissions(PermissionChecker):
     """`PermissionChecker` that repeats recorded decisions, and asks and refuses by itself."""
 
-    def __init__(self, position: Position, sink: TurnSink, clock: Clock) -> None:
-        super().__init__(PolicyState(Mode.ASK, ()), RecordedApprover(position), sink, clock=clock)
+    def __init__(self, position: Position, recorder: TurnRecorder, clock: Clock) -> None:
+        super().__init__(PolicyState(Mode.ASK, ()), RecordedApprover(position), recorder, clock=clock)
         self._position = position
         self._waiting = set[str]()
         """Calls that were to be asked about, and wait for the questions before theirs."""
 
     def decide(self, accesses: tuple[Access, ...]) -> Decision:
-        """See `Gate.decide`."""
+        """See `PermissionChecker.decide`."""
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
         call = self._position.call(named)
         decided = call.settled if named in self._waiting and call.settled is not None else call.decided
@@ -184,7 +184,7 @@ class RecordedGate(PermissionChecker):
             return Decision(Verdict.DENY, "replay", NOT_RECORDED)
         return Decision(Verdict(decided.verdict), decided.rule, decided.reason, sandbox=decided.sandbox)
 
-    async def admit(
+    async def authorize(
         self,
         turn_id: TurnId,
         decision: Decision,
@@ -192,14 +192,14 @@ class RecordedGate(PermissionChecker):
         view: ToolCallView,
         *,
         again: Callable[[], Decision],
-    ) -> Refusal | None:
-        """Refuse as `PermissionChecker.admit`, in the words of an earlier release where those were recorded."""
-        refusal = await super().admit(turn_id, decision, accesses, view, again=again)
-        if refusal is None:
+    ) -> Denied | None:
+        """Refuse as `PermissionChecker.authorize`, in the words of an earlier release where those were recorded."""
+        denied = await super().authorize(turn_id, decision, accesses, view, again=again)
+        if denied is None:
             return None
-        earlier = re.sub(r"(?<=[Tt]he )user\b", "person", refusal.sentence)
+        earlier = re.sub(r"(?<=[Tt]he )user\b", "person", denied.sentence)
         recorded = without_notice(result_of(self._position.call(view.call_id)), view.name)
-        return replace(refusal, sentence=earlier) if recorded == earlier else refusal
+        return replace(denied, sentence=earlier) if recorded == earlier else denied
 
 
 class RecordedApprover:

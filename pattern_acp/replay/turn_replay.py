@@ -38,8 +38,8 @@ from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel,
 from pattern_acp.replay.recorded_ports import (
     RecordedChecks,
     RecordedFailureError,
-    RecordedGate,
     RecordedHooks,
+    RecordedPermissions,
     RecordedProvider,
     RecordedTool,
     RecordedWarnings,
@@ -53,7 +53,7 @@ from pattern_acp.tools.registry import offered
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import Transient
 from pattern_acp.turn.loop import BROKEN_STREAM, CallIds, ModelInUse, TurnEnd, TurnLoop
-from pattern_acp.turn.sink import JournalSink
+from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.turn.tool_runner import ToolRunner
 
 BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL)
@@ -247,14 +247,14 @@ class TurnReplay:
         waits = UserWaitTimer(clock)
         limit, elsewhere = request_limit(turn)
         self._budget = Budget(Limits(limit, UNLIMITED), clock, waits, cost=cost_before(turn), requests=elsewhere)
-        self._sink = JournalSink(database, SessionId(f"{session_id}_{turn.number}"), self, clock=clock)
+        self._recorder = JournalRecorder(database, SessionId(f"{session_id}_{turn.number}"), self, clock=clock)
         nobodys = cast("Any", UnusedPort())
         context = ToolContext(session_id, turn.turn_id, "", (), nobodys, nobodys, nobodys)
         self._runner = ToolRunner(
             tools,
             context,
-            RecordedGate(position, self._sink, clock),
-            self._sink,
+            RecordedPermissions(position, self._recorder, clock),
+            self._recorder,
             clock=clock,
             after_edits=RecordedChecks(position),
             hooks=RecordedHooks(position),
@@ -273,7 +273,7 @@ class TurnReplay:
 
     async def run(self) -> ReplayedTurn:
         """Run it to its end, or to the point where the recorded one was cut."""
-        self._sink.begin(self._turn.turn_id)
+        self._recorder.begin(self._turn.turn_id)
         self._runner.cancel_reason = cancel_reason(self._turn)
         try:
             with anyio.move_on_after(TURN_SECONDS) as limit:
@@ -297,7 +297,7 @@ class TurnReplay:
                 model=ModelInUse(provider, model),
                 build=lambda _, used=model: self._build(used),
                 runner=self._runner,
-                sink=self._sink,
+                recorder=self._recorder,
                 ids=self._ids,
                 budget=self._budget,
                 call_ids=CallIds(set(self._turn.used_calls)),
@@ -341,7 +341,7 @@ class TurnReplay:
 
     async def after_request(self) -> None:
         """See `RequestGate.after_request`. What waits for the next commit gets one: there may be none in a replay."""
-        await self._sink.commit_facts()
+        await self._recorder.commit_waiting()
 
     def _composed(self, request: RecordedRequest, model: ModelInfo) -> ProviderRequest:
         sent, parts = request.sent, request.event.parts

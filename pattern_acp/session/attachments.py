@@ -23,7 +23,7 @@ from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import cut_line
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.policy.decision import Verdict
-from pattern_acp.turn.gate import resolved
+from pattern_acp.turn.permissions import resolved
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.walk import list_directory

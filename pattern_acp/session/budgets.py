@@ -43,7 +43,7 @@ from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.state import BudgetScope, BudgetState
 from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.loop import TurnEnd, show_sentence
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ async def change_budget(session: "Session", scope: BudgetScope, allowance: Allow
         DatabaseError: it could not be recorded, and was not changed.
     """
     changed = BudgetChanged(scope, str(allowance), "person")
-    await session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
+    await session.recorder.record(NewEvent(changed, Actor.HUMAN, Origin.PERSON))
     state = session.state.budgets
     state.changed[scope] = allowance
     for known in [known for known in state.extended if known[0] == scope]:
@@ -210,7 +210,7 @@ class BudgetGate:
         reserved, self._reserved = self._reserved, ""
         try:
             # What it used counts from here on, in every window.
-            await self._session.sink.commit_facts()
+            await self._session.recorder.commit_waiting()
             await self._session.constellation.database.write(lambda tx: settle(tx, reserved))
         except DatabaseError:
             # It ends with this process at the latest.
@@ -330,7 +330,7 @@ class BudgetGate:
 
     async def _say(self, sentence: str) -> None:
         session = self._session
-        await show_sentence(session.sink, self._turn_id, session.constellation.ids, f"> {sentence}\n\n")
+        await show_sentence(session.recorder, self._turn_id, session.constellation.ids, f"> {sentence}\n\n")
 
 
 def is_over(limit: Allowance, spent: Spent, expected: Expected) -> bool:
@@ -421,7 +421,7 @@ class BudgetQuestion(Struct, frozen=True):
     async def _extend(self, longer: Allowance) -> None:
         reached = self.reached
         changed = BudgetChanged(reached.scope, str(longer), "extended")
-        await self.session.sink.record(Fact(changed, Actor.HUMAN, Origin.PERSON))
+        await self.session.recorder.record(NewEvent(changed, Actor.HUMAN, Origin.PERSON))
         self.session.state.budgets.extended[reached.scope, reached.key] = longer
 
     async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> PermissionAnswer:
@@ -437,7 +437,9 @@ class BudgetQuestion(Struct, frozen=True):
         )
         call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
         asked = PermissionAsked(self.turn_id, call_id, reached.sentence, tuple(each.answer.value for each in options))
-        await session.sink.record(Fact(ToolCallStarted(self.turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+        await session.recorder.record(
+            NewEvent(ToolCallStarted(self.turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM)
+        )
         answer = PermissionAnswer.CANCELLED
         try:
             with self.waits.waiting() if self.waits is not None else nullcontext():
@@ -446,9 +448,9 @@ class BudgetQuestion(Struct, frozen=True):
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
                 name = next((each.name for each in options if each.answer is answer), "Nobody answered; stopped.")
-                await session.sink.record(
-                    Fact(PermissionAnswered(self.turn_id, call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                    Fact(ToolCallFinished(self.turn_id, call_id, status, name), Actor.SYSTEM),
+                await session.recorder.record(
+                    NewEvent(PermissionAnswered(self.turn_id, call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                    NewEvent(ToolCallFinished(self.turn_id, call_id, status, name), Actor.SYSTEM),
                 )
         return answer
 

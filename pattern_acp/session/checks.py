@@ -25,8 +25,8 @@ from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks
-from pattern_acp.turn.gate import PermissionChecker
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
 
 
 def checks_of(
-    session: "Session", gate: PermissionChecker, context: ToolContext, sink: TurnSink | None = None
+    session: "Session", permissions: PermissionChecker, context: ToolContext, recorder: TurnRecorder | None = None
 ) -> ConfiguredChecks:
-    """The checks of one turn; `sink` is where they are recorded, the session's own unless it is given."""
-    shared, sink = session.constellation, sink or session.sink
+    """The checks of one turn; `recorder` is where they are recorded, the session's own unless it is given."""
+    shared, recorder = session.constellation, recorder or session.recorder
 
     async def confirm() -> tuple[CheckSettings, ...]:
         if session.trust.in_force.checks:
@@ -77,7 +77,7 @@ def checks_of(
     # A check may format what was edited; that belongs to the turn's changes.
     terminal = WatchedTerminal(context.terminal, session.checkpoints, context.turn_id)
     context = replace(context, terminal=terminal)
-    return ConfiguredChecks(found, context, gate, sink, clock=shared.clock, ids=shared.ids, confirm=confirm)
+    return ConfiguredChecks(found, context, permissions, recorder, clock=shared.clock, ids=shared.ids, confirm=confirm)
 
 
 async def checks_want_more(session: "Session", turn_id: TurnId, checks: ConfiguredChecks) -> bool:
@@ -153,10 +153,10 @@ def servers_of(session: "Session") -> ServersWhenAsked | None:
 class ChecksAndDiagnostics:
     """`turn.tool_hooks.AfterEdits`: first the checks that are configured, then what language servers find."""
 
-    def __init__(self, session: "Session", checks: ConfiguredChecks, sink: TurnSink) -> None:
+    def __init__(self, session: "Session", checks: ConfiguredChecks, recorder: TurnRecorder) -> None:
         self._session = session
         self._checks = checks
-        self._sink = sink
+        self._recorder = recorder
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `AfterEdits.after_edits`. A formatter among the checks has its say before servers see the files."""
@@ -178,7 +178,7 @@ class ChecksAndDiagnostics:
                 continue
         found = await servers.introduced(texts)
         self._session.state.notices.extend(servers.started.take_notices())
-        return await _tell(self._session, self._sink, turn_id, found, "Since the last edits")
+        return await _tell(self._session, self._recorder, turn_id, found, "Since the last edits")
 
 
 async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
@@ -191,13 +191,13 @@ async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
         return False
     found = await session.languages.later()
     title = "Language servers found errors in what was edited"
-    text = await _tell(session, session.sink, turn_id, found, title)
+    text = await _tell(session, session.recorder, turn_id, found, title)
     if found.errors:
         session.state.waiting.append(Addition("diagnostics", title, text, "language server"))
     return bool(found.errors)
 
 
-async def _tell(session: "Session", sink: TurnSink, turn_id: TurnId, found: "Introduced", when: str) -> str:
+async def _tell(session: "Session", recorder: TurnRecorder, turn_id: TurnId, found: "Introduced", when: str) -> str:
     """The errors for the model, recorded and shown to the user; empty when there are none."""
     if not found.errors:
         return ""
@@ -213,7 +213,9 @@ async def _tell(session: "Session", sink: TurnSink, turn_id: TurnId, found: "Int
     finished = ToolCallFinished(
         turn_id, call_id, ToolCallStatus.COMPLETED, text, (TextContent("\n".join(lines)),), locations
     )
-    await sink.record(Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM), Fact(finished, Actor.TOOL, Origin.WORKSPACE))
+    await recorder.record(
+        NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM), NewEvent(finished, Actor.TOOL, Origin.WORKSPACE)
+    )
     return text
 
 

@@ -22,7 +22,7 @@ from pattern_acp.tools.base import CodeMapArguments, CodeOperation, PreparedCall
 from pattern_acp.tools.code_map import CodeMap, require_query
 from pattern_acp.tools.code_texts import ELSEWHERE, MEANWHILE, NARROWER
 from pattern_acp.tools.schema import parse_arguments
-from pattern_acp.turn.gate import PermissionChecker
+from pattern_acp.turn.permissions import PermissionChecker
 from pattern_acp.turn.tool_runner import ToolRunner
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ async def run_code(session: "Session", argument: str) -> str:
     if context.code is None:
         raise WorkspaceError("There is no code map here: open a session in the folder of a project.")
     question, shared = _Question(), session.constellation
-    gate = PermissionChecker(session.state.policy, session.approver, session.sink, clock=shared.clock)
-    runner = ToolRunner((question,), context, gate, session.sink, clock=shared.clock)
+    permissions = PermissionChecker(session.state.policy, session.approver, session.recorder, clock=shared.clock)
+    runner = ToolRunner((question,), context, permissions, session.recorder, clock=shared.clock)
     call = ToolCallPart(ToolCallId(shared.ids.new("call")), question.spec.name, arguments_of(argument))
     (result,) = await runner.run(turn_id, (call,))
     found = question.answer

@@ -29,7 +29,7 @@ from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
 from pattern_acp.session.titles import title_of
 from pattern_acp.turn.loop import TurnEnd
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -181,12 +181,12 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
     if not sentence:
         return None
     session.state.history.remove(prompt)
-    facts = [Fact(PromptRefused(turn_id, sentence), Actor.SYSTEM)]
+    events = [NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM)]
     if session.state.title == title_of(prompt):
         # No session is about a slip; its next prompt gives the title.
         session.state.title = ""
-        facts.append(Fact(SessionTitled(""), Actor.SYSTEM, Origin.PERSON))
-    await session.sink.record(*facts)
+        events.append(NewEvent(SessionTitled(""), Actor.SYSTEM, Origin.PERSON))
+    await session.recorder.record(*events)
     return TurnEnd(StopReason.END_TURN, sentence)
 
 

@@ -19,7 +19,7 @@ from pattern_acp.session.compaction import Wanted, compact, pinned_of, told
 from pattern_acp.session.context_usage import context_tokens, show_context
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.turn.loop import ModelInUse
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -61,10 +61,10 @@ async def run_pin(session: "Session", argument: str) -> str:
     """Keep the user's last message and its answer in the context, whatever is compacted."""
     said, pinned = await _messages(session)
     if argument == "off":
-        facts = [_fact(session, message_id, pinned=False) for message_id in sorted(pinned)]
-        if facts:
-            await session.sink.record(*facts)
-        return f"{plural(len(facts), 'message')} can be compacted again."
+        events = [_pinning(session, message_id, pinned=False) for message_id in sorted(pinned)]
+        if events:
+            await session.recorder.record(*events)
+        return f"{plural(len(events), 'message')} can be compacted again."
     if argument == "list":
         lines = [f"- {one_line(m.text, SHOWN_CHARACTERS)}" for m in said if m.message_id in pinned]
         return "\n".join(lines) or "No message is pinned."
@@ -77,13 +77,13 @@ async def run_pin(session: "Session", argument: str) -> str:
     chosen = chosen if len(chosen) < 2 else [chosen[0], chosen[-1]]
     if not chosen:
         raise CommandMisusedError("There is no message of yours to pin in what the model sees.")
-    await session.sink.record(*[_fact(session, message.message_id, pinned=True) for message in chosen])
+    await session.recorder.record(*[_pinning(session, message.message_id, pinned=True) for message in chosen])
     return f"Pinned: “{one_line(chosen[0].text, SHOWN_CHARACTERS)}” and its answer stay, whatever is compacted."
 
 
-def _fact(session: "Session", message_id: MessageId, *, pinned: bool) -> Fact:
+def _pinning(session: "Session", message_id: MessageId, *, pinned: bool) -> NewEvent:
     event = MessagePinned(session.memory.turn_id or TurnId(""), message_id, pinned)
-    return Fact(event, Actor.HUMAN, Origin.PERSON)
+    return NewEvent(event, Actor.HUMAN, Origin.PERSON)
 
 
 async def _messages(session: "Session") -> tuple[list[Message], frozenset[MessageId]]:

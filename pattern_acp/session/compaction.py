@@ -59,8 +59,8 @@ from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.providers.base import ModelInfo, ProviderStop
 from pattern_acp.session.hooks import run_event
 from pattern_acp.turn.loop import BYTES_PER_TOKEN, ModelInUse, by_model, reported
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.request_fingerprints import RequestDigests
-from pattern_acp.turn.sink import Fact
 from pattern_acp.turn.stream_reader import MessageAssembly
 
 LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
@@ -151,7 +151,7 @@ async def write_summary(
         return Summary(problem="the model's window has no room to write one")
     digest, size = RequestDigests().of(request)
     requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
-    await session.sink.record(Fact(requested, Actor.SYSTEM))
+    await session.recorder.record(NewEvent(requested, Actor.SYSTEM))
     assembly = MessageAssembly(MessageId("msg_summary"), model.info.qualified)
     problem = f"the model took longer than {SUMMARY_SECONDS:.0f} seconds"
     try:
@@ -168,19 +168,19 @@ async def write_summary(
     except anyio.get_cancelled_exc_class():
         cut = _counted(_judged(assembly, "it was cancelled"), assembly, model, asked, has_begun=not assembly.is_waiting)
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
-            await session.sink.record(*usage_facts(turn_id, cut, model, spend, wanted.tokens))
+            await session.recorder.record(*usage_events(turn_id, cut, model, spend, wanted.tokens))
         raise
     written = _judged(assembly, problem)
     has_begun = assembly.is_untold or bool(written.problem and assembly.written_bytes)
     return _counted(written, assembly, model, asked, has_begun=has_begun)
 
 
-def usage_facts(turn_id: TurnId, written: Summary, model: ModelInUse, spend: Spend, used: int) -> list[Fact]:
+def usage_events(turn_id: TurnId, written: Summary, model: ModelInUse, spend: Spend, used: int) -> list[NewEvent]:
     """Facts on the usage of a summary, which `spend` counts too; `used` are the tokens in the window."""
     if written.usage == Usage():
         return []
     event = reported(turn_id, written.usage, written.cost, model.info, spend(written.usage, written.cost), used)
-    return [Fact(replace(by_model(event, *written.by), estimated=written.estimated), Actor.SYSTEM)]
+    return [NewEvent(replace(by_model(event, *written.by), estimated=written.estimated), Actor.SYSTEM)]
 
 
 def _counted(written: Summary, assembly: MessageAssembly, model: ModelInUse, asked: int, *, has_begun: bool) -> Summary:
@@ -262,7 +262,7 @@ async def compact(
     call_id = ToolCallId(session.constellation.ids.new("call"))
     title = f"Compact the conversation: about {wanted.tokens:,} of {wanted.limits.usable:,} tokens are used"
     view = ToolCallView(call_id, COMPACT_CALL, title, ToolKind.OTHER, {"strategy": wanted.strategy})
-    await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
     try:
         written = Summary()
         if wanted.strategy == "summarise" and choice.removed:
@@ -274,7 +274,7 @@ async def compact(
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
             text = "Cancelled; the conversation is as it was."
-            await session.sink.record(_ended(turn_id, call_id, text, failed=True))
+            await session.recorder.record(_ended(turn_id, call_id, text, failed=True))
         raise
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
@@ -294,7 +294,7 @@ def _gap(choice: Choice, known: _Known) -> str:
 
 
 async def _known(session: "Session") -> _Known:
-    await session.sink.commit_facts()
+    await session.recorder.commit_waiting()
     stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
     events = [item.event for item in active_events(stream)]
     prompts = frozenset(e.message.message_id for e in events if isinstance(e, TurnStarted) and not e.command)
@@ -346,10 +346,10 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
         wanted.tokens,
         after,
     )
-    facts = [Fact(event, Actor.SYSTEM, Origin.AGENT)]
-    facts += usage_facts(turn_id, written, plan.model, spend, after)
-    facts.append(_ended(turn_id, call_id, told(event, problem)))
-    await session.sink.record(*facts)
+    events = [NewEvent(event, Actor.SYSTEM, Origin.AGENT)]
+    events += usage_events(turn_id, written, plan.model, spend, after)
+    events.append(_ended(turn_id, call_id, told(event, problem)))
+    await session.recorder.record(*events)
     session.state.history[:] = compaction.compacted(session.state.history, event)
     session.state.window.breaks.expect("compaction")
     session.state.window.has_left_out = True
@@ -385,10 +385,10 @@ def _tokens(session: "Session", plan: _Plan, text: str) -> int:
     return session.state.window.calibration.tokens(plan.model.info.name, estimate)
 
 
-def _ended(turn_id: TurnId, call_id: ToolCallId, text: str, *, failed: bool = False) -> Fact:
+def _ended(turn_id: TurnId, call_id: ToolCallId, text: str, *, failed: bool = False) -> NewEvent:
     status = ToolCallStatus.FAILED if failed else ToolCallStatus.COMPLETED
     event = ToolCallFinished(turn_id, call_id, status, text, content=(TextContent(text),), interrupted=failed)
-    return Fact(event, Actor.SYSTEM, Origin.AGENT)
+    return NewEvent(event, Actor.SYSTEM, Origin.AGENT)
 
 
 def told(event: ContextCompacted, problem: str = "") -> str:

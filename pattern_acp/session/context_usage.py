@@ -19,7 +19,7 @@ from pattern_acp.session.window import with_room
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.registry import edit_tool_left_out, offered
 from pattern_acp.turn.events import ContextChanged
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -105,7 +105,7 @@ async def run_tools(session: "Session", argument: str) -> str:
         form = ToolForm(argument.lower())
     except ValueError as error:
         raise InvalidRequestError("/tools takes native, text or auto, or nothing to show the tools.") from error
-    await session.sink.record(Fact(SessionConfigured(TOOLS_OPTION, form, "client"), Actor.HUMAN, Origin.PERSON))
+    await session.recorder.record(NewEvent(SessionConfigured(TOOLS_OPTION, form, "client"), Actor.HUMAN, Origin.PERSON))
     session.state.tool_form = form
     return _about(session)
 

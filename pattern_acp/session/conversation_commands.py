@@ -25,7 +25,7 @@ from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.changed_files import ChangedFile, changed_files, net_changes, sentence_of, with_states
 from pattern_acp.session.context_usage import show_context
 from pattern_acp.session.history_cache import reload_history
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.snapshots import canonical_path
 
@@ -54,7 +54,7 @@ async def run_clear(session: "Session", argument: str) -> str:
         raise CommandMisusedError("/clear takes nothing behind it; it clears the conversation, not memory.")
     count = len(session.state.history)
     cleared = HistoryCleared(session.memory.turn_id or TurnId(""))
-    await session.sink.record(Fact(cleared, Actor.HUMAN, Origin.PERSON))
+    await session.recorder.record(NewEvent(cleared, Actor.HUMAN, Origin.PERSON))
     await reload_history(session)
     # What the model does not know any more it must read again before it edits.
     session.state.fingerprints.clear()

@@ -26,7 +26,7 @@ from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust
 from pattern_acp.tools.run_command import printed_by
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.turn.loop import TurnEnd
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import ToolRunner
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
     if command.of_project and not await ensure_trust(session, turn_id, used=True):
         session.state.history.remove(prompt)
         sentence = f"/{command.name} is a command of this project, and the folder is not trusted. {HOW_TO_TRUST}"
-        await session.sink.record(Fact(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
+        await session.recorder.record(NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
         return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
     lines, runner = inline_commands(command.body, arguments), new_runner()
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}

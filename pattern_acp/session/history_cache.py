@@ -24,7 +24,7 @@ async def reload_history(session: "Session") -> None:
         DatabaseError: the constellation cannot be read, or what waits for a commit cannot be written.
     """
     state = session.state
-    await session.sink.commit_facts()
+    await session.recorder.commit_waiting()
 
     def read(tx: Transaction) -> tuple[HistoryCache, list[Recorded], int]:
         newest = newest_redaction_of_history(tx, session.session_id, after=state.redacted_seq)

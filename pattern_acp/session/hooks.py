@@ -32,7 +32,7 @@ from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolOutcome
 from pattern_acp.turn.loop import TurnEnd, show_sentence
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import HookSettings
@@ -91,7 +91,7 @@ async def run_event(
     of_project = session.trust.in_force.hooks
     opinion = together([_without_allowance(answer) if hook in of_project else answer for hook, answer in answers])
     for message in opinion.messages:
-        await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {message}\n\n")
+        await show_sentence(session.recorder, turn_id, session.constellation.ids, f"> {message}\n\n")
     return opinion
 
 
@@ -140,7 +140,7 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
         return None
     session.state.waiting.clear()
     session.state.history.remove(prompt)
-    await session.sink.record(Fact(PromptRefused(turn_id, reason), Actor.SYSTEM, Origin.COMMAND))
+    await session.recorder.record(NewEvent(PromptRefused(turn_id, reason), Actor.SYSTEM, Origin.COMMAND))
     why = reason or "it gave no reason"
     return TurnEnd(StopReason.END_TURN, f"A hook refused this prompt, so the model was not sent it: {why}")
 

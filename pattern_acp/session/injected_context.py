@@ -14,7 +14,7 @@ from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus,
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextAdded, ToolCallFinished, ToolCallStarted
 from pattern_acp.session.state import Addition, InjectionQueue
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -25,16 +25,16 @@ async def add_waiting(
     session: "Session",
     turn_id: TurnId,
     queue: "InjectionQueue | SessionState | None" = None,
-    sink: TurnSink | None = None,
+    recorder: TurnRecorder | None = None,
 ) -> None:
     """Put what waits into a conversation, before the request that is about to be built.
 
-    It is the session's own, recorded as such, unless `queue` and `sink` name another.
+    It is the session's own, recorded as such, unless `queue` and `recorder` name another.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    queue, sink = queue or session.state, sink or session.sink
+    queue, recorder = queue or session.state, recorder or session.recorder
     waiting = list(queue.waiting)
     queue.waiting.clear()
     if not waiting:
@@ -42,9 +42,9 @@ async def add_waiting(
     ids = session.constellation.ids
     parts = tuple(part for addition in waiting for part in (_text_of(addition), *addition.parts))
     message = Message(MessageId(ids.new("msg")), Role.USER, parts)
-    facts = [fact for addition in waiting for fact in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
+    events = [new for addition in waiting for new in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
     added = ContextAdded(turn_id, message, tuple(addition.source for addition in waiting))
-    await sink.record(*facts, Fact(added, Actor.SYSTEM, Origin.WORKSPACE))
+    await recorder.record(*events, NewEvent(added, Actor.SYSTEM, Origin.WORKSPACE))
     add_context(queue.history, message)
 
 
@@ -52,12 +52,12 @@ def _text_of(addition: Addition) -> TextPart:
     return TextPart(f"{untrusted_block('context', addition.text, source=addition.source)}\n")
 
 
-def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[Fact, Fact]:
+def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[NewEvent, NewEvent]:
     locations = (Location(addition.path),) if addition.path else ()
     call = ToolCallView(call_id, addition.name, addition.title, ToolKind.READ, {}, locations)
     content = (TextContent(addition.text),)
     ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, addition.text, content=content)
     return (
-        Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.WORKSPACE),
-        Fact(ended, Actor.SYSTEM, Origin.WORKSPACE),
+        NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.WORKSPACE),
+        NewEvent(ended, Actor.SYSTEM, Origin.WORKSPACE),
     )

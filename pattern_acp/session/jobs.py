@@ -15,7 +15,7 @@ from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job import SHOWN_LINE, job_sentence, state_of
-from pattern_acp.turn.sink import Fact, JournalSink
+from pattern_acp.turn.recorder import JournalRecorder, NewEvent
 from pattern_acp.workspace.jobs import SEEN, Job, JobState, running_of
 from pattern_acp.workspace.terminal import ExitStatus
 
@@ -29,13 +29,13 @@ NO_JOBS = "Nothing runs in the background of this session."
 class JobRecords:
     """`JobObserver` over the session's journal and view."""
 
-    def __init__(self, sink: JournalSink, view: SessionView) -> None:
-        self._sink = sink
+    def __init__(self, recorder: JournalRecorder, view: SessionView) -> None:
+        self._recorder = recorder
         self._view = view
 
     async def started(self, job: Job) -> None:
         """See `JobObserver.started`."""
-        await self._sink.record(Fact(JobStarted(job.job_id, job.line, job.cwd), Actor.TOOL))
+        await self._recorder.record(NewEvent(JobStarted(job.job_id, job.line, job.cwd), Actor.TOOL))
 
     async def ended(self, job: Job) -> None:
         """See `JobObserver.ended`."""
@@ -43,7 +43,7 @@ class JobRecords:
         last = one_line(job.output.last_line(), SHOWN_LINE)
         ended = JobEnded(job.job_id, job.state.value, status.exit_code, status.signal, last)
         # A command that does not want to end takes longer than the lease is kept when the process ends.
-        await self._sink.record_late(Fact(ended, Actor.PROCESS, Origin.COMMAND))
+        await self._recorder.record_late(NewEvent(ended, Actor.PROCESS, Origin.COMMAND))
 
     async def counted(self, running: int) -> None:
         """See `JobObserver.counted`."""

@@ -20,7 +20,7 @@ from pattern_acp.mcp_servers.catalogue import Pin, RemotePrompt, RemoteTool, cle
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.tools.mcp_toolbox import McpToolbox
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 
 FIRST_PROMPT_SECONDS = 3.0
 """Longest that the first prompt waits for servers (issue 4, section 1; peers took up to 192 s, copilot-cli#4678)."""
@@ -47,9 +47,9 @@ class ServerCommand(Struct, frozen=True):
 class RecordedAgreements:
     """`tools.mcp_tools.Agreements` in the constellation: they outlive the session, unlike what is allowed always."""
 
-    def __init__(self, database: Database, sink: TurnSink) -> None:
+    def __init__(self, database: Database, recorder: TurnRecorder) -> None:
         self._database = database
-        self._sink = sink
+        self._recorder = recorder
 
     async def known(self, server: Server) -> Mapping[str, Pin]:
         """See `Agreements.known`."""
@@ -60,7 +60,7 @@ class RecordedAgreements:
         pins = [pin_of(tool) for tool in tools]
         pinned = tuple(PinnedTool(pin.tool, pin.digest, pin.definition) for pin in pins)
         event = ServerToolsPinned(server.name, server.identity, pinned)
-        await self._sink.record(Fact(event, Actor.HUMAN, Origin.PERSON))
+        await self._recorder.record(NewEvent(event, Actor.HUMAN, Origin.PERSON))
 
 
 class SessionMcp:

@@ -17,7 +17,7 @@ from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, Tool
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.turn.events import ToolCallShows
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
         content=(TextContent(f"{reason} Your browser opens for it, and the login is stored with your other keys."),),
     )
     asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
-    await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
     answer, told, failure = PermissionAnswer.CANCELLED, "The sign-in was cancelled.", ""
     try:
         answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
@@ -67,9 +67,9 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
         status = ToolCallStatus.COMPLETED if is_done else ToolCallStatus.FAILED
         shown = (*call.content, TextContent(told))
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            await session.sink.record(
-                Fact(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                Fact(
+            await session.recorder.record(
+                NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                NewEvent(
                     ToolCallFinished(turn_id, call.call_id, status, told, content=shown, failure=failure), Actor.SYSTEM
                 ),
             )
@@ -79,7 +79,7 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
 async def _sign_in(session: "Session", call: ToolCallView, server: Server) -> str:
     async def show(url: str) -> None:
         link = TextContent(f"If no browser opens on this machine, open this address in one:\n\n{url}")
-        await session.sink.show(ToolCallShows(call.call_id, (*call.content, link)))
+        await session.recorder.show(ToolCallShows(call.call_id, (*call.content, link)))
 
     await server.sign_in(show)
     with anyio.move_on_after(START_SECONDS):

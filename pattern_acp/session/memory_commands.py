@@ -31,7 +31,7 @@ from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.tools.registry import parameter_names
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
     )
     offered = tuple(option.answer.value for option in options)
     asked = PermissionAsked(turn_id, call.call_id, question, offered)
-    await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
     answer = PermissionAnswer.CANCELLED
     try:
         answer = await session.approver.ask(ApprovalRequest(call, question, options))
@@ -143,8 +143,8 @@ async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
             status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
             chosen = next((each.name for each in options if each.answer is answer), "Nobody answered.")
-            await session.sink.record(
-                Fact(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                Fact(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
+            await session.recorder.record(
+                NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                NewEvent(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
             )
     return answer.allows

@@ -41,7 +41,7 @@ from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.memory.words import query_terms
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.turn.loop import show_sentence
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -116,7 +116,7 @@ async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[Memor
     if shown is not None and not is_worth_restating(shown, await memory_changes(session, shown, views)):
         return
     shown = shown_memory(turn_id, views)
-    await session.sink.record(Fact(shown, Actor.SYSTEM, Origin.MEMORY))
+    await session.recorder.record(NewEvent(shown, Actor.SYSTEM, Origin.MEMORY))
     session.state.history.insert(len(session.state.history) - 1, state_message(shown))
     session.state.shown = shown
 
@@ -230,7 +230,7 @@ async def _tell(session: "Session", turn_id: TurnId, sentence: str) -> None:
     """Show a sentence to the user, once a session."""
     if sentence not in session.state.told_of_memory:
         session.state.told_of_memory.add(sentence)
-        await show_sentence(session.sink, turn_id, session.constellation.ids, f"> {sentence}\n\n")
+        await show_sentence(session.recorder, turn_id, session.constellation.ids, f"> {sentence}\n\n")
 
 
 async def drop_forgotten(session: "Session") -> bool:
@@ -319,8 +319,9 @@ async def show_search(session: "Session", turn_id: TurnId, name: str, title: str
     call_id = ToolCallId(session.constellation.ids.new("call"))
     call = ToolCallView(call_id, name, title, ToolKind.SEARCH, {"query": query} if query else {})
     ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, found, content=(TextContent(found),))
-    await session.sink.record(
-        Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY), Fact(ended, Actor.SYSTEM, Origin.MEMORY)
+    await session.recorder.record(
+        NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY),
+        NewEvent(ended, Actor.SYSTEM, Origin.MEMORY),
     )
 
 

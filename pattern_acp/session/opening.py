@@ -55,8 +55,8 @@ from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
 from pattern_acp.session.trust import follow_servers, open_trust
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
-from pattern_acp.turn.gate import PolicyState
-from pattern_acp.turn.sink import JournalSink
+from pattern_acp.turn.permissions import PolicyState
+from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.workspace.git import GitFacts, git_facts
 from pattern_acp.workspace.jobs import Job, Jobs
 
@@ -173,7 +173,7 @@ def assemble(
     projections = SessionProjections(
         state.session_id, state.project_key, shared.clock, persona=shared.persona.name, memory=memory.persona
     )
-    sink = JournalSink(
+    recorder = JournalRecorder(
         shared.database,
         state.session_id,
         client.view(state.client_id),
@@ -185,7 +185,9 @@ def assemble(
     view, workbench = client.view(state.client_id), client.workbench(state.client_id)
     ports = SessionPorts(view, workbench, client.approver(state.client_id))
     tasks = shared.background
-    jobs = Jobs(workbench.terminal, tasks, JobRecords(sink, view), shared.clock, known) if tasks is not None else None
+    jobs = (
+        Jobs(workbench.terminal, tasks, JobRecords(recorder, view), shared.clock, known) if tasks is not None else None
+    )
 
     def history() -> "HistoryScope":
         # Late: most sessions never look at memory's past.
@@ -206,9 +208,9 @@ def assemble(
         shared.folder_changes,
         shared.code,
     )
-    mcp = _servers(shared, opening, sink, is_read=state.is_read)
+    mcp = _servers(shared, opening, recorder, is_read=state.is_read)
     parts = SessionParts(mcp, trust, jobs, Checkpoints(scope))
-    session = Session(shared, state, ports, memory, sink, parts)
+    session = Session(shared, state, ports, memory, recorder, parts)
     for memory_of in (memory.persona, memory.person):
         memory_of.searching.in_context = lambda: seen_messages(session)
         memory_of.after_commit = lambda: write_files(session)
@@ -217,12 +219,12 @@ def assemble(
     return session
 
 
-def _servers(shared: Constellation, opening: Opening, sink: JournalSink, *, is_read: bool) -> SessionMcp:
+def _servers(shared: Constellation, opening: Opening, recorder: JournalRecorder, *, is_read: bool) -> SessionMcp:
     """The session's MCP servers, started in the background."""
     host = shared.servers
     servers = host.open(opening.servers, opening.cwd) if host is not None and not is_read else SessionServers(())
     own = [tool.spec.name for tool in shared.tools]
-    return SessionMcp(servers, McpToolbox(servers, RecordedAgreements(shared.database, sink), own))
+    return SessionMcp(servers, McpToolbox(servers, RecordedAgreements(shared.database, recorder), own))
 
 
 def memory_rules(shared: Constellation, settings: Settings) -> MemoryRules:

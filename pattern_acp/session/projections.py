@@ -32,7 +32,7 @@ from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, store_grant
 from pattern_acp.trust.records import remove_agreement, store_agreement
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 
 class SessionProjections:
@@ -60,10 +60,10 @@ class SessionProjections:
         self._search_owner = search_owner
         self._clock = clock
 
-    def apply(self, tx: Transaction, fact: Fact, seq: int) -> None:
-        """Change the rows that follow from `fact`, whose event has the number `seq`."""
+    def apply(self, tx: Transaction, new: NewEvent, seq: int) -> None:
+        """Change the rows that follow from `new`, whose event has the number `seq`."""
         now = self._clock.now_ms()
-        match fact.event:
+        match new.event:
             case TurnStarted(message=message, command=command):
                 sessions.note_prompt(tx, self._session_id, seq=seq, at_ms=now)
                 if not command:
@@ -79,9 +79,9 @@ class SessionProjections:
             case GrantStored(effect, kind, pattern):
                 store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
             case ServerToolsPinned():
-                _pin(tx, fact.event, now, seq)
+                _pin(tx, new.event, now, seq)
             case FolderTrustDecided():
-                follow_trust(tx, fact.event, at_ms=now, seq=seq)
+                follow_trust(tx, new.event, at_ms=now, seq=seq)
             case event:
                 self._follow(tx, event, now, seq)
 

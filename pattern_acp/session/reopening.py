@@ -47,7 +47,7 @@ from pattern_acp.session.session import Session
 from pattern_acp.session.state import SessionState
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
-from pattern_acp.turn.gate import PolicyState
+from pattern_acp.turn.permissions import PolicyState
 
 TAKEN_OVER = InterruptedEnd(
     StopReason.CANCELLED, "Another window took the session over during this turn.", TurnFailure("session.taken-over")

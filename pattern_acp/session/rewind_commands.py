@@ -46,7 +46,7 @@ from pattern_acp.rewind.plan import (
 from pattern_acp.session.jobs import running_warnings
 from pattern_acp.session.rewind_requests import go_back
 from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -118,7 +118,7 @@ async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: Re
     turn_id = session.memory.turn_id or TurnId("")
     parts = asked.parts or plan.target.parts
     view = await _view(session, plan, parts)
-    await session.sink.record(Fact(ToolCallStarted(turn_id, view), Actor.HUMAN, Origin.PERSON))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.HUMAN, Origin.PERSON))
     if not asked.yes:
         asked = await _choose(session, plan, replace(asked, parts=parts), view, explicit=bool(asked.parts))
         parts = asked.parts
@@ -187,10 +187,10 @@ async def _choose(session: "Session", plan: RewindPlan, asked: Asked, view: Tool
     reason = "Going back changes files and memory; it can be undone with /rewind undo."
     turn_id = session.memory.turn_id or TurnId("")
     offered = tuple(option.answer.value for option in options)
-    await session.sink.record(Fact(PermissionAsked(turn_id, view.call_id, reason, offered), Actor.SYSTEM))
+    await session.recorder.record(NewEvent(PermissionAsked(turn_id, view.call_id, reason, offered), Actor.SYSTEM))
     answer = await session.approver.ask(ApprovalRequest(view, reason, tuple(options)))
     answered = PermissionAnswered(turn_id, view.call_id, answer.value)
-    await session.sink.record(Fact(answered, Actor.HUMAN, Origin.PERSON))
+    await session.recorder.record(NewEvent(answered, Actor.HUMAN, Origin.PERSON))
     if not answer.allows:
         return replace(asked, parts=())
     return second if answer is PermissionAnswer.ALLOW_ALWAYS else asked
@@ -203,4 +203,4 @@ async def _finish(
     changed = set(done.files) if done is not None else set[str]()
     diffs = tuple(item for item in view.content if getattr(item, "path", "") in changed)
     finished = ToolCallFinished(turn_id, view.call_id, status, text, (*diffs, TextContent(text)), view.locations)
-    await session.sink.record(Fact(finished, Actor.SYSTEM, Origin.WORKSPACE))
+    await session.recorder.record(NewEvent(finished, Actor.SYSTEM, Origin.WORKSPACE))

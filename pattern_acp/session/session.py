@@ -27,7 +27,7 @@ from pattern_acp.session.options import (
 )
 from pattern_acp.session.ports import SessionPorts
 from pattern_acp.session.state import FolderTrust, HookState, SessionMemory, SessionState
-from pattern_acp.turn.sink import Fact, JournalSink
+from pattern_acp.turn.recorder import JournalRecorder, NewEvent
 from pattern_acp.workspace.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Session:
         state: SessionState,
         ports: SessionPorts,
         memory: SessionMemory,
-        sink: JournalSink,
+        recorder: JournalRecorder,
         parts: SessionParts,
     ) -> None:
         self.constellation = constellation
@@ -102,7 +102,7 @@ class Session:
         """True while a turn runs; false while a prompt only waits or asks where to go on."""
         self.memory = memory.persona
         self.person_memory = memory.person
-        self.sink = sink
+        self.recorder = recorder
         self.mcp = parts.mcp
         self.trust = parts.trust
         self.jobs = parts.jobs
@@ -181,7 +181,7 @@ class Session:
         )
         if level is not state.thought_level:
             configured.append(SessionConfigured(THOUGHT_OPTION, level, by))
-        await self.sink.record(*(Fact(each, Actor.HUMAN, Origin.EDITOR) for each in configured))
+        await self.recorder.record(*(NewEvent(each, Actor.HUMAN, Origin.EDITOR) for each in configured))
         # Only now: what could not be recorded was not set (rule R1).
         if model is not None:
             self.state.model, self.state.thought_level = model, level

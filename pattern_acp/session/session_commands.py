@@ -33,7 +33,7 @@ from pattern_acp.session.stored import (
     restore_session,
 )
 from pattern_acp.tools.base import SessionHit
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -241,7 +241,7 @@ async def rename(desk: SessionDesk, text: str, session: str = "") -> SessionChan
         title = await rename_session(desk.database, meant, text, now=desk.clock.now_ms())
     else:
         title = clean_title(text)
-        await own.sink.record(Fact(SessionTitled(title), Actor.HUMAN, Origin.PERSON))
+        await own.recorder.record(NewEvent(SessionTitled(title), Actor.HUMAN, Origin.PERSON))
         own.state.title = title
     return SessionChanged(meant, "rename", title, here=own is not None)
 

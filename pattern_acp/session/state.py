@@ -30,8 +30,8 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.trust.records import Agreement
-from pattern_acp.turn.gate import PolicyState
 from pattern_acp.turn.loop import TurnEnd
+from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.request_fingerprints import RequestDigests
 
 

@@ -31,7 +31,7 @@ from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Permiss
 from pattern_acp.session.projections import follow_trust
 from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, load_agreement
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
         content=(TextContent(shown),),
     )
     asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
-    await session.sink.record(Fact(ToolCallStarted(turn_id, call), Actor.SYSTEM), Fact(asked, Actor.SYSTEM))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
     answer = PermissionAnswer.CANCELLED
     try:
         answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
@@ -159,10 +159,10 @@ async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answe
     }[decision]
     status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
     decided = FolderTrustDecided(trust.root, decision, trust.digest, trust.offer.parts)
-    await session.sink.record(
-        Fact(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-        Fact(decided, Actor.HUMAN, Origin.PERSON),
-        Fact(
+    await session.recorder.record(
+        NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+        NewEvent(decided, Actor.HUMAN, Origin.PERSON),
+        NewEvent(
             ToolCallFinished(turn_id, call.call_id, status, told, content=(*call.content, TextContent(told))),
             Actor.SYSTEM,
         ),

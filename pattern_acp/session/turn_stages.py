@@ -83,9 +83,9 @@ from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.gate import PermissionChecker
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
-from pattern_acp.turn.sink import SHOW_SECONDS, Fact, end_facts
+from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.recorder import SHOW_SECONDS, NewEvent, new_end_events
 from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
 from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
@@ -154,7 +154,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
     Raises:
         CredentialsError: the provider's key is missing or was refused; that is recorded, and nothing is shown.
     """
-    session.sink.begin(turn.turn_id)
+    session.recorder.begin(turn.turn_id)
     session.memory.turn_id = session.person_memory.turn_id = turn.turn_id
     refused: CredentialsError | None = None
     try:
@@ -163,8 +163,8 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         except CredentialsError as error:
             refused, end = error, failed_end(error)
         turn.ended = True
-        ended = end_facts(turn.turn_id, end.stop_reason, end.sentence, end.failure)
-        await session.sink.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
+        ended = new_end_events(turn.turn_id, end.stop_reason, end.sentence, end.failure)
+        await session.recorder.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
         _log_unrecorded("a turn", error)
@@ -189,7 +189,7 @@ async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
         if end.was_cut:
             await reload_history(session)
         if end.sentence:
-            await show_sentence(session.sink, turn.turn_id, session.constellation.ids, end.sentence)
+            await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
         await exchange_files(session)
         await show_notices(session, turn.turn_id)
     except (DatabaseError, LeaseLostError, CredentialsError):
@@ -199,7 +199,7 @@ async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
         if not turn.started:
             await _record_start(session, turn)
         await reload_history(session)
-        await show_sentence(session.sink, turn.turn_id, session.constellation.ids, end.sentence)
+        await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
     return end
 
 
@@ -208,7 +208,7 @@ async def _answer_committing(session: Session, turn: Turn) -> TurnEnd:
     end = TurnEnd(StopReason.CANCELLED)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.sink.commit_every_second)
+            tasks.start_soon(session.recorder.commit_every_second)
             end = await _answer(session, turn)
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group_error:
@@ -238,7 +238,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
         if not session.state.title and not session.checkpoints.is_clean:
             # Lists leave out what has no title, and this session has files to go back in.
             session.state.title = title_of(turn.message)
-            await session.sink.record(Fact(SessionTitled(session.state.title), Actor.SYSTEM, Origin.PERSON))
+            await session.recorder.record(NewEvent(SessionTitled(session.state.title), Actor.SYSTEM, Origin.PERSON))
         return end
     session.state.history.append(turn.message)
     await note_files_in_hand(session, ToolKind.READ, given_files(session, turn.message), session.state)
@@ -282,16 +282,16 @@ async def _expand(session: Session, turn: Turn) -> TurnEnd | None:
 async def _record_start(session: Session, turn: Turn) -> None:
     turn.started = True
     name = turn.command.name if turn.command is not None else ""
-    facts = [Fact(TurnStarted(turn.turn_id, turn.message, name), Actor.HUMAN, Origin.PERSON)]
+    events = [NewEvent(TurnStarted(turn.turn_id, turn.message, name), Actor.HUMAN, Origin.PERSON)]
     title = session.state.title or (title_of(turn.message) if turn.command is None else "")
     if title != session.state.title:
-        facts.append(Fact(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
+        events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
     if turn.command is None and not session.state.settings.memory.files:
         # The first request to the model takes it along, or whatever is recorded before.
-        await session.sink.record_soon(*facts)
+        await session.recorder.record_soon(*events)
     else:
         # Memory that the user changes must be found behind it.
-        await session.sink.record(*facts)
+        await session.recorder.record(*events)
     session.state.title = title
 
 
@@ -316,7 +316,7 @@ async def run_command(session: Session, turn_id: TurnId, command: Typed) -> Turn
         from pattern_acp.commands.document import markdown
 
         answer = markdown(answer.document)
-    await show_sentence(session.sink, turn_id, session.constellation.ids, answer)
+    await show_sentence(session.recorder, turn_id, session.constellation.ids, answer)
     return TurnEnd(StopReason.END_TURN)
 
 
@@ -442,21 +442,21 @@ def runner_of(
 ) -> tuple[ToolRunner, ConfiguredChecks]:
     """Build the runner for calls of `tools` in this turn, with policy, checks and hooks; return these checks too."""
     shared = session.constellation
-    gate = PermissionChecker(
-        session.state.policy, session.approver, session.sink, clock=shared.clock, waits=budget.waits
+    permissions = PermissionChecker(
+        session.state.policy, session.approver, session.recorder, clock=shared.clock, waits=budget.waits
     )
     context, hooks = tool_context(session, turn_id), SessionToolHooks(session)
     parts = TurnParts(turn_id, tuple(tools), partial(offered_tools, session), context, hooks, budget)
     subagents = Subagents(session, parts)
     context = replace(context, delegation=subagents)
-    checks = subagents.checks = checks_of(session, gate, context)
+    checks = subagents.checks = checks_of(session, permissions, context)
     runner = ToolRunner(
         tools,
         context,
-        gate,
-        session.sink,
+        permissions,
+        session.recorder,
         clock=shared.clock,
-        after_edits=ChecksAndDiagnostics(session, checks, session.sink),
+        after_edits=ChecksAndDiagnostics(session, checks, session.recorder),
         hooks=hooks,
         effects=session.checkpoints,
     )
@@ -565,7 +565,7 @@ def _turn_loop(
         model=model,
         build=build,
         runner=runner,
-        sink=session.sink,
+        recorder=session.recorder,
         ids=session.constellation.ids,
         call_ids=CallIds(session.state.used_calls),
         digests=session.state.digests,
@@ -598,7 +598,7 @@ async def show_notices(session: Session, turn_id: TurnId) -> None:
     session.state.notices.clear()
     if waiting:
         text = "\n".join(f"> {sentence}" for sentence in waiting) + "\n\n"
-        await show_sentence(session.sink, turn_id, session.constellation.ids, text)
+        await show_sentence(session.recorder, turn_id, session.constellation.ids, text)
 
 
 async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
@@ -613,7 +613,7 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
             if not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
                 behind = session.checkpoints.at_end(turn.turn_id)
-                await session.sink.record(Fact(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
+                await session.recorder.record(NewEvent(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
             await reload_history(session)
             session.state.unfinished = before
         except PatternError as error:
@@ -645,7 +645,7 @@ async def _nothing_saved(session: Session, error: PatternError) -> TurnEnd:
     await session.view.close_calls()
     message_id = MessageId(session.constellation.ids.new("msg"))
     # Clients that join messages would otherwise glue it to the text before.
-    shown = f"\n\n{sentence}" if session.sink.follows_text else sentence
+    shown = f"\n\n{sentence}" if session.recorder.follows_text else sentence
     await session.view.show(TextStreamed(message_id, shown))
     await session.view.settle()
     return end

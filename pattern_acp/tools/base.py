@@ -230,7 +230,7 @@ class Tool(Protocol):
         """Understand the call.
 
         An error may quote the files that it is about: the model sees it only if it may read all that was looked at
-        through `context` (`turn.gate.LookedAt`).
+        through `context` (`turn.permissions.LookedAt`).
 
         Raises:
             ToolInputError: an argument is missing, unknown or wrong.

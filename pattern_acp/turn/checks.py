@@ -31,8 +31,8 @@ from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.events import ToolCallRunning
-from pattern_acp.turn.gate import PermissionChecker
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CLEANUP_SECONDS, CallProgress, shown_content
 from pattern_acp.workspace.files import fingerprint
 
@@ -69,8 +69,8 @@ class ConfiguredChecks:
         self,
         checks: Sequence[CheckSettings],
         context: ToolContext,
-        gate: PermissionChecker,
-        sink: TurnSink,
+        permissions: PermissionChecker,
+        recorder: TurnRecorder,
         *,
         clock: Clock,
         ids: IdFactory,
@@ -81,8 +81,8 @@ class ConfiguredChecks:
         self._checks = sorted(checks, key=lambda check: _ORDER.index(check.kind))
         # A check ends at its time limit, also where a command of the model would go on in the background.
         self._context = replace(context, jobs=None)
-        self._gate = gate
-        self._sink = sink
+        self._permissions = permissions
+        self._recorder = recorder
         self._clock = clock
         self._ids = ids
         self._tool = RunCommandTool()
@@ -135,14 +135,16 @@ class ConfiguredChecks:
             # A line that no shell takes: it never was a call.
             return [f"The check {run.check.name} did not run: {error.sentence}"], False
         started = self._clock.monotonic()
-        progress = CallProgress(call_id, self._sink)
-        decision = self._gate.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
-        await self._gate.announce(turn_id, decision, call_id, Fact(ToolCallStarted(turn_id, view), Actor.SYSTEM))
+        progress = CallProgress(call_id, self._recorder)
+        decision = self._permissions.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
+        await self._permissions.announce(
+            turn_id, decision, call_id, NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM)
+        )
         try:
             if decision.verdict is Verdict.DENY:
                 outcome = ToolOutcome(f"It did not run: {decision.reason}", is_error=True)
             else:
-                await self._sink.show(ToolCallRunning(call_id))
+                await self._recorder.show(ToolCallRunning(call_id))
                 outcome = await _effect(prepared, progress)
             changes = await self._changes(before)
         except anyio.get_cancelled_exc_class():
@@ -174,7 +176,7 @@ class ConfiguredChecks:
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             interrupted=interrupted,
         )
-        await self._sink.record(Fact(finished, Actor.TOOL, outcome.origin))
+        await self._recorder.record(NewEvent(finished, Actor.TOOL, outcome.origin))
 
     async def _texts(self, paths: Iterable[str]) -> dict[str, str]:
         texts: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Transient output of a running turn, none of it durable by itself.
 
-Durable facts are `journal.events`; these are their live companions. A replay never has them.
+Durable events are `journal.events`; these are their live companions. A replay never has them.
 """
 
 from typing import TypeAlias

@@ -29,8 +29,8 @@ from pattern_acp.providers.errors import (
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, REPEATS_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.turn.request_fingerprints import RequestDigests
-from pattern_acp.turn.sink import Fact, TurnSink
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream, think_aloud
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner, cut_problem, was_cut
 
@@ -198,7 +198,7 @@ class TurnLoop:
         model: ModelInUse,
         build: BuildRequest,
         runner: ToolRunner,
-        sink: TurnSink,
+        recorder: TurnRecorder,
         ids: IdFactory,
         budget: Budget,
         call_ids: CallIds | None = None,
@@ -208,7 +208,7 @@ class TurnLoop:
         self._model = model
         self._build = build
         self._runner = runner
-        self._sink = sink
+        self._recorder = recorder
         self._ids = ids
         self._budget = budget
         self._call_ids = call_ids or CallIds()
@@ -309,7 +309,7 @@ class TurnLoop:
         await self._record_request(turn_id, number, request)
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
-            await read_stream(self._model.provider, request, assembly, self._sink, turn_id)
+            await read_stream(self._model.provider, request, assembly, self._recorder, turn_id)
         except BaseException as error:
             # Cancelled or failed: what came is kept and marked, then the error goes on.
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
@@ -332,24 +332,24 @@ class TurnLoop:
             known.parts if self._records_parts else None,
         )
         tools = (known.tools,) if self._records_parts and known.tools is not None else ()
-        facts = [Fact(event, Actor.SYSTEM) for event in (*tools, requested)]
+        events = [NewEvent(event, Actor.SYSTEM) for event in (*tools, requested)]
         # The prompt is in the journal before the first request leaves; the next ones follow within a second.
-        await (self._sink.record(*facts) if number == 1 else self._sink.record_soon(*facts))
+        await (self._recorder.record(*events) if number == 1 else self._recorder.record_soon(*events))
         self._digests.recorded()
 
     async def _record_cut(
         self, turn_id: TurnId, assembly: MessageAssembly, history: list[Message], error: BaseException
     ) -> None:
         message = assembly.message(with_calls=False)
-        facts: list[Fact] = []
+        events: list[NewEvent] = []
         if message.parts:
             history.append(message)
-            facts.append(Fact(MessageRecorded(turn_id, message, complete=False)))
+            events.append(NewEvent(MessageRecorded(turn_id, message, complete=False)))
         # A provider that refused or could not be reached has used nothing; one that was cancelled has begun.
         has_begun = assembly.written_bytes or not isinstance(error, PatternError) or isinstance(error, STALLED)
-        facts += self._usage_facts(turn_id, assembly, was_cut=bool(has_begun) and not assembly.is_waiting)
-        if facts:
-            await self._sink.record(*facts)
+        events += self._usage_events(turn_id, assembly, was_cut=bool(has_begun) and not assembly.is_waiting)
+        if events:
+            await self._recorder.record(*events)
 
     async def _recorded(
         self, turn_id: TurnId, assembly: MessageAssembly, request: ProviderRequest, history: list[Message]
@@ -360,13 +360,13 @@ class TurnLoop:
         cut_call = cutter(assembly, request) if assembly.stop is ProviderStop.MAX_TOKENS else None
         message = assembly.message(with_calls=with_calls, cut_call=cut_call)
         message = with_unique_calls(message, self._call_ids.used, self._ids, all_new=self._call_ids.always_own)
-        facts: list[Fact] = []
+        events: list[NewEvent] = []
         if message.parts:
-            facts.append(Fact(MessageRecorded(turn_id, message, complete=not interrupted)))
+            events.append(NewEvent(MessageRecorded(turn_id, message, complete=not interrupted)))
             history.append(message)
-        facts += self._usage_facts(turn_id, assembly, was_cut=interrupted)
+        events += self._usage_events(turn_id, assembly, was_cut=interrupted)
         # Its text was shown as it came; a call, or the turn's end, is shown only once all of it is recorded.
-        await self._sink.record_soon(*facts)
+        await self._recorder.record_soon(*events)
         return _Answer(assembly, message)
 
     async def _after_answer(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> TurnEnd | None:
@@ -388,16 +388,18 @@ class TurnLoop:
         if self.resumption is None or answer.assembly.is_final or not self.resumption.goes_on(self._breaks):
             return False
         sentence = f"{without_advice(answer.assembly.detail) or BROKE} {GOES_ON}"
-        await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._sink, turn_id)
+        await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._recorder, turn_id)
         await self.resumption.pause(self._breaks)
         if answer.message.parts:
             note = CONTINUE_NOTE if self._has_words else str(untrusted_line("note", BEGIN_AGAIN))
             told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(note),))
-            await self._sink.record(Fact(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT))
+            await self._recorder.record(
+                NewEvent(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT)
+            )
             add_context(history, told)
         return True
 
-    def _usage_facts(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[Fact]:
+    def _usage_events(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[NewEvent]:
         """Usage of a request: the provider's figures, or an estimate where it sent none or was cut before."""
         usage, cost, info = assembly.usage, assembly.cost, self._model.info
         is_told = usage != Usage()
@@ -417,7 +419,7 @@ class TurnLoop:
         self._budget.take_usage(usage, cost)
         event = reported(turn_id, usage, cost, info, self._budget.cost_so_far)
         event = by_model(event, assembly.provider, assembly.info)
-        return [Fact(replace(event, estimated=is_estimated), Actor.SYSTEM)]
+        return [NewEvent(replace(event, estimated=is_estimated), Actor.SYSTEM)]
 
     async def _run_tools(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
@@ -529,13 +531,13 @@ def last_answer(history: Sequence[Message]) -> str:
     return answer.strip()
 
 
-async def show_sentence(sink: TurnSink, turn_id: TurnId, ids: IdFactory, sentence: str) -> None:
+async def show_sentence(recorder: TurnRecorder, turn_id: TurnId, ids: IdFactory, sentence: str) -> None:
     """Show a sentence of our own as a message that the model does not see.
 
     Clients join the text of messages that follow each other (acpx and Toad do), so the message brings its own break.
     """
-    if sink.follows_text:
+    if recorder.follows_text:
         sentence = f"\n\n{sentence}"
     message = Message(MessageId(ids.new("msg")), Role.ASSISTANT, (TextPart(sentence),))
-    await sink.show(TextStreamed(message.message_id, sentence))
-    await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
+    await recorder.show(TextStreamed(message.message_id, sentence))
+    await recorder.record(NewEvent(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))

@@ -32,7 +32,7 @@ from pattern_acp.providers.base import (
     UsageMissing,
 )
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 
 NEW_PARAGRAPH = "\n\n"
 """Clients join the text of messages that follow each other, so each brings its own break."""
@@ -169,7 +169,7 @@ async def read_stream(
     provider: Provider,
     request: ProviderRequest,
     assembly: MessageAssembly,
-    sink: TurnSink,
+    recorder: TurnRecorder,
     turn_id: TurnId,
 ) -> None:
     """Stream `request` into `assembly`, showing text as it comes.
@@ -183,30 +183,30 @@ async def read_stream(
             assembly.take(event)
             match event:
                 case TextDelta(text) if text:
-                    await sink.show(TextStreamed(assembly.message_id, text))
+                    await recorder.show(TextStreamed(assembly.message_id, text))
                 case ThinkingDelta(text) if text:
-                    await sink.show(ThinkingStreamed(assembly.message_id, text))
+                    await recorder.show(ThinkingStreamed(assembly.message_id, text))
                 case Retrying(sentence=sentence) | RateLimitWait(sentence=sentence):
-                    await think_aloud(sentence, _next_id(assembly), sink, turn_id)
+                    await think_aloud(sentence, _next_id(assembly), recorder, turn_id)
                 case ModelSwitched(sentence=sentence) | ProviderNotice(sentence=sentence) if sentence:
-                    await _tell(sentence, assembly, sink, turn_id)
+                    await _tell(sentence, assembly, recorder, turn_id)
                 case _:
                     pass
 
 
-async def think_aloud(sentence: str, message_id: MessageId, sink: TurnSink, turn_id: TurnId) -> None:
+async def think_aloud(sentence: str, message_id: MessageId, recorder: TurnRecorder, turn_id: TurnId) -> None:
     """Show a thought of our own, which a replay shows as well and the model never sees."""
     message = Message(message_id, Role.ASSISTANT, (ThinkingPart(sentence),))
-    await sink.show(ThinkingStreamed(message_id, sentence))
-    await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
+    await recorder.show(ThinkingStreamed(message_id, sentence))
+    await recorder.record(NewEvent(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
 
 
-async def _tell(sentence: str, assembly: MessageAssembly, sink: TurnSink, turn_id: TurnId) -> None:
+async def _tell(sentence: str, assembly: MessageAssembly, recorder: TurnRecorder, turn_id: TurnId) -> None:
     """A message of its own: thoughts are folded away in many editors, and this one must be read."""
-    text = f"{NEW_PARAGRAPH if sink.follows_text else ''}> {sentence}{NEW_PARAGRAPH}"
+    text = f"{NEW_PARAGRAPH if recorder.follows_text else ''}> {sentence}{NEW_PARAGRAPH}"
     message = Message(_next_id(assembly), Role.ASSISTANT, (TextPart(text),))
-    await sink.show(TextStreamed(message.message_id, text))
-    await sink.record(Fact(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
+    await recorder.show(TextStreamed(message.message_id, text))
+    await recorder.record(NewEvent(MessageRecorded(turn_id, message, for_model=False), Actor.SYSTEM, Origin.AGENT))
 
 
 def _next_id(assembly: MessageAssembly) -> MessageId:

@@ -42,8 +42,8 @@ from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.turn.budget import RepeatGuard, repeat_notice
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
-from pattern_acp.turn.gate import LookedAt, PermissionChecker
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.permissions import LookedAt, PermissionChecker
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 
 _SENTENCE_ENDS = frozenset(".!?…")
 """A reason that ends otherwise gets a full stop, since sentences follow it."""
@@ -247,9 +247,9 @@ CANCELLED_SENTENCE = "The user cancelled the turn before this call ended."
 class CallProgress:
     """`tools.base.Progress` of one call."""
 
-    def __init__(self, call_id: ToolCallId, sink: TurnSink) -> None:
+    def __init__(self, call_id: ToolCallId, recorder: TurnRecorder) -> None:
         self._call_id = call_id
-        self._sink = sink
+        self._recorder = recorder
         self.content: tuple[ToolContent, ...] = ()
         self.is_retitled = False
         self._noted = ""
@@ -269,7 +269,7 @@ class CallProgress:
         """See `Progress.show`."""
         self.content = content
         self.is_retitled = self.is_retitled or bool(title)
-        await self._sink.show(ToolCallShows(self._call_id, content, title))
+        await self._recorder.show(ToolCallShows(self._call_id, content, title))
 
     def final_title(self, outcome: ToolOutcome, view: ToolCallView) -> str:
         """Title to set at the end; empty when it is still the announced one."""
@@ -277,11 +277,11 @@ class CallProgress:
 
     async def terminal_output(self, terminal_id: str, data: str) -> None:
         """See `Progress.terminal_output`."""
-        await self._sink.show(TerminalStreamed(self._call_id, terminal_id, data))
+        await self._recorder.show(TerminalStreamed(self._call_id, terminal_id, data))
 
     async def terminal_exit(self, terminal_id: str, exit_code: int | None, signal: str | None) -> None:
         """See `Progress.terminal_exit`."""
-        await self._sink.show(TerminalEnded(self._call_id, terminal_id, exit_code, signal))
+        await self._recorder.show(TerminalEnded(self._call_id, terminal_id, exit_code, signal))
 
 
 class _Place:
@@ -313,8 +313,8 @@ class ToolRunner:
         self,
         tools: Sequence[Tool],
         context: ToolContext,
-        gate: PermissionChecker,
-        sink: TurnSink,
+        permissions: PermissionChecker,
+        recorder: TurnRecorder,
         *,
         clock: Clock,
         after_edits: AfterEdits | None = None,
@@ -331,8 +331,8 @@ class ToolRunner:
         self._effects = effects
         self._tools = {tool.spec.name: tool for tool in tools}
         self._context = context
-        self._gate = gate
-        self._sink = sink
+        self._permissions = permissions
+        self._recorder = recorder
         self._clock = clock
         self._after_edits = after_edits
         self._changed: list[str] = []
@@ -368,7 +368,9 @@ class ToolRunner:
             return
         added = f"\n{text}"
         # Recorded before it is told, as the result itself was.
-        await self._sink.record(Fact(ToolResultExtended(turn_id, self._last_edit, added), Actor.TOOL, Origin.COMMAND))
+        await self._recorder.record(
+            NewEvent(ToolResultExtended(turn_id, self._last_edit, added), Actor.TOOL, Origin.COMMAND)
+        )
         for position, result in results.items():
             if result.call_id == self._last_edit:
                 results[position] = replace(result, text=f"{result.text}{added}")
@@ -447,7 +449,7 @@ class ToolRunner:
         return replace(understood, opinion=opinion)
 
     async def _prepare(self, call: ToolCallPart, tool: Tool, arguments: JsonObject) -> _Understood:
-        looked_at = LookedAt(self._context, self._gate)
+        looked_at = LookedAt(self._context, self._permissions)
         try:
             prepared = await tool.prepare(arguments, call.call_id, looked_at.context)
         except DatabaseError:
@@ -465,10 +467,10 @@ class ToolRunner:
         view, prepared, opinion = understood.view, understood.prepared, understood.opinion
         # None until it runs: the time that the user takes to allow it is not the call's.
         started: float | None = None
-        progress = CallProgress(view.call_id, self._sink)
+        progress = CallProgress(view.call_id, self._recorder)
 
         def decide() -> Decision:
-            return with_opinion(self._gate.decide(prepared.accesses), opinion)
+            return with_opinion(self._permissions.decide(prepared.accesses), opinion)
 
         decision = decide()
         warning = ""
@@ -477,20 +479,20 @@ class ToolRunner:
         if view.content and (warning or decision.verdict is Verdict.DENY) and understood.looked_at.unreadable():
             # Nobody is asked about this call, so its preview must not show what reading would ask about.
             view = replace(view, content=())
-        started_fact = Fact(ToolCallStarted(turn_id, view, repairs))
+        announced = NewEvent(ToolCallStarted(turn_id, view, repairs))
         if warning:
-            await self._sink.record(started_fact)
+            await self._recorder.record(announced)
             return await self._finish(turn_id, view, held_back(view, warning), None)
         try:
-            await self._gate.announce(turn_id, decision, view.call_id, started_fact)
+            await self._permissions.announce(turn_id, decision, view.call_id, announced)
             place.passed.set()
-            refusal = await self._gate.admit(turn_id, decision, prepared.accesses, view, again=decide)
-            if refusal is not None:
-                shown = (*view.content, TextContent(refusal.shown))
-                outcome = ToolOutcome(refusal.sentence, is_error=True, content=shown, failure="policy.refused")
+            denied = await self._permissions.authorize(turn_id, decision, prepared.accesses, view, again=decide)
+            if denied is not None:
+                shown = (*view.content, TextContent(denied.shown))
+                outcome = ToolOutcome(denied.sentence, is_error=True, content=shown, failure="policy.refused")
             else:
                 started = self._clock.monotonic()
-                await self._sink.show(ToolCallRunning(view.call_id))
+                await self._recorder.show(ToolCallRunning(view.call_id))
                 outcome = await self._effect(turn_id, view, prepared, progress)
                 if self._hooks is not None and not outcome.is_error:
                     outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
@@ -525,7 +527,7 @@ class ToolRunner:
         view: ToolCallView,
         outcome: ToolOutcome,
         started: float | None,
-        *before: Fact,
+        *before: NewEvent,
         interrupted: bool = False,
     ) -> ToolResultPart:
         duration_ms = 0 if started is None else round((self._clock.monotonic() - started) * 1000)
@@ -550,10 +552,10 @@ class ToolRunner:
         )
         if finished.failure:
             logger.info("a call of %s failed (%s)", view.name, finished.failure)
-        facts = [*before, Fact(finished, Actor.TOOL, outcome.origin)]
+        events = [*before, NewEvent(finished, Actor.TOOL, outcome.origin)]
         if outcome.plan is not None:
-            facts.append(Fact(PlanUpdated(turn_id, outcome.plan)))
-        await self._sink.record(*facts)
+            events.append(NewEvent(PlanUpdated(turn_id, outcome.plan)))
+        await self._recorder.record(*events)
         if outcome.changed:
             self._changed += outcome.changed
             self._last_edit = view.call_id
@@ -572,7 +574,7 @@ class ToolRunner:
         shown = (TextContent(sentence),)
         outcome = ToolOutcome(sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=failure)
         # In one transaction: a turn that is cancelled between the two would leave a call without an end.
-        return await self._finish(turn_id, view, outcome, None, Fact(ToolCallStarted(turn_id, view)))
+        return await self._finish(turn_id, view, outcome, None, NewEvent(ToolCallStarted(turn_id, view)))
 
 
 def failure_of_outcome(outcome: ToolOutcome) -> str:

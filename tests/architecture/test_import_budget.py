@@ -81,7 +81,7 @@ def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
 
 def test_what_the_first_call_is_decided_with_is_imported_before_it_comes():
     start = "from pattern_acp.bootstrap.sessions import import_what_calls_need as ready; ready()"
-    decided = "import pattern_acp.turn.gate, pattern_acp.policy.decide, pattern_acp.policy.external_effects"
+    decided = "import pattern_acp.turn.permissions, pattern_acp.policy.decide, pattern_acp.policy.external_effects"
     assert modules_after(f"{start}; {decided}") - modules_after(start) == set()
 
 

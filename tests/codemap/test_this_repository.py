@@ -48,7 +48,7 @@ async def test_permission_grants_are_briefed_with_their_store_events_and_gate(in
     found = await index.read(lambda tx: brief(tx, "permission grants", may_show=everything))
     paths = [item.file.path for item in found.files]
     assert {"pattern_acp/policy/grant_matching.py", "pattern_acp/journal/events.py"} <= set(paths[:3])
-    assert {"pattern_acp/turn/gate.py", "pattern_acp/journal/events.py"} <= set(paths)
+    assert {"pattern_acp/turn/permissions.py", "pattern_acp/journal/events.py"} <= set(paths)
     assert sum(item.file.is_test for item in found.files) * 4 <= len(paths)
 
 
@@ -59,14 +59,14 @@ async def test_callers_of_append_are_those_of_the_journal_and_no_lists(index: Da
     found = await index.read(lambda tx: uses_of(KnownCallers(tx), symbol))
     around = {(use.path, use.within.name if use.within else "") for use in found.proven}
     assert ("pattern_acp/journal/turn_ends.py", "close_interrupted") in around
-    assert "pattern_acp/turn/sink.py" in {path for path, _ in around}
+    assert "pattern_acp/turn/recorder.py" in {path for path, _ in around}
     assert found.guesses == ()
 
 
-async def test_a_change_of_the_journals_writer_reaches_the_sink_the_turn_and_the_writers_tests(index: Database):
+async def test_a_change_of_the_journals_writer_reaches_the_recorder_the_turn_and_the_writers_tests(index: Database):
     path = "pattern_acp/journal/writer.py"
     found = await index.read(lambda tx: impact_of(tx, (), (path,), depth=2, may_show=everything))
     depths = {item.file.path: item.depth for item in found.reached}
-    assert depths["pattern_acp/turn/sink.py"] == 1
+    assert depths["pattern_acp/turn/recorder.py"] == 1
     assert depths["pattern_acp/turn/loop.py"] == 2
     assert "tests/journal/test_writer.py" in {item.file.path for item in found.tests}

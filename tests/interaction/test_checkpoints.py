@@ -19,7 +19,7 @@ from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.plan import list_points
-from pattern_acp.turn.sink import Fact
+from pattern_acp.turn.recorder import NewEvent
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import choose
 from tests.support.scripts import calls, gate, says
@@ -124,10 +124,10 @@ async def test_the_end_of_a_turn_and_its_checkpoint_are_one_transaction():
         def fail(tx: Transaction) -> None:
             raise DatabaseError("no")
 
-        sink = agent.sessions.get(session).sink
+        recorder = agent.sessions.get(session).recorder
         before = await events_of(agent, session)
         with pytest.raises(DatabaseError):
-            await sink.record(Fact(TurnEnded(TurnId("turn_1"), StopReason.END_TURN)), behind=fail)
+            await recorder.record(NewEvent(TurnEnded(TurnId("turn_1"), StopReason.END_TURN)), behind=fail)
         assert await events_of(agent, session) == before
 
 

@@ -60,7 +60,7 @@ CHECKED = {
         f"{HERE}::test_no_way_of_writing_passes_the_limit",
         "memory/test_edits.py::test_an_edit_over_the_limit_says_the_counts_and_cuts_nothing",
     ),
-    9: ("turn/test_gate.py::test_an_always_is_remembered_and_recorded_with_the_answer",),
+    9: ("turn/test_permissions.py::test_an_always_is_remembered_and_recorded_with_the_answer",),
     10: (f"{HERE}::test_the_same_look_up_can_be_made_again_at_once",),
     11: ("context/test_memory_catch_up.py::test_headline_decisions_and_open_threads_are_told",),
     12: (
@@ -83,7 +83,7 @@ CHECKED = {
     21: (f"{HERE}::test_search_finds_the_same_after_the_file_was_written_anew",),
     23: ("memory/test_recall.py::test_a_search_is_narrowed_to_kinds_sessions_and_times",),
     24: (f"{HERE}::test_a_search_that_cannot_read_says_so",),
-    25: ("turn/test_sink.py::test_every_event_is_in_the_journal_before_it_is_shown",),
+    25: ("turn/test_recorder.py::test_every_event_is_in_the_journal_before_it_is_shown",),
 }
 """The tests of each other defect, by its number in the list of 25."""
 

@@ -21,7 +21,7 @@ from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.run_command import RunCommandTool
-from pattern_acp.turn.gate import resolved
+from pattern_acp.turn.permissions import resolved
 from pattern_acp.workspace.jobs import QUIET_SECONDS, Job, Jobs
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, Terminal

@@ -17,16 +17,16 @@ from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.turn.checks import ConfiguredChecks, runs_for
-from pattern_acp.turn.gate import PermissionChecker, PolicyState
+from pattern_acp.turn.permissions import PermissionChecker, PolicyState
 from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
 from tests.support.passing_time import passing
-from tests.support.sink import RecordingSink
 from tests.support.terminal import FakeTerminal, PlayedCommand
 from tests.support.tools import ToolBench, tool_bench
+from tests.support.turn_recorder import FakeRecorder
 from tests.support.turns import of_type
 
 TURN = TurnId("turn_1")
@@ -57,12 +57,14 @@ def test_a_file_name_is_never_more_than_a_name():
 class Bench:
     def __init__(self, root: Path, *checks: CheckSettings, terminal: FakeTerminal | LocalTerminal) -> None:
         self.state = PolicyState(Mode.ASK, (str(root),))
-        self.sink = RecordingSink()
+        self.recorder = FakeRecorder()
         clock = FakeClock()
-        gate = PermissionChecker(self.state, ScriptedApprover([], clock), self.sink, clock=clock)
+        permissions = PermissionChecker(self.state, ScriptedApprover([], clock), self.recorder, clock=clock)
         self.tools: ToolBench = tool_bench(root)
         self.tools = replace(self.tools, context=replace(self.tools.context, terminal=terminal))
-        self.checks = ConfiguredChecks(checks, self.tools.context, gate, self.sink, clock=clock, ids=RandomIds())
+        self.checks = ConfiguredChecks(
+            checks, self.tools.context, permissions, self.recorder, clock=clock, ids=RandomIds()
+        )
 
     async def after(self, *paths: Path) -> str:
         with anyio.fail_after(30):
@@ -70,7 +72,7 @@ class Bench:
 
     @property
     def finished(self) -> list[ToolCallFinished]:
-        return of_type(self.sink.events, ToolCallFinished)
+        return of_type(self.recorder.events, ToolCallFinished)
 
 
 def playing(output: str, exit_code: int = 0) -> FakeTerminal:
@@ -82,11 +84,11 @@ async def test_what_a_check_finds_is_told_and_shown_as_a_call_of_its_own(tmp_pat
     told = await bench.after(tmp_path / "a.py")
     assert told.startswith("The check lint (`lint a.py`) failed. Exit code 1 after")
     assert "a.py:1: unused" in told
-    (started,) = of_type(bench.sink.events, ToolCallStarted)
+    (started,) = of_type(bench.recorder.events, ToolCallStarted)
     assert (started.call.title, started.call.kind) == ("Check lint: lint a.py", "execute")
     (finished,) = bench.finished
     assert finished.status is ToolCallStatus.FAILED
-    (decided,) = of_type(bench.sink.events, PermissionDecided)
+    (decided,) = of_type(bench.recorder.events, PermissionDecided)
     assert (decided.verdict, decided.rule) == ("allow", "configured")
 
 

@@ -18,12 +18,12 @@ from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedEr
 from pattern_acp.tools.edit_file import EditFile, WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.tools.targets import find_target
-from pattern_acp.turn.gate import REFUSED, PermissionChecker, PolicyState
+from pattern_acp.turn.permissions import REFUSED, PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
-from tests.support.sink import RecordingSink
 from tests.support.tools import FakeTool, ToolBench, tool_bench
+from tests.support.turn_recorder import FakeRecorder
 from tests.support.turns import of_type
 
 SECRET = "planted"
@@ -50,7 +50,7 @@ class Bench:
     root: Path
     mode: Mode = Mode.AUTO
     clock: FakeClock = field(default_factory=FakeClock)
-    sink: RecordingSink = field(default_factory=RecordingSink)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
     tools: ToolBench = field(init=False)
     state: PolicyState = field(init=False)
     approver: ScriptedApprover = field(init=False)
@@ -63,9 +63,9 @@ class Bench:
         self.tools = tool_bench(self.root)
         self.state = PolicyState(self.mode, (str(self.root.resolve()),))
         self.approver = ScriptedApprover([], self.clock)
-        gate = PermissionChecker(self.state, self.approver, self.sink, clock=self.clock)
+        permissions = PermissionChecker(self.state, self.approver, self.recorder, clock=self.clock)
         tools: list[Tool] = [Careless(), EditFile(), WriteFile(), ApplyPatch(), ReadFileTool()]
-        self.runner = ToolRunner(tools, self.tools.context, gate, self.sink, clock=self.clock)
+        self.runner = ToolRunner(tools, self.tools.context, permissions, self.recorder, clock=self.clock)
 
     async def call(self, tool: str, *answers: PermissionAnswer, **arguments: Json) -> str:
         """What the model reads; the answers must be as many as there are questions."""
@@ -153,6 +153,6 @@ async def test_a_call_that_is_denied_shows_no_diff_of_a_file_that_may_not_be_rea
     bench = Bench(tmp_path / "project", Mode.PLAN)
     await bench.call("edit_file", path=".env", edits=FITTING)
     await bench.call("edit_file", path="plain.txt", edits=[{"old_text": "plain", "new_text": "x"}])
-    hidden, shown = (event.call.content for event in of_type(bench.sink.events, ToolCallStarted))
+    hidden, shown = (event.call.content for event in of_type(bench.recorder.events, ToolCallStarted))
     assert hidden == ()
     assert shown != ()

@@ -40,7 +40,6 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.gate import PermissionChecker, PolicyState
 from pattern_acp.turn.loop import (
     BEGIN_AGAIN,
     CONTINUE,
@@ -52,13 +51,14 @@ from pattern_acp.turn.loop import (
     last_answer,
     show_sentence,
 )
+from pattern_acp.turn.permissions import PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
 from tests.support.models import fake_model
 from tests.support.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
-from tests.support.sink import RecordingSink
 from tests.support.tools import FakeTool, tool_bench
+from tests.support.turn_recorder import FakeRecorder
 from tests.support.turns import of_type
 
 TURN = TurnId("turn_1")
@@ -78,7 +78,7 @@ class Bench:
     retries: int = 0
     pauses: list[float] = field(default_factory=list[float])
     clock: FakeClock = field(default_factory=FakeClock)
-    sink: RecordingSink = field(default_factory=RecordingSink)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
     history: list[Message] = field(default_factory=lambda: [Message(MessageId("msg_1"), Role.USER, (TextPart("Go."),))])
     budget: Budget = field(init=False)
     loop: TurnLoop = field(init=False)
@@ -86,15 +86,15 @@ class Bench:
     def __post_init__(self) -> None:
         state, waits = PolicyState(Mode.ASK, (str(ROOT),)), UserWaitTimer(self.clock)
         approver = ScriptedApprover(self.answers, self.clock)
-        admission = PermissionChecker(state, approver, self.sink, clock=self.clock, waits=waits)
+        permissions = PermissionChecker(state, approver, self.recorder, clock=self.clock, waits=waits)
         limits = Limits(self.limits.max_model_requests, self.limits.max_wall_seconds)
         self.budget = Budget(limits, self.clock, waits, cost=self.cost)
-        runner = ToolRunner(self.tools, tool_bench(ROOT).context, admission, self.sink, clock=self.clock)
+        runner = ToolRunner(self.tools, tool_bench(ROOT).context, permissions, self.recorder, clock=self.clock)
         self.loop = TurnLoop(
             model=ModelInUse(self.model, fake_model("scripted")),
             build=self.build,
             runner=runner,
-            sink=self.sink,
+            recorder=self.recorder,
             ids=RandomIds(),
             budget=self.budget,
         )
@@ -157,7 +157,10 @@ async def test_the_cost_of_every_request_is_added_to_that_of_the_session():
         ScriptedProvider([calls("look") + used(5), says("Done.") + used(7)]), (FakeTool(),), cost=Cost(100, "USD")
     )
     await made.run()
-    assert [event.cost for event in of_type(made.sink.events, UsageReported)] == [Cost(105, "USD"), Cost(112, "USD")]
+    assert [event.cost for event in of_type(made.recorder.events, UsageReported)] == [
+        Cost(105, "USD"),
+        Cost(112, "USD"),
+    ]
     assert made.budget.cost == Cost(112, "USD")
 
 
@@ -168,7 +171,7 @@ async def test_every_request_is_recorded_before_the_model_is_asked():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.run)
             await held.reached.wait()
-            assert [type(event) for event in made.sink.order] == [ModelRequested]
+            assert [type(event) for event in made.recorder.order] == [ModelRequested]
             held.opened.set()
 
 
@@ -180,7 +183,7 @@ async def test_calls_of_an_answer_that_was_cut_are_not_run(stop: ProviderStop):
     assert tool.prepared == []
     assert end.sentence
     assert made.history[-1].tool_calls == ()
-    [recorded] = of_type(made.sink.events, MessageRecorded)
+    [recorded] = of_type(made.recorder.events, MessageRecorded)
     assert recorded.complete is (stop is not ProviderStop.INTERRUPTED)
 
 
@@ -201,7 +204,7 @@ async def test_a_call_that_the_limit_cut_fails_and_the_turn_goes_on():
     assert isinstance(result, ToolResultPart)
     assert (result.call_id, result.is_error) == (call.call_id, True)
     assert result.text.startswith("This call was cut at 4,096 tokens, the limit of one answer, before it was complete")
-    [started], [ended] = of_type(made.sink.events, ToolCallStarted), of_type(made.sink.events, ToolCallFinished)
+    [started], [ended] = of_type(made.recorder.events, ToolCallStarted), of_type(made.recorder.events, ToolCallFinished)
     assert started.call.raw_input == {"path": "new.txt"}
     assert (ended.status, ended.failure) == (ToolCallStatus.FAILED, "tool.call-cut")
     assert made.history[-1].text == "In pieces, then."
@@ -257,7 +260,7 @@ async def test_three_answers_in_a_row_with_a_cut_call_end_the_turn_at_its_limit_
     assert "`turn.max_output_tokens`" in end.sentence
     assert len(made.model.requests) == 6
     # The last one is told and recorded as failed too.
-    assert len(of_type(made.sink.events, ToolCallFinished)) == 6
+    assert len(of_type(made.recorder.events, ToolCallFinished)) == 6
 
 
 async def test_text_that_the_limit_cut_ends_the_turn_and_says_why():
@@ -280,12 +283,12 @@ async def test_the_model_goes_on_with_an_answer_that_broke_off():
     assert (half.text, note.role, rest.text) == ("Half an ans", Role.USER, "wer.")
     assert note.text == f"<note>{CONTINUE}</note>"
     assert made.model.requests[1].messages[1:] == (half, note)
-    recorded = of_type(made.sink.events, MessageRecorded)
+    recorded = of_type(made.recorder.events, MessageRecorded)
     assert [(event.complete, event.for_model) for event in recorded] == [(False, True), (True, False), (True, True)]
     [thought] = recorded[1].message.parts
     assert thought == ThinkingPart("The connection to lab broke. The model is asked to go on.")
-    assert [event.message for event in of_type(made.sink.events, ContextAdded)] == [note]
-    assert [event.usage.output_tokens for event in of_type(made.sink.events, UsageReported)] == [3, 2]
+    assert [event.message for event in of_type(made.recorder.events, ContextAdded)] == [note]
+    assert [event.usage.output_tokens for event in of_type(made.recorder.events, UsageReported)] == [3, 2]
     assert made.pauses == [0.25]
 
 
@@ -368,7 +371,7 @@ async def test_text_that_came_before_a_cancel_is_recorded_as_incomplete_and_reme
             tasks.start_soon(made.run)
             await held.reached.wait()
             tasks.cancel_scope.cancel()
-    [recorded] = of_type(made.sink.events, MessageRecorded)
+    [recorded] = of_type(made.recorder.events, MessageRecorded)
     assert (recorded.message.text, recorded.complete) == ("The first half.", False)
     assert made.history[-1] == recorded.message
 
@@ -377,7 +380,7 @@ async def test_an_error_of_the_provider_comes_out_as_itself_and_keeps_what_came(
     made = bench((*says("Half."), ProviderOverloadedError("It is overloaded.")))
     with pytest.raises(ProviderOverloadedError):
         await made.run()
-    assert [event.message.text for event in of_type(made.sink.events, MessageRecorded)] == ["Half."]
+    assert [event.message.text for event in of_type(made.recorder.events, MessageRecorded)] == ["Half."]
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -389,8 +392,8 @@ async def test_an_answer_without_words_and_calls_is_an_error(text: str):
 async def test_text_is_shown_while_it_comes_and_recorded_once_when_it_is_whole():
     made = bench(says("One ", "two."))
     await made.run()
-    assert [event.text for event in of_type(made.sink.order, TextStreamed)] == ["One ", "two."]
-    [recorded] = of_type(made.sink.events, MessageRecorded)
+    assert [event.text for event in of_type(made.recorder.order, TextStreamed)] == ["One ", "two."]
+    [recorded] = of_type(made.recorder.events, MessageRecorded)
     assert (recorded.message.text, recorded.complete) == ("One two.", True)
 
 
@@ -437,8 +440,8 @@ async def test_results_follow_their_calls_in_the_history():
 
 
 async def test_a_sentence_of_ours_begins_a_paragraph_of_its_own_and_is_nothing_that_the_model_said():
-    sink = RecordingSink()
-    await show_sentence(sink, TURN, RandomIds(), "First.")
-    await show_sentence(sink, TURN, RandomIds(), "Second.")
-    assert [event.text for event in of_type(sink.order, TextStreamed)] == ["First.", "\n\nSecond."]
-    assert [event.for_model for event in of_type(sink.events, MessageRecorded)] == [False, False]
+    recorder = FakeRecorder()
+    await show_sentence(recorder, TURN, RandomIds(), "First.")
+    await show_sentence(recorder, TURN, RandomIds(), "Second.")
+    assert [event.text for event in of_type(recorder.order, TextStreamed)] == ["First.", "\n\nSecond."]
+    assert [event.for_model for event in of_type(recorder.events, MessageRecorded)] == [False, False]

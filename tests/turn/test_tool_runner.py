@@ -21,12 +21,12 @@ from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.events import ToolCallRunning
-from pattern_acp.turn.gate import PermissionChecker, PolicyState
+from pattern_acp.turn.permissions import PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, MOST_LEVELS, SIDE_BY_SIDE, ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock
-from tests.support.sink import RecordingSink
 from tests.support.tools import FakeTool, tool_bench
+from tests.support.turn_recorder import FakeRecorder
 from tests.support.turns import of_type
 
 TURN = TurnId("turn_1")
@@ -38,13 +38,15 @@ class Bench:
     tools: Sequence[FakeTool]
     answers: list[PermissionAnswer] = field(default_factory=list[PermissionAnswer])
     clock: FakeClock = field(default_factory=FakeClock)
-    sink: RecordingSink = field(default_factory=RecordingSink)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
     runner: ToolRunner = field(init=False)
 
     def __post_init__(self) -> None:
         state = PolicyState(Mode.ASK, (str(ROOT),))
-        admission = PermissionChecker(state, ScriptedApprover(self.answers, self.clock), self.sink, clock=self.clock)
-        self.runner = ToolRunner(self.tools, tool_bench(ROOT).context, admission, self.sink, clock=self.clock)
+        permissions = PermissionChecker(
+            state, ScriptedApprover(self.answers, self.clock), self.recorder, clock=self.clock
+        )
+        self.runner = ToolRunner(self.tools, tool_bench(ROOT).context, permissions, self.recorder, clock=self.clock)
 
     async def run(self, *calls: ToolCallPart) -> list[ToolResultPart]:
         with anyio.fail_after(30):
@@ -52,7 +54,7 @@ class Bench:
 
     @property
     def finished(self) -> list[ToolCallFinished]:
-        return of_type(self.sink.events, ToolCallFinished)
+        return of_type(self.recorder.events, ToolCallFinished)
 
 
 def call(number: int = 1, name: str = "look", arguments: str = "{}") -> ToolCallPart:
@@ -109,10 +111,10 @@ async def test_calls_side_by_side_are_announced_as_they_were_written_however_lon
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.run, *written)
             await anyio.wait_all_tasks_blocked()
-            assert of_type(bench.sink.order, ToolCallStarted) == []
+            assert of_type(bench.recorder.order, ToolCallStarted) == []
             ready.set()
     assert len(begun) == 2
-    announced = [event.call.call_id for event in of_type(bench.sink.order, ToolCallStarted)]
+    announced = [event.call.call_id for event in of_type(bench.recorder.order, ToolCallStarted)]
     assert announced == [one.call_id for one in written]
 
 
@@ -143,8 +145,8 @@ async def test_a_change_waits_for_the_reads_before_it_and_holds_up_those_behind_
 async def test_a_call_is_announced_with_its_decision_in_one_transaction_before_it_runs():
     bench = Bench([FakeTool()])
     await bench.run(call())
-    assert [type(fact.event) for fact in bench.sink.transactions[0]] == [ToolCallStarted, PermissionDecided]
-    kinds = [type(event) for event in bench.sink.order]
+    assert [type(new.event) for new in bench.recorder.transactions[0]] == [ToolCallStarted, PermissionDecided]
+    kinds = [type(event) for event in bench.recorder.order]
     assert kinds == [ToolCallStarted, PermissionDecided, ToolCallRunning, ToolCallFinished]
 
 
@@ -155,8 +157,8 @@ async def test_what_a_tool_read_is_recorded_with_its_origin():
 
     bench = Bench([FakeTool(effect=read)])
     await bench.run(call())
-    [fact] = bench.sink.transactions[-1]
-    assert (fact.actor, fact.origin) == (Actor.TOOL, Origin.COMMAND)
+    [new] = bench.recorder.transactions[-1]
+    assert (new.actor, new.origin) == (Actor.TOOL, Origin.COMMAND)
 
 
 async def test_a_plan_is_recorded_with_the_end_of_its_call():
@@ -166,7 +168,7 @@ async def test_a_plan_is_recorded_with_the_end_of_its_call():
 
     bench = Bench([FakeTool(effect=plan)])
     await bench.run(call())
-    assert [type(fact.event) for fact in bench.sink.transactions[-1]] == [ToolCallFinished, PlanUpdated]
+    assert [type(new.event) for new in bench.recorder.transactions[-1]] == [ToolCallFinished, PlanUpdated]
 
 
 async def test_a_cancelled_call_ends_once_as_interrupted_with_what_it_had_shown():
@@ -245,7 +247,7 @@ async def test_a_refused_call_does_not_run():
     [result] = await bench.run(call())
     assert result.is_error
     assert together.most == 0
-    assert of_type(bench.sink.order, ToolCallRunning) == []
+    assert of_type(bench.recorder.order, ToolCallRunning) == []
 
 
 def nested(levels: int) -> str:
@@ -285,7 +287,7 @@ async def test_a_near_valid_call_runs_as_it_was_meant_and_its_repair_is_in_the_j
     bench = Bench([tool])
     [result] = await bench.run(call(name="Look", arguments='```json\n{"a": "planted",}\n```'))
     assert not result.is_error
-    [started] = of_type(bench.sink.events, ToolCallStarted)
+    [started] = of_type(bench.recorder.events, ToolCallStarted)
     assert (started.call.name, started.call.raw_input) == ("look", {"a": "planted"})
     assert started.repairs == (
         "read a misspelt name as the tool look",
@@ -297,7 +299,7 @@ async def test_a_near_valid_call_runs_as_it_was_meant_and_its_repair_is_in_the_j
 async def test_a_valid_call_has_no_repairs():
     bench = Bench([FakeTool()])
     await bench.run(call(arguments='{"a": 1}'))
-    assert [started.repairs for started in of_type(bench.sink.events, ToolCallStarted)] == [()]
+    assert [started.repairs for started in of_type(bench.recorder.events, ToolCallStarted)] == [()]
 
 
 async def test_calls_in_another_case_run_side_by_side_too():
@@ -316,7 +318,7 @@ async def test_arguments_that_are_no_object_are_an_announced_and_failed_call(arg
     bench = Bench([FakeTool()])
     [result] = await bench.run(call(arguments=arguments))
     assert result.is_error
-    assert [type(event) for event in bench.sink.order] == [ToolCallStarted, ToolCallFinished]
+    assert [type(event) for event in bench.recorder.order] == [ToolCallStarted, ToolCallFinished]
 
 
 async def test_a_tool_that_does_not_exist_is_answered_with_those_that_do():
@@ -353,5 +355,5 @@ async def test_a_row_of_failures_is_one_of_messages_in_which_the_call_failed():
 async def test_a_call_that_cannot_be_prepared_begins_and_ends_in_one_transaction():
     bench = Bench([])
     await bench.run(call(name="nosuch"))
-    recorded = [[type(fact.event) for fact in facts] for facts in bench.sink.transactions]
+    recorded = [[type(new.event) for new in events] for events in bench.recorder.transactions]
     assert recorded == [[ToolCallStarted, ToolCallFinished]]

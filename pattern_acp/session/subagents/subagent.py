@@ -83,9 +83,9 @@ from pattern_acp.session.window import session_limits, tokens_in, without_messag
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import ToolCallWaits, Transient
-from pattern_acp.turn.gate import PermissionChecker
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
-from pattern_acp.turn.sink import Fact, TurnSink, end_facts
+from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder, new_end_events
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ class SubagentWindow:
         turn_id: TurnId,
         model: ModelInUse,
         history: list[Message],
-        sink: TurnSink,
+        recorder: TurnRecorder,
         compose: Callable[[], Awaitable[ProviderRequest]],
     ) -> None:
-        """`compose` builds the request from `history` as it is; `sink` is the one of its thread."""
+        """`compose` builds the request from `history` as it is; `recorder` is the one of its thread."""
         self._session, self._turn_id, self._model, self._history = session, turn_id, model, history
-        self._sink, self._compose = sink, compose
+        self._recorder, self._compose = recorder, compose
         # What the counts of a model's answers taught holds for everything that it is sent.
         self._calibration = session.state.window.calibration
         self._messages = MessageTokens()
@@ -202,7 +202,7 @@ class SubagentWindow:
             wanted.tokens,
             max(wanted.tokens - choice.freed, 0),
         )
-        await self._sink.record(Fact(event, Actor.SYSTEM, Origin.AGENT))
+        await self._recorder.record(NewEvent(event, Actor.SYSTEM, Origin.AGENT))
         self._history[:] = compaction.compacted(self._history, event)
         return True
 
@@ -418,11 +418,11 @@ class ThreadName(Struct, frozen=True):
         return SubagentRecorded(self.turn_id, self.call_id, self.thread_id, self.name, event)
 
 
-class ThreadSink:
-    """`turn.sink.TurnSink` of a subagent, over that of its session."""
+class SubagentRecorder:
+    """`turn.recorder.TurnRecorder` of a subagent, over that of its session."""
 
-    def __init__(self, sink: TurnSink, name: ThreadName, activity: Activity) -> None:
-        self._sink = sink
+    def __init__(self, recorder: TurnRecorder, name: ThreadName, activity: Activity) -> None:
+        self._recorder = recorder
         self._name = name
         self._activity = activity
         self.events: list[Event] = []
@@ -430,22 +430,22 @@ class ThreadSink:
 
     @property
     def follows_text(self) -> bool:
-        """See `TurnSink.follows_text`; nobody sees its text while it comes."""
+        """See `TurnRecorder.follows_text`; nobody sees its text while it comes."""
         return False
 
-    async def record(self, *facts: Fact) -> None:
-        """See `TurnSink.record`."""
-        await self._sink.record(*(replace(fact, event=self._name.recorded(fact.event)) for fact in facts))
-        for fact in facts:
-            self.events.append(fact.event)
-            await self._activity.follow(fact.event)
+    async def record(self, *events: NewEvent) -> None:
+        """See `TurnRecorder.record`."""
+        await self._recorder.record(*(replace(new, event=self._name.recorded(new.event)) for new in events))
+        for new in events:
+            self.events.append(new.event)
+            await self._activity.follow(new.event)
 
-    async def record_soon(self, *facts: Fact) -> None:
-        """See `TurnSink.record_soon`; at once, since it is shown what a subagent does."""
-        await self.record(*facts)
+    async def record_soon(self, *events: NewEvent) -> None:
+        """See `TurnRecorder.record_soon`; at once, since it is shown what a subagent does."""
+        await self.record(*events)
 
     async def show(self, event: Transient) -> None:
-        """See `TurnSink.show`: what is not durable is not shown, since a client knows no calls of a subagent."""
+        """See `TurnRecorder.show`: what is not durable is not shown, since a client knows no calls of a subagent."""
 
 
 class NotedEffects:
@@ -468,12 +468,14 @@ class NamedApprover:
     time would hide each other.
     """
 
-    def __init__(self, approver: Approver, name: str, call_id: ToolCallId, sink: TurnSink, activity: Activity) -> None:
-        """`sink` is the session's."""
+    def __init__(
+        self, approver: Approver, name: str, call_id: ToolCallId, recorder: TurnRecorder, activity: Activity
+    ) -> None:
+        """`recorder` is the session's."""
         self._approver = approver
         self._name = name
         self._call_id = call_id
-        self._sink = sink
+        self._recorder = recorder
         self._activity = activity
         self._one_at_a_time = anyio.Lock()
 
@@ -481,7 +483,7 @@ class NamedApprover:
         """See `Approver.ask`."""
         call = replace(request.call, call_id=self._call_id, title=f"{self._name}: {request.call.title}")
         async with self._one_at_a_time, self._activity.interrupted():
-            await self._sink.show(ToolCallWaits(self._call_id))
+            await self._recorder.show(ToolCallWaits(self._call_id))
             return await self._approver.ask(replace(request, call=call))
 
 
@@ -517,17 +519,17 @@ class Subagent:
         self._model = _model_in_use(session, qualified, self._gate)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
-        self._sink = ThreadSink(session.sink, thread, self._activity)
+        self._recorder = SubagentRecorder(session.recorder, thread, self._activity)
         self._memory = SubagentMemory(session.memory, task.name)
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
         self._heard = InjectionQueue()
         self.hooks = SessionToolHooks(session, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
-        gate = PermissionChecker(
+        permissions = PermissionChecker(
             session.state.policy,
-            NamedApprover(session.approver, task.name, call_id, session.sink, self._activity),
-            self._sink,
+            NamedApprover(session.approver, task.name, call_id, session.recorder, self._activity),
+            self._recorder,
             clock=shared.clock,
             waits=waits,
             narrowing=SubagentLimits(task.name, task.kind.only_reads, task.paths),
@@ -546,24 +548,24 @@ class Subagent:
             tool for tool in tools_for(task.kind, parts.tools) if not task.tools or tool.spec.name in task.tools
         )
         self._effects = NotedEffects(session.checkpoints)
-        self._checks = checks_of(session, gate, context, self._sink)
+        self._checks = checks_of(session, permissions, context, self._recorder)
         self._runner = ToolRunner(
             self._tools,
             context,
-            gate,
-            self._sink,
+            permissions,
+            self._recorder,
             clock=shared.clock,
             after_edits=self,
             hooks=self.hooks,
             effects=self._effects,
         )
         self._runner.before_edits = EditWarnings(session, self._heard)
-        self._idle = ToolRunner((), context, gate, self._sink, clock=shared.clock)
+        self._idle = ToolRunner((), context, permissions, self._recorder, clock=shared.clock)
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `turn.tool_hooks.AfterEdits`."""
         self.edited += changed
-        return await ChecksAndDiagnostics(self._session, self._checks, self._sink).after_edits(turn_id, changed)
+        return await ChecksAndDiagnostics(self._session, self._checks, self._recorder).after_edits(turn_id, changed)
 
     async def run(self) -> ToolOutcome:
         """Run it to its end.
@@ -575,7 +577,7 @@ class Subagent:
             return ToolOutcome(self._missing, is_error=True)
         self._words = await anyio.to_thread.run_sync(subagent_prompt, self._task.kind, self._task.name)
         history = self._heard.history = [self._message(*await self._opening())]
-        await self._sink.record(Fact(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
+        await self._recorder.record(NewEvent(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()
         try:
             end = await self._watched(history)
@@ -607,8 +609,8 @@ class Subagent:
         return end
 
     async def _run(self, history: list[Message]) -> TurnEnd:
-        turn_id, sink = self._parts.turn_id, self._sink
-        window = SubagentWindow(self._session, turn_id, self._model, history, sink, partial(self._build, history))
+        turn_id, recorder = self._parts.turn_id, self._recorder
+        window = SubagentWindow(self._session, turn_id, self._model, history, recorder, partial(self._build, history))
         try:
             end = await self._until_hooks_agree(history, window)
             reached = self._budget.used_up()
@@ -616,7 +618,7 @@ class Subagent:
                 return end
             said = self._message(f"You reached {reached}. No more calls run: write your report now from what you know.")
             added = ContextAdded(self._parts.turn_id, said, ("limit",))
-            await self._sink.record(Fact(added, Actor.SYSTEM, Origin.AGENT))
+            await self._recorder.record(NewEvent(added, Actor.SYSTEM, Origin.AGENT))
             history.append(said)
             await self._loop(self._idle, self._last, window).run(self._parts.turn_id, history)
             return TurnEnd(
@@ -642,14 +644,14 @@ class Subagent:
 
     def _loop(self, runner: ToolRunner, budget: Budget, window: SubagentWindow) -> TurnLoop:
         async def build(_history: Sequence[Message]) -> ProviderRequest:
-            await add_waiting(self._session, self._parts.turn_id, self._heard, self._sink)
+            await add_waiting(self._session, self._parts.turn_id, self._heard, self._recorder)
             return await window.fitted()
 
         loop = TurnLoop(
             model=self._model,
             build=build,
             runner=runner,
-            sink=self._sink,
+            recorder=self._recorder,
             ids=self._session.constellation.ids,
             budget=budget,
             call_ids=CallIds(self._session.state.used_calls, always_own=True),
@@ -693,7 +695,7 @@ class Subagent:
         return self._task.task, str(untrusted_block("changes", changes))
 
     async def _long_text(self, text_id: str) -> str | None:
-        of_call = (event for event in self._sink.events if item_of(event) == text_id)
+        of_call = (event for event in self._recorder.events if item_of(event) == text_id)
         return result_text(of_call) or long_text(self._heard.history, text_id)
 
     async def _tick(self) -> None:
@@ -702,7 +704,7 @@ class Subagent:
             await self._activity.show()
 
     async def _record_end(self, end: TurnEnd) -> None:
-        await self._sink.record(*end_facts(self._parts.turn_id, end.stop_reason, end.sentence, end.failure))
+        await self._recorder.record(*new_end_events(self._parts.turn_id, end.stop_reason, end.sentence, end.failure))
 
     def _message(self, *texts: str) -> Message:
         parts = tuple(TextPart(text) for text in texts)
@@ -710,7 +712,7 @@ class Subagent:
 
     def _work(self) -> Work:
         only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
-        files = changed_files(self._sink.events)
+        files = changed_files(self._recorder.events)
         by_commands = tuple(path for path in self._effects.changed if path not in {file.path for file in files})
         return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
 

@@ -28,7 +28,7 @@ from pattern_acp.policy.grant_matching import LIFETIME, Grant, approval_options,
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import UserWaitTimer
-from pattern_acp.turn.sink import Fact, TurnSink
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 
 REFUSED = (
@@ -54,7 +54,7 @@ class PolicyState(Struct):
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
 
-class Refusal(Struct, frozen=True):
+class Denied(Struct, frozen=True):
     """A call that does not run: `sentence` tells the model why, `shown` the user."""
 
     sentence: str
@@ -73,7 +73,7 @@ class PermissionChecker:
         self,
         state: PolicyState,
         approver: Approver,
-        sink: TurnSink,
+        recorder: TurnRecorder,
         *,
         clock: Clock,
         waits: UserWaitTimer | None = None,
@@ -82,7 +82,7 @@ class PermissionChecker:
         """`waits` counts what the user takes to answer; `narrowing` is what a subagent may do less."""
         self._state = state
         self._approver = approver
-        self._sink = sink
+        self._recorder = recorder
         self._waits = waits or UserWaitTimer(clock)
         self._narrowing = narrowing
 
@@ -108,13 +108,13 @@ class PermissionChecker:
         decision = self.decide(accesses)
         return decision if decision.verdict is Verdict.DENY else Decision(Verdict.ALLOW, "configured", reason)
 
-    async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *facts: Fact) -> None:
-        """Record `facts` and the decision in one transaction."""
+    async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *events: NewEvent) -> None:
+        """Record `events` and the decision in one transaction."""
         verdict, sandbox = decision.verdict.value, decision.sandbox
         decided = PermissionDecided(turn_id, call_id, verdict, decision.rule, decision.reason, sandbox)
-        await self._sink.record(*facts, Fact(decided, Actor.SYSTEM))
+        await self._recorder.record(*events, NewEvent(decided, Actor.SYSTEM))
 
-    async def admit(
+    async def authorize(
         self,
         turn_id: TurnId,
         decision: Decision,
@@ -122,7 +122,7 @@ class PermissionChecker:
         view: ToolCallView,
         *,
         again: Callable[[], Decision],
-    ) -> Refusal | None:
+    ) -> Denied | None:
         """None when the call may run. `again` decides anew once the questions asked before are answered."""
         if decision.verdict is not Verdict.ASK:
             return _settled(decision)
@@ -133,21 +133,21 @@ class PermissionChecker:
                     await self.announce(turn_id, latest, view.call_id)
                     return _settled(latest)
                 answer = await self._ask(turn_id, latest, accesses, view)
-        return None if answer.allows else Refusal(REFUSED, REFUSED_BY_PERSON)
+        return None if answer.allows else Denied(REFUSED, REFUSED_BY_PERSON)
 
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
     ) -> PermissionAnswer:
         options = approval_options(decision, accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
-        await self._sink.record(Fact(asked, Actor.SYSTEM))
+        await self._recorder.record(NewEvent(asked, Actor.SYSTEM))
         answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
-        facts = [Fact(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
+        events = [NewEvent(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:
             stored = GrantStored(grant.effect, grant.kind, grant.pattern, LIFETIME, view.call_id)
-            facts.append(Fact(stored, Actor.HUMAN, Origin.PERSON))
-        await self._sink.record(*facts)
+            events.append(NewEvent(stored, Actor.HUMAN, Origin.PERSON))
+        await self._recorder.record(*events)
         if grant is not None:
             self._state.grants.append(grant)
         return answer
@@ -159,9 +159,9 @@ class LookedAt:
     Also the `FileSystem` that the call is prepared with, so that no tool can read past it.
     """
 
-    def __init__(self, context: ToolContext, gate: PermissionChecker) -> None:
+    def __init__(self, context: ToolContext, permissions: PermissionChecker) -> None:
         """`context` is what the call would be prepared with otherwise."""
-        self._gate = gate
+        self._permissions = permissions
         self._files = context.files
         self._fingerprints = context.read_fingerprints
         self._cwd = context.cwd
@@ -217,7 +217,7 @@ class LookedAt:
         return ", ".join(named[:PATHS_NAMED]) + (" and more" if len(named) > PATHS_NAMED else "")
 
     def _may_tell(self, path: str) -> bool:
-        match self._gate.decide((ReadPath(path),)).verdict:
+        match self._permissions.decide((ReadPath(path),)).verdict:
             case Verdict.ALLOW:
                 return True
             case Verdict.DENY:
@@ -255,8 +255,8 @@ class LookedAt:
         await self._files.remove_file(path)
 
 
-def _settled(decision: Decision) -> Refusal | None:
+def _settled(decision: Decision) -> Denied | None:
     if decision.verdict is Verdict.ALLOW:
         return None
     shown = f"Not allowed: {decision.reason}"
-    return Refusal(f"{shown} Do not try to get round this; tell the user if it matters.", shown)
+    return Denied(f"{shown} Do not try to get round this; tell the user if it matters.", shown)

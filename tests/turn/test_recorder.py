@@ -17,7 +17,7 @@ from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, S
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.turn_ends import put_together
 from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
-from pattern_acp.turn.sink import PARTIAL_COMMIT_SECONDS, Fact, JournalSink, Projection
+from pattern_acp.turn.recorder import PARTIAL_COMMIT_SECONDS, JournalRecorder, NewEvent, Projection
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.passing_time import let_pass
 
@@ -47,16 +47,18 @@ async def journal(constellation: Constellation) -> list[Event]:
 class Bench:
     constellation: Constellation
     view: LookingView
-    sink: JournalSink
+    recorder: JournalRecorder
 
 
 @asynccontextmanager
 async def bench(*projections: Projection) -> AsyncGenerator[Bench, None]:
     async with temporary_constellation() as constellation:
         view = LookingView(constellation)
-        sink = JournalSink(constellation.database, SESSION, view, clock=constellation.clock, projections=projections)
-        sink.begin(TURN)
-        yield Bench(constellation, view, sink)
+        recorder = JournalRecorder(
+            constellation.database, SESSION, view, clock=constellation.clock, projections=projections
+        )
+        recorder.begin(TURN)
+        yield Bench(constellation, view, recorder)
 
 
 def message(text: str) -> MessageRecorded:
@@ -66,7 +68,7 @@ def message(text: str) -> MessageRecorded:
 async def test_every_event_is_in_the_journal_before_it_is_shown():
     events: list[Event] = [SessionTitled("A title"), message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
     async with bench() as it:
-        await it.sink.record(*(Fact(event) for event in events))
+        await it.recorder.record(*(NewEvent(event) for event in events))
         assert [event for event, _ in it.view.shown] == events
         assert all(recorded == events for _, recorded in it.view.shown)
 
@@ -77,7 +79,7 @@ async def test_a_failing_projection_leaves_nothing_in_the_journal_and_shows_noth
 
     async with bench(fail) as it:
         with pytest.raises(DatabaseError):
-            await it.sink.record(Fact(message("Hello.")))
+            await it.recorder.record(NewEvent(message("Hello.")))
         assert await journal(it.constellation) == []
         assert it.view.shown == []
 
@@ -85,20 +87,20 @@ async def test_a_failing_projection_leaves_nothing_in_the_journal_and_shows_noth
 async def test_facts_that_can_wait_are_recorded_and_shown_before_the_next_one_in_its_transaction():
     title, hello, end = SessionTitled("A title"), message("Hello."), TurnEnded(TURN, StopReason.END_TURN)
     async with bench() as it:
-        await it.sink.record_soon(Fact(title))
-        await it.sink.record_soon(Fact(hello))
+        await it.recorder.record_soon(NewEvent(title))
+        await it.recorder.record_soon(NewEvent(hello))
         assert (await journal(it.constellation), it.view.shown) == ([], [])
-        await it.sink.record(Fact(end))
+        await it.recorder.record(NewEvent(end))
         assert it.view.shown == [(event, [title, hello, end]) for event in (title, hello, end)]
 
 
 async def test_facts_that_can_wait_are_recorded_alone_for_whoever_reads_the_journal():
     async with bench() as it:
-        await it.sink.commit_facts()
+        await it.recorder.commit_waiting()
         assert await journal(it.constellation) == []
-        await it.sink.record_soon(Fact(message("Hello.")))
-        await it.sink.commit_facts()
-        await it.sink.commit_facts()
+        await it.recorder.record_soon(NewEvent(message("Hello.")))
+        await it.recorder.commit_waiting()
+        await it.recorder.commit_waiting()
         assert await journal(it.constellation) == [message("Hello.")]
 
 
@@ -111,27 +113,27 @@ async def test_facts_that_could_not_be_recorded_wait_for_the_next_attempt():
             raise DatabaseError("The disk is full; free some space.")
 
     async with bench(fail_once) as it:
-        await it.sink.record_soon(Fact(message("Hello.")))
+        await it.recorder.record_soon(NewEvent(message("Hello.")))
         with pytest.raises(DatabaseError):
-            await it.sink.commit_facts()
-        await it.sink.record(Fact(TurnEnded(TURN, StopReason.END_TURN)))
+            await it.recorder.commit_waiting()
+        await it.recorder.record(NewEvent(TurnEnded(TURN, StopReason.END_TURN)))
         assert await journal(it.constellation) == [message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
 
 
 async def test_facts_that_can_wait_are_recorded_once_when_two_others_are_recorded_side_by_side():
     async with bench() as it:
-        await it.sink.record_soon(Fact(message("Hello.")))
+        await it.recorder.record_soon(NewEvent(message("Hello.")))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(it.sink.record, Fact(SessionTitled("One")))
-            tasks.start_soon(it.sink.record, Fact(SessionTitled("Two")))
+            tasks.start_soon(it.recorder.record, NewEvent(SessionTitled("One")))
+            tasks.start_soon(it.recorder.record, NewEvent(SessionTitled("Two")))
         assert await journal(it.constellation) == [message("Hello."), SessionTitled("One"), SessionTitled("Two")]
 
 
 async def test_what_waits_is_committed_every_second():
     async with bench() as it, anyio.create_task_group() as tasks:
-        await it.sink.record_soon(Fact(SessionTitled("A title")))
-        await it.sink.show(TextStreamed(MESSAGE, "One"))
-        tasks.start_soon(it.sink.commit_every_second)
+        await it.recorder.record_soon(NewEvent(SessionTitled("A title")))
+        await it.recorder.show(TextStreamed(MESSAGE, "One"))
+        tasks.start_soon(it.recorder.commit_every_second)
         await anyio.wait_all_tasks_blocked()
         let_pass(PARTIAL_COMMIT_SECONDS)
         with anyio.fail_after(30):
@@ -146,27 +148,27 @@ async def test_what_waits_is_committed_every_second():
 
 async def test_streamed_text_is_committed_when_its_time_has_come():
     async with bench() as it:
-        await it.sink.show(TextStreamed(MESSAGE, "One"))
-        await it.sink.show(ThinkingStreamed(MESSAGE, "Hm"))
-        await it.sink.commit_partial()
+        await it.recorder.show(TextStreamed(MESSAGE, "One"))
+        await it.recorder.show(ThinkingStreamed(MESSAGE, "Hm"))
+        await it.recorder.commit_partial()
         assert await journal(it.constellation) == [MessagePartial(TURN, MESSAGE, "One", "Hm")]
 
 
 async def test_a_message_that_is_whole_in_the_journal_is_not_committed_in_part_behind_it():
     async with bench() as it:
-        await it.sink.show(TextStreamed(MESSAGE, "One"))
-        await it.sink.record(Fact(message("One")))
-        await it.sink.commit_partial()
+        await it.recorder.show(TextStreamed(MESSAGE, "One"))
+        await it.recorder.record(NewEvent(message("One")))
+        await it.recorder.commit_partial()
         assert await journal(it.constellation) == [message("One")]
 
 
 async def test_text_that_was_committed_is_not_committed_again():
     async with bench() as it:
-        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        await it.recorder.show(TextStreamed(MESSAGE, "One"))
         for _ in range(3):
-            await it.sink.commit_partial()
-        await it.sink.show(TextStreamed(MESSAGE, " two"))
-        await it.sink.commit_partial()
+            await it.recorder.commit_partial()
+        await it.recorder.show(TextStreamed(MESSAGE, " two"))
+        await it.recorder.commit_partial()
         texts = [cast("MessagePartial", event).text for event in await journal(it.constellation)]
         assert texts == ["One", " two"]
 
@@ -179,8 +181,8 @@ async def test_parts_of_a_message_add_up_to_what_was_said_and_thought():
             TextStreamed(MESSAGE, "One"),
             TextStreamed(MESSAGE, " two."),
         ):
-            await it.sink.show(event)
-            await it.sink.commit_partial()
+            await it.recorder.show(event)
+            await it.recorder.commit_partial()
         whole: MessagePartial | None = None
         for event in await journal(it.constellation):
             whole = put_together(whole, cast("MessagePartial", event))
@@ -195,20 +197,20 @@ async def test_a_part_that_could_not_be_committed_is_in_the_next_one():
             raise DatabaseError("The disk is full; free some space.")
 
     async with bench(fail_once) as it:
-        await it.sink.show(TextStreamed(MESSAGE, "One"))
+        await it.recorder.show(TextStreamed(MESSAGE, "One"))
         with pytest.raises(DatabaseError):
-            await it.sink.commit_partial()
+            await it.recorder.commit_partial()
         failing.append(False)
-        await it.sink.show(TextStreamed(MESSAGE, " two"))
-        await it.sink.commit_partial()
+        await it.recorder.show(TextStreamed(MESSAGE, " two"))
+        await it.recorder.commit_partial()
         assert await journal(it.constellation) == [MessagePartial(TURN, MESSAGE, "One two", "")]
 
 
 async def test_a_new_message_starts_with_nothing():
     async with bench() as it:
-        await it.sink.show(TextStreamed(MESSAGE, "One"))
-        await it.sink.show(TextStreamed(MessageId("msg_2"), "Two"))
-        await it.sink.commit_partial()
+        await it.recorder.show(TextStreamed(MESSAGE, "One"))
+        await it.recorder.show(TextStreamed(MessageId("msg_2"), "Two"))
+        await it.recorder.commit_partial()
         assert await journal(it.constellation) == [MessagePartial(TURN, MessageId("msg_2"), "Two", "")]
 
 
@@ -229,24 +231,24 @@ class SlowView:
 async def test_what_was_recorded_is_still_shown_when_the_turn_is_cancelled_meanwhile():
     async with temporary_constellation() as constellation:
         view = SlowView()
-        sink = JournalSink(constellation.database, SESSION, view, clock=constellation.clock)
-        facts = [Fact(message("Hello.")), Fact(TurnEnded(TURN, StopReason.CANCELLED))]
+        recorder = JournalRecorder(constellation.database, SESSION, view, clock=constellation.clock)
+        events = [NewEvent(message("Hello.")), NewEvent(TurnEnded(TURN, StopReason.CANCELLED))]
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sink.record, *facts)
+                tasks.start_soon(recorder.record, *events)
                 await view.blocked.wait()
                 tasks.cancel_scope.cancel()
                 view.free.set()
-        assert view.shown == [fact.event for fact in facts]
+        assert view.shown == [new.event for new in events]
 
 
 async def test_a_client_that_never_reads_does_not_hold_up_a_cancel():
     async with temporary_constellation() as constellation:
         view = SlowView()
-        sink = JournalSink(constellation.database, SESSION, view, clock=constellation.clock)
+        recorder = JournalRecorder(constellation.database, SESSION, view, clock=constellation.clock)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sink.record, Fact(message("Hello.")))
+                tasks.start_soon(recorder.record, NewEvent(message("Hello.")))
                 await view.blocked.wait()
                 tasks.cancel_scope.cancel()
         assert await journal(constellation) == [message("Hello.")]

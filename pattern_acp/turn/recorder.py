@@ -1,8 +1,8 @@
-"""Journal first, user second.
+"""The recorder of a turn: journal first, user second.
 
-`TurnSink` is the port that the loop writes to; `JournalSink` implements it over the journal and a `TurnView`. A durable
-event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed when the
-message ends, on cancel, and at least once a second.
+`TurnRecorder` is the port that the loop writes to; `JournalRecorder` implements it over the journal and a `TurnView`.
+A durable event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed
+when the message ends, on cancel, and at least once a second.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ SHOW_SECONDS = 0.5
 """Longest that showing recorded events may still take after a cancel, when the client does not read."""
 
 
-class Fact(Struct, frozen=True):
+class NewEvent(Struct, frozen=True):
     """An event with who caused it and where its content came from."""
 
     event: Event
@@ -48,21 +48,23 @@ class TurnView(Protocol):
         ...
 
 
-def end_facts(turn_id: TurnId, stop_reason: StopReason, sentence: str, failure: TurnFailure | None) -> tuple[Fact, ...]:
-    """Facts that end a turn, for one call of `TurnSink.record`."""
-    return tuple(Fact(event, Actor.SYSTEM) for event in end_events(turn_id, stop_reason, sentence, failure))
+def new_end_events(
+    turn_id: TurnId, stop_reason: StopReason, sentence: str, failure: TurnFailure | None
+) -> tuple[NewEvent, ...]:
+    """Facts that end a turn, for one call of `TurnRecorder.record`."""
+    return tuple(NewEvent(event, Actor.SYSTEM) for event in end_events(turn_id, stop_reason, sentence, failure))
 
 
-class TurnSink(Protocol):
-    """Receiver of everything that a turn reports."""
+class TurnRecorder(Protocol):
+    """The port that a turn reports everything to."""
 
     @property
     def follows_text(self) -> bool:
         """True when text of this turn was shown, so that the next text has to begin a new paragraph."""
         ...
 
-    async def record(self, *facts: Fact) -> None:
-        """Commit the facts in one transaction, then show them in order.
+    async def record(self, *events: NewEvent) -> None:
+        """Commit the events in one transaction, then show them in order.
 
         Raises:
             DatabaseError: nothing was saved and nothing was shown.
@@ -70,10 +72,10 @@ class TurnSink(Protocol):
         """
         ...
 
-    async def record_soon(self, *facts: Fact) -> None:
-        """Record the facts with those that `record` is called for next, before them; after a second at the latest.
+    async def record_soon(self, *events: NewEvent) -> None:
+        """Record the events with those that `record` is called for next, before them; after a second at the latest.
 
-        For facts that nobody waits to see: each commit costs a flush of the disk. Raises nothing.
+        For events that nobody waits to see: each commit costs a flush of the disk. Raises nothing.
         """
         ...
 
@@ -82,12 +84,12 @@ class TurnSink(Protocol):
         ...
 
 
-Projection = Callable[[Transaction, Fact, int], None]
-"""Rows that must change in the same transaction as an event: (transaction, fact, the event's seq)."""
+Projection = Callable[[Transaction, NewEvent, int], None]
+"""Rows that must change in the same transaction as an event: (transaction, event with its cause, its seq)."""
 
 
-class JournalSink:
-    """`TurnSink` over the journal of one session.
+class JournalRecorder:
+    """`TurnRecorder` over the journal of one session.
 
     `projections` update the rows that follow from an event (session row, search index, grants), in its own transaction.
     """
@@ -116,7 +118,7 @@ class JournalSink:
         self._text = _Streamed()
         self._thinking = _Streamed()
         self._dirty = False
-        self._soon: list[Fact] = []
+        self._soon: list[NewEvent] = []
 
     def begin(self, turn_id: TurnId) -> None:
         """Name the turn that streamed text belongs to. What the last one could not record is dropped with it."""
@@ -126,40 +128,40 @@ class JournalSink:
 
     @property
     def follows_text(self) -> bool:
-        """See `TurnSink.follows_text`."""
+        """See `TurnRecorder.follows_text`."""
         return bool(self._text.end) and not self._text.end.endswith("\n\n")
 
-    async def record(self, *facts: Fact, behind: Callable[[Transaction], object] = lambda _: None) -> None:
-        """See `TurnSink.record`; `behind` may append, in the same transaction, what is recorded of the facts."""
-        await self._record(self._check, facts, behind)
+    async def record(self, *events: NewEvent, behind: Callable[[Transaction], object] = lambda _: None) -> None:
+        """See `TurnRecorder.record`; `behind` may append, in the same transaction, what is recorded of the events."""
+        await self._record(self._check, events, behind)
 
-    async def record_soon(self, *facts: Fact) -> None:
-        """See `TurnSink.record_soon`."""
-        self._soon += facts
+    async def record_soon(self, *events: NewEvent) -> None:
+        """See `TurnRecorder.record_soon`."""
+        self._soon += events
 
-    async def record_late(self, fact: Fact) -> None:
+    async def record_late(self, new: NewEvent) -> None:
         """Record what ended by itself, also when the process already gave the session up because it ends.
 
         Raises:
             DatabaseError: nothing was saved and nothing was shown.
             LeaseHeldError: nor here, since another window has the session now.
         """
-        await self._record(self._late_check, (fact,), lambda _: None)
+        await self._record(self._late_check, (new,), lambda _: None)
 
     async def _record(
-        self, check: Callable[[Transaction], None], facts: Sequence[Fact], behind: Callable[[Transaction], object]
+        self, check: Callable[[Transaction], None], events: Sequence[NewEvent], behind: Callable[[Transaction], object]
     ) -> None:
         now = self._clock.now_ms()
-        # Taken at once: calls that run side by side record side by side, and each fact is recorded by one of them.
+        # Taken at once: calls that run side by side record side by side, and each event is recorded by one of them.
         waiting, self._soon = self._soon, []
-        facts = (*waiting, *facts)
+        events = (*waiting, *events)
 
         def commit(tx: Transaction) -> None:
             check(tx)
-            for fact in facts:
-                appended = append(tx, self._session_id, fact.event, actor=fact.actor, origin=fact.origin, at_ms=now)
+            for new in events:
+                appended = append(tx, self._session_id, new.event, actor=new.actor, origin=new.origin, at_ms=now)
                 for project in self._projections:
-                    project(tx, fact, appended.seq)
+                    project(tx, new, appended.seq)
             behind(tx)
 
         try:
@@ -168,13 +170,13 @@ class JournalSink:
             # Not after a cancellation, which a write does not hear.
             self._soon[:0] = waiting
             raise
-        if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in facts):
+        if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in events):
             # A part behind the whole would come back as a second message after a crash.
             self._dirty = False
-        await self._show_all([fact.event for fact in facts])
+        await self._show_all([new.event for new in events])
 
     async def show(self, event: Transient) -> None:
-        """See `TurnSink.show`."""
+        """See `TurnRecorder.show`."""
         if isinstance(event, TextStreamed | ThinkingStreamed):
             self._remember(event)
         await self._view.show(event)
@@ -188,16 +190,16 @@ class JournalSink:
         """
         while True:
             await anyio.sleep(PARTIAL_COMMIT_SECONDS)
-            await self.commit_facts()
+            await self.commit_waiting()
             await self.commit_partial()
 
-    async def commit_facts(self) -> None:
-        """Commit the facts that wait for others, for whoever reads the journal. Raises like `TurnSink.record`."""
+    async def commit_waiting(self) -> None:
+        """Commit the events that wait for others, for whoever reads the journal. Raises like `TurnRecorder.record`."""
         if self._soon:
             await self.record()
 
     async def commit_partial(self) -> None:
-        """Commit streamed text that is not committed yet. Raises like `TurnSink.record`."""
+        """Commit streamed text that is not committed yet. Raises like `TurnRecorder.record`."""
         if not self._dirty:
             return
         self._dirty = False
@@ -206,7 +208,7 @@ class JournalSink:
         part = MessagePartial(
             self._turn_id, self._message_id, text.joined, thinking.joined, text.committed, thinking.committed
         )
-        await self.record(Fact(part))
+        await self.record(NewEvent(part))
         # Only now: after a failure the next part begins where this one did, and takes its place if it is there.
         text.was_committed(count)
         thinking.was_committed(thought_count)
