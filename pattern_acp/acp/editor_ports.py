@@ -1,7 +1,7 @@
 """Files and commands of one session: through the editor where it offers that, locally otherwise."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +29,7 @@ from pattern_acp.workspace.shell import (
     UNATTENDED_VARIABLES,
     client_command,
     git_variables,
+    hidden_names,
     remove_script,
     shell_program,
 )
@@ -148,6 +149,7 @@ class EditorTerminal:
     """Runs commands in the client's terminals. `scratch` holds script files for clients that join arguments.
 
     `shell` runs the scripts: the one that policy read the line for, which is also that of our own commands.
+    `emptied` names variables that commands get empty, since a terminal's environment cannot be taken from.
     """
 
     def __init__(
@@ -158,7 +160,9 @@ class EditorTerminal:
         scratch: Path,
         *,
         shell: str = "/bin/sh",
+        emptied: Sequence[str] = (),
     ) -> None:
+        self._variables = {**FIXED, **dict.fromkeys(emptied, "")}
         self._session_id = session_id
         self._dispatcher = dispatcher
         self._deadline = deadline
@@ -186,7 +190,7 @@ class EditorTerminal:
             session_id=self._session_id,
             command=command,
             args=args,
-            env=tuple(schema.EnvVariable(name=n, value=v) for n, v in {**FIXED, **request.env}.items()),
+            env=tuple(schema.EnvVariable(name=n, value=v) for n, v in {**self._variables, **request.env}.items()),
             cwd=request.cwd,
             output_byte_limit=request.output_limit,
         )
@@ -330,8 +334,16 @@ class EditorPorts:
         commands = LocalTerminal(means.environment, secret_variables=means.secret_variables)
         terminal: Terminal = commands
         if capabilities.terminal:
-            shell = shell_program(means.environment)
-            editor = EditorTerminal(session_id, dispatcher, means.editor_deadline, means.scratch, shell=shell)
+            secret = hidden_names(means.secret_variables)
+            editor = EditorTerminal(
+                session_id,
+                dispatcher,
+                means.editor_deadline,
+                means.scratch,
+                shell=shell_program(means.environment),
+                # What the editor started us with is what its terminals have.
+                emptied=[name for name in means.environment if name.upper() in secret],
+            )
             terminal = DelegatingTerminal(editor, commands, on_warning=self._warn)
         self._terminal = NotingTerminal(terminal, self._delegating.note_command_ran)
 

@@ -22,6 +22,7 @@ from pattern_acp.bootstrap.constellation import open_constellation, open_provide
 from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.opening import OpenedFile
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
@@ -36,7 +37,7 @@ from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
-from pattern_acp.workspace.shell import CREDENTIAL_VARIABLES, shell_command
+from pattern_acp.workspace.shell import hidden_names, shell_command
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
@@ -159,13 +160,13 @@ def serve_sessions(
 
 def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMeans:
     """Return the means of children and scripts. Children get no keys: commands are the model's."""
-    secret = {provider.api_key_env for provider in settings.providers.values() if provider.api_key_env}
-    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, tuple(sorted(secret)))
+    secret = key_variables(settings.providers)
+    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, secret)
 
 
 def server_means(means: LocalMeans) -> ChildProgramPorts:
     """Return the ports that start MCP servers: the whole environment but our keys, since they are the user's choice."""
-    hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *means.secret_variables)}
+    hidden = hidden_names(means.secret_variables)
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
     return ChildProgramPorts({**environment, INSIDE_VARIABLE: "1"})
 

@@ -115,6 +115,22 @@ BUILT_IN: tuple[ProviderSettings, ...] = (
     ProviderSettings("scripted", "scripted"),
 )
 
+_OTHER_KEY_VARIABLES = (
+    "ANTHROPIC_AUTH_TOKEN CLAUDE_CODE_OAUTH_TOKEN GOOGLE_API_KEY AZURE_API_KEY KIMI_API_KEY ZHIPUAI_API_KEY"
+)
+"""Variables of the same vendors' keys that only their own programs read."""
+
+
+def key_variables(providers: Mapping[str, ProviderSettings]) -> tuple[str, ...]:
+    """Return the variables that hold keys of models: of every provider that is known, set up or not.
+
+    `GITHUB_TOKEN` is among them only when a provider uses it: `gh` and scripts of projects need it.
+    """
+    known = {provider.api_key_env for provider in (*BUILT_IN, *PRESETS.values())} - {"GITHUB_TOKEN"}
+    used = {provider.api_key_env for provider in providers.values()}
+    return tuple(sorted((known | used | {*_OTHER_KEY_VARIABLES.split()}) - {""}))
+
+
 _BASE_URL_VARIABLES = {
     "anthropic": "ANTHROPIC_BASE_URL",
     "openai": "OPENAI_BASE_URL",

@@ -420,6 +420,26 @@ _GIT_WRITES = ("--output", "-o", "-c", "--ext-diff", "--textconv", "--open-files
 _FIND_WRITES = frozenset({"-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"})
 
 
+_ON_SCREEN = _table(
+    "vi vim nvim view gvim vimdiff nano pico emacs emacsclient micro joe jed helix hx kak top htop btop tig gitui "
+    "lazygit ranger ncdu k9s"
+)
+_UNATTENDED = _table(
+    "-e -E -es -Es -s -b -batch --batch -script --script --headless --version --help -h -eval --eval -v -N"
+)
+"""Options with which some of them need no screen. Of those that mean something else to others it does no harm."""
+
+
+def program_on_screen(line: str, *, windows: bool = False) -> str:
+    """The first program of a line that draws on the whole screen and waits for keys; empty when there is none."""
+    read = read_command_line(line, windows=windows)
+    for command in effective_commands(read, windows=windows):
+        name = program_name(command.words[0]) if command.words else ""
+        if name in _ON_SCREEN and not command.piped and _UNATTENDED.isdisjoint(command.words[1:]):
+            return command.words[0]
+    return ""
+
+
 def only_reads(line: str, *, windows: bool = False) -> bool:
     """Return whether a shell line surely changes no file."""
     read = read_command_line(line, windows=windows)

@@ -25,8 +25,10 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.paths import PLATFORM
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
+from pattern_acp.policy.programs import program_on_screen
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     COMMAND_SECONDS,
@@ -66,7 +68,7 @@ AFTERMATH_SECONDS = 3.0
 FIRST_LOOK_SECONDS = 3.0
 """Time to watch a command in the background before the model goes on: a failure at once is reported at once."""
 
-FIRST_PROMPT_LOOK_SECONDS = 3.0
+FIRST_PROMPT_LOOK_SECONDS = 1.0
 """Time until a client's terminal is first checked for a question; each next check comes after twice the time."""
 
 LAST_PROMPT_LOOK_SECONDS = 30.0
@@ -120,6 +122,8 @@ class RunCommandTool:
         require_command_text(asked.command)
         folder = await find_target(asked.cwd or context.cwd, context)
         goes_on = asked.background or asked.interactive
+        if not goes_on:
+            _require_no_screen(asked.command)
         run = partial(start_job, look_seconds=self._first_look_seconds) if goes_on else self._run
         return PreparedCall(
             # In front, since a long command is cut behind.
@@ -153,7 +157,7 @@ class RunCommandTool:
         finally:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
-        outcome = _outcome(run, _status_sentence(run, status, seconds), output, limit)
+        outcome = _outcome(run, _status_sentence(run, status, seconds), output, limit, status)
         return replace(_marked(outcome, status), raw_output={"exit_code": None if run.timed_out else status.exit_code})
 
 
@@ -224,6 +228,15 @@ def require_command_text(command: str) -> None:
     if "\0" in command or any("\ud800" <= character <= "\udfff" for character in command):
         raise ToolInputError(
             "`command` holds a NUL character or half of a surrogate pair, which no shell takes; leave it out."
+        )
+
+
+def _require_no_screen(command: str) -> None:
+    name = program_on_screen(command, windows=PLATFORM.windows)
+    if name:
+        raise ToolInputError(
+            f"`{name}` waits for keys of a user who sees its screen, so it was not run. Change files with edit_file, "
+            "read them with read_file, use an option with which it needs no screen, or set interactive."
         )
 
 
@@ -334,9 +347,11 @@ def printed_by(result: str) -> str:
     return "" if output == NO_OUTPUT != result else output
 
 
-def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int) -> ToolOutcome:
+def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int, status: ExitStatus) -> ToolOutcome:
     text = plain_output(output.text)
     cut = cut_middle(text, limit)
+    if status.exit_code and not run.terminal.client_owned and ends_with_prompt(output.text):
+        sentence += " It asked for input, and there is none: use flags that need no answer, or set interactive."
     lost = f" Only the newest {OUTPUT_LIMIT:,} bytes of output were kept." if output.truncated else ""
     body = cut.text.rstrip("\n") or NO_OUTPUT
     return ToolOutcome(

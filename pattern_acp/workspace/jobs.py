@@ -34,11 +34,18 @@ _TAIL = 2_000
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_=>])")
 
 _PROMPT = late_pattern(
-    r"(?:\[[yY]/[nN](?:/\w+)*\]|\([yY](?:es)?/[nN]o?(?:/[^)]*)?\)|\(END\)|--More--|(?:pass(?:word|phrase|code)|username|"
+    r"(?:\[[yY]/[nN](?:/\w+)*\]|\([yY](?:es)?/[nN]o?(?:/[^)]*)?\)|\(END\)|--More--(?:\(\d+%\))?|(?:pass(?:word|phrase|code)|username|"
     r"login|token|pin)\b[^:]*:|press\s+\S.*|hit\s+(?:enter|any)\b.*|^\?\s\S.*|:\s\([^()]*\)|^\(\w+\)|[?:>$#»])\s*$",
     re.IGNORECASE,
 )
 """Ends of lines that wait for an answer: a choice, a default, a secret, a pager, a shell or interpreter."""
+
+
+_SCREEN_TAKEN, _SCREEN_LEFT = "\x1b[?1049h", "\x1b[?1049l"
+"""The sequences with which pagers, editors and dialogs take the whole screen, and give it back (xterm)."""
+
+_BAR = late_pattern(r"\x1b\[7m[^\x1b\r\n]+\x1b\[(?:0|27)?m(?:\x1b\[K)?\Z")
+"""A bar in reverse at the very end, with which `less` and `more` wait for a key."""
 
 
 class NewOutput(Struct, frozen=True):
@@ -119,7 +126,11 @@ class JobOutput:
 
 def ends_with_prompt(output: str) -> bool:
     """Return whether output ends in a line that seems to ask for an answer."""
+    if output.rfind(_SCREEN_TAKEN) > output.rfind(_SCREEN_LEFT):
+        return True
     tail = _plain(output[-_TAIL:])
+    if _BAR.search(output[-_TAIL:]) is not None:
+        return True
     # A prompt leaves the cursor behind it; a line with an end is a statement, not a question.
     return not tail.endswith("\n") and _PROMPT.search(tail.rsplit("\n", 1)[-1]) is not None
 

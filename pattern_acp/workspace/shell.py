@@ -15,7 +15,7 @@ from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.paths import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
-"""Our own keys, which no command of a model may see."""
+"""Keys that no command of a model may see, whatever else is hidden from it."""
 
 _PAGERS = "PAGER GIT_PAGER MANPAGER SYSTEMD_PAGER GH_PAGER AWS_PAGER BAT_PAGER PSQL_PAGER"
 _EDITORS = (
@@ -29,12 +29,24 @@ UNATTENDED_VARIABLES = {
     "GIT_EDITOR": ":",
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "GCM_INTERACTIVE": "never",
+    "SSH_ASKPASS": "false",
+    "SSH_ASKPASS_REQUIRE": "force",
     "DEBIAN_FRONTEND": "noninteractive",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "GH_PROMPT_DISABLED": "1",
+    "PIP_NO_INPUT": "1",
+    "POETRY_NO_INTERACTION": "1",
+    "COMPOSER_NO_INTERACTION": "1",
+    "TF_INPUT": "0",
     INSIDE_VARIABLE: "1",
 }
 """Nobody can press a key, in a terminal of ours or of the client. An editor that ends at once leaves the prepared text
 as it is: `git commit --amend`, a merge and `rebase -i` go on with it, and `git commit` without a message fails. Git
-takes `:` without starting anything, also where there is no `true`. A line that sets one of these itself wins."""
+takes `:` without starting anything, also where there is no `true`. Credentials that git or ssh lacks are a failure at
+once: no window of an editor or desktop asks for them, and ssh (OpenSSH 8.4) takes the program that always fails before
+a terminal. A line that sets one of these itself wins."""
 
 QUIET_VARIABLES = {**UNATTENDED_VARIABLES, "TERM": "dumb", "NO_COLOR": "1"}
 """For terminals of ours also without colour, whose codes cost the model tokens (no-color.org)."""
@@ -68,11 +80,16 @@ def shell_command(line: str, environment: Mapping[str, str], *, flavour: Flavour
     return [shell_program(environment, flavour=flavour), "-c", line]
 
 
+def hidden_names(secret_variables: Collection[str]) -> frozenset[str]:
+    """The variables that no command sees, in capitals, since Windows takes a name in any case."""
+    return frozenset(name.upper() for name in (*CREDENTIAL_VARIABLES, *secret_variables))
+
+
 def command_environment(
     base: Mapping[str, str], added: Mapping[str, str], secret_variables: Collection[str] = ()
 ) -> dict[str, str]:
     """The environment of a command: `base` without keys, made quiet, then `added`, which wins."""
-    hidden = {name.upper() for name in (*CREDENTIAL_VARIABLES, *secret_variables)} | _FORCES_COLOUR
+    hidden = hidden_names(secret_variables) | _FORCES_COLOUR
     kept = {name: value for name, value in base.items() if name.upper() not in hidden}
     return kept | QUIET_VARIABLES | git_variables(base) | dict(added)
 
@@ -86,6 +103,10 @@ def git_variables(base: Mapping[str, str]) -> dict[str, str]:
         variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
     return variables
 
+
+_WITHOUT_INPUT = "exec </dev/null; "
+"""Beginning of a script in a terminal of the client: what reads its input gets the end of it at once, as in ours. It is
+on the script's first line, so that errors name the model's lines."""
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
 
@@ -150,4 +171,4 @@ def script_text(line: str, *, flavour: Flavour = PLATFORM) -> str:
     """The script of a line. In a batch file a second batch file would never return, so an inner `cmd` runs the line."""
     if flavour.windows:
         return f'@cmd.exe /d /s /c "{line.replace("%", "%%")}"\r\n'
-    return line + "\n"
+    return f"{_WITHOUT_INPUT}{line}\n"

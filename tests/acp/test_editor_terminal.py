@@ -121,3 +121,12 @@ async def test_an_editor_may_take_its_time_to_end_a_terminal_and_nobody_waits_fo
             await editor.wait_for_request("terminal/release")
             await anyio.wait_all_tasks_blocked()
         assert not any(b"$/cancel_request" in line for line in editor.recording.lines)
+
+
+async def test_keys_of_models_are_empty_in_a_terminal_whose_environment_is_not_ours(tmp_path: Path):
+    async with connected_editor() as (editor, dispatcher):
+        with anyio.fail_after(30):
+            ours = EditorTerminal(SessionId("ses_1"), dispatcher, 30, tmp_path, emptied=["OPENAI_API_KEY"])
+            async with ours.start(REQUEST) as command:
+                await command.wait_for_exit()
+        assert editor.terminals.by_id["term_1"].env["OPENAI_API_KEY"] == ""

@@ -7,8 +7,8 @@ import pytest
 
 from pattern_acp.config.load import Loaded, load
 from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
-from pattern_acp.config.providers import normal_base_url
-from pattern_acp.config.settings import Flags, Quirks, Secret
+from pattern_acp.config.providers import key_variables, normal_base_url
+from pattern_acp.config.settings import Flags, ProviderSettings, Quirks, Secret
 from pattern_acp.credentials.keys import with_stored_key
 from pattern_acp.credentials.model import StoredEntry
 from pattern_acp.domain.ids import MessageId
@@ -111,3 +111,12 @@ def test_a_wrong_peculiarity_is_named(tmp_path: Path):
     sentences = [str(problem) for problem in load_with(tmp_path, user).problems]
     assert any("answer_limit: it must be one of max_tokens, max_completion_tokens" in one for one in sentences)
     assert any("usage_on_request: it must be true or false" in one for one in sentences)
+
+
+def test_the_keys_of_every_known_provider_are_hidden_from_commands_and_a_token_of_many_uses_only_when_it_is_one():
+    plain = key_variables({})
+    assert {"AZURE_OPENAI_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"} <= set(plain)
+    assert {preset.api_key_env for preset in PRESETS.values()} - {"", "GITHUB_TOKEN"} <= set(plain)
+    assert "GITHUB_TOKEN" not in plain
+    own = {"github": PRESETS["github"], "mine": ProviderSettings("mine", "openai", api_key_env="MY_KEY")}
+    assert {"GITHUB_TOKEN", "MY_KEY"} <= set(key_variables(own))

@@ -162,7 +162,9 @@ async def _line_of(params: JsonDict) -> str:
     args: list[str] = params.get("args") or []
     script = Path(args[-1]) if args else None
     if script is not None and script.name.startswith("command-"):
-        return (await anyio.Path(script).read_text(encoding="utf-8")).removesuffix("\n")
+        return (
+            (await anyio.Path(script).read_text(encoding="utf-8")).removeprefix("exec </dev/null; ").removesuffix("\n")
+        )
     return " ".join([params["command"], *args])
 
 

@@ -200,3 +200,26 @@ async def test_a_real_command_is_run_in_its_folder(tmp_path: Path):
 async def test_a_command_that_no_shell_takes_is_refused_before_anyone_is_asked(tmp_path: Path, command: str):
     with pytest.raises(ToolInputError, match="NUL character or half of a surrogate pair"):
         await tool_bench(tmp_path).prepare(RunCommandTool(), command=command)
+
+
+@pytest.mark.parametrize("line", ["vim a.txt", "cd src && nano a.txt", "sudo vi /etc/hosts", "top"])
+async def test_a_program_that_needs_a_screen_is_not_run_and_the_model_learns_what_to_do(tmp_path: Path, line: str):
+    bench = tool_bench(tmp_path)
+    with pytest.raises(ToolInputError, match=r"waits for keys .* edit_file"):
+        await bench.prepare(RunCommandTool(), command=line)
+    await bench.prepare(RunCommandTool(), command=line, interactive=True)
+
+
+@pytest.mark.parametrize(
+    "line", ["vim -es -c wq a.txt", "emacs --batch -l a.el", "git commit -m 'use vim'", "top -b -n1"]
+)
+async def test_the_same_program_runs_where_it_needs_none(tmp_path: Path, line: str):
+    assert (await tool_bench(tmp_path).prepare(RunCommandTool(), command=line)).title == line
+
+
+async def test_a_command_that_failed_at_a_question_says_that_there_is_no_input(tmp_path: Path):
+    asks = terminal_of("package name: (demo) ", status=ExitStatus(1))
+    outcome = await tool_bench(tmp_path, asks).call(RunCommandTool(), command="npm init")
+    assert "It asked for input, and there is none: use flags that need no answer" in outcome.text
+    fails = terminal_of("1 failed\n", status=ExitStatus(1))
+    assert "asked" not in (await tool_bench(tmp_path, fails).call(RunCommandTool(), command="pytest")).text

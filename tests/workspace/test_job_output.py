@@ -75,6 +75,9 @@ def test_a_whole_output_that_lost_its_beginning_goes_on_where_it_was():
         "? Project name » demo",
         "Press ENTER to continue",
         "line\n--More--",
+        "line\n\x1b[7m--More--(2%)\x1b[27m",
+        "line\r\n\x1b[7m/etc/services\x1b[27m\x1b[K",
+        "\x1b[?1049h\x1b[1;1Hdialog",
     ],
 )
 def test_a_question_is_recognised(text: str):
@@ -82,7 +85,18 @@ def test_a_question_is_recognised(text: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "done", "done.\n", "Is it? yes\n", "Overwrite? [y/N]\n", "Downloading 45%", "Compiling a.c", "....."]
+    "text",
+    [
+        "",
+        "done",
+        "done.\n",
+        "Is it? yes\n",
+        "Overwrite? [y/N]\n",
+        "Downloading 45%",
+        "Compiling a.c",
+        ".....",
+        "\x1b[?1049h\x1b[1mlist\x1b[?1049lDone.",
+    ],
 )
 def test_what_is_only_told_is_no_question(text: str):
     assert not ends_with_prompt(text)

@@ -68,7 +68,7 @@ def test_a_shell_line_becomes_a_script_that_only_we_can_read(tmp_path: Path):
     command = client_command("echo a && echo b", scratch=tmp_path / "scratch", flavour=POSIX)
     assert command.script is not None
     assert (command.command, command.args) == ("/bin/sh", (str(command.script),))
-    assert command.script.read_text(encoding="utf-8") == "echo a && echo b\n"
+    assert command.script.read_text(encoding="utf-8") == "exec </dev/null; echo a && echo b\n"
     if sys.platform != "win32":
         assert command.script.stat().st_mode & 0o077 == 0
     remove_script(command.script)
@@ -106,4 +106,4 @@ def test_plain_words_survive_clients_that_join_them_for_a_shell(words: list[str]
 
 
 def test_a_script_ends_with_a_line_end():
-    assert script_text("a", flavour=POSIX) == "a\n"
+    assert script_text("a", flavour=POSIX) == "exec </dev/null; a\n"

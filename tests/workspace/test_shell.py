@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pattern_acp.acp.editor_ports import FIXED
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.paths import POSIX, WINDOWS
-from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
+from pattern_acp.workspace.shell import command_environment, script_text, shell_command, shell_program
 
 
 def test_keys_are_taken_out_whatever_their_case():
@@ -136,3 +137,59 @@ def test_without_bash_the_standard_shell_is_used():
 def test_a_line_goes_to_cmd_untouched():
     assert shell_command('dir "a b"', {}, flavour=WINDOWS) == 'dir "a b"'
     assert shell_program({"COMSPEC": "C:\\cmd.exe"}, flavour=WINDOWS) == "C:\\cmd.exe"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("terminal", ["ours", "the client's"])
+def test_a_question_for_credentials_fails_at_once_and_opens_no_window(tmp_path: Path, terminal: str):
+    opened = tmp_path / "opened"
+    window = tmp_path / "window"
+    window.write_text(f"#!/bin/sh\ntouch {opened}\nexec sleep 600\n", encoding="utf-8")
+    window.chmod(0o700)
+    asks = dict.fromkeys(("GIT_ASKPASS", "SSH_ASKPASS"), str(window))
+    base = {**process_environment(), **asks, "DISPLAY": ":0", "SSH_ASKPASS_REQUIRE": "prefer"}
+    env = command_environment(base, {}) if terminal == "ours" else base | FIXED
+    ended = subprocess.run(
+        ["git", "credential", "fill"],
+        input="protocol=https\nhost=example.org\n\n",
+        env=env | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode != 0
+    assert "terminal prompts disabled" in ended.stderr
+    assert not opened.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX terminal")
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_a_passphrase_is_asked_of_nobody_in_a_terminal_of_the_client(tmp_path: Path):
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
+    shown, status = in_terminal(f"exec </dev/null; ssh-keygen -y -f {key}")
+    assert status != 0
+    assert "passphrase" in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX terminal")
+@pytest.mark.parametrize(("line", "shown"), [("read x; echo got $x", "got"), ("cat; echo end", "end")])
+def test_what_reads_its_input_gets_the_end_of_it_in_a_terminal_of_the_client(line: str, shown: str):
+    assert in_terminal(script_text(line, flavour=POSIX)) == (f"{shown}\r\n", 0)
+
+
+def in_terminal(script: str) -> tuple[str, int]:
+    """What a script shows in a terminal like an editor's, and its exit code."""
+    import pty
+
+    near, far = pty.openpty()
+    command = ["/bin/sh", "-c", script]
+    variables = {**process_environment(), **FIXED}
+    with subprocess.Popen(command, env=variables, stdin=far, stdout=far, stderr=far, start_new_session=True) as process:
+        os.close(far)
+        status = process.wait(timeout=60)
+    shown = os.read(near, 65_536).decode()
+    os.close(near)
+    return shown, status

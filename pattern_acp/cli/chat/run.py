@@ -129,11 +129,11 @@ def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
     with chat.interrupts.raised():
         # Half a second of imports, while the agent starts.
         from pattern_acp.cli.chat.conversation import open_conversation
+        from pattern_acp.config.providers import key_variables
         from pattern_acp.workspace.local_terminal import LocalTerminal
     settings = chat.process.loaded.settings
-    secret = tuple(provider.api_key_env for provider in settings.providers.values() if provider.api_key_env)
     inbox: Inbox = SimpleQueue[Happening]()
-    terminal = LocalTerminal(chat.process.environ, secret_variables=secret)
+    terminal = LocalTerminal(chat.process.environ, secret_variables=key_variables(settings.providers))
     with held(portal, open_conversation(agent, terminal, Incoming(inbox))) as conversation:
         with chat.interrupts.raised():
             portal.call(conversation.initialize)
