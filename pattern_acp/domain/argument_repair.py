@@ -1,8 +1,9 @@
 """Near-valid arguments of tool calls -> the objects that were plainly meant.
 
-Owns: which slips of models are mended: a code fence around the object, JSON written as text inside a string, trailing
-commas, line breaks inside strings, numbers and lists as text, another case of a name. Nothing is added and no value is
-guessed: what is cut off or ambiguous stays an error. Must not know: tools, wires, events.
+Owns: which slips of models and servers are mended: a code fence or marks of a chat template around the object, the
+object written twice, JSON written as text inside a string, trailing commas, line breaks inside strings, Python's quotes
+and words, numbers and lists as text, another case of a name, marks and namespaces at a name. Nothing is added and no
+value is guessed: what is cut off or ambiguous stays an error. Must not know: tools, wires, events.
 
 Every repair is a phrase for the journal that names fields and never values.
 """
@@ -25,10 +26,26 @@ MOST_LEVELS = 8
 _MOST_OF_FIELD = 400
 """Longest field, as JSON, that stays of a call that was cut: a path or a command, not the text of a file."""
 
-_FENCE = late_pattern(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+_FENCE = late_pattern(r"\s*```[A-Za-z]*\s*(.*?)\s*```\s*", re.DOTALL)
 _STRING_OR_COMMA = late_pattern(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
-_PREFIX = "functions."
-"""The prefix that models of OpenAI put before the name of a tool."""
+_PYTHON = late_pattern(
+    r""""(?:[^"\\]|\\.)*"|(?<=[{\[,:\s])'(?:[^'\\]|\\.)*'(?=\s*[}\],:])|\b(?:None|True|False)\b""", re.DOTALL
+)
+"""A string as JSON or Python has it, or a word of Python's."""
+_IN_QUOTES = late_pattern(r"""\\.|\"""", re.DOTALL)
+_WORDS = {"None": "null", "True": "true", "False": "false"}
+_MARKS = r"\s|```[A-Za-z]*|</?tool_call>|</?function(?:_call)?>|</?parameters?>|<\|[A-Za-z_]{1,40}\|>"
+_BEFORE = late_pattern(rf"(?:{_MARKS})*")
+_BEHIND = late_pattern(rf"(?:[}}\]]|{_MARKS})*")
+"""Marks that servers leave of a model's template, and brackets that close nothing."""
+_MOST_TIMES = 3
+
+_NAMESPACE = late_pattern(
+    r"(?:functions?|default_api|repo_browser|tools?|container|commentary)[.:](?=.)", re.IGNORECASE
+)
+"""What models put before the name of a tool: those of OpenAI, of Google, and such as were trained on either."""
+_NAME_MARKS = late_pattern(r"<\|.*|(?<=.)(?::\d+|\(\))$", re.DOTALL)
+"""What follows a name: marks of the harmony format (`<|channel|>commentary`), and Kimi's number of the call."""
 
 
 class Repaired(Struct, frozen=True):
@@ -89,9 +106,13 @@ def fit_to_schema(value: JsonObject, schema: JsonObject) -> Repaired:
 
 def meant_name(name: str, known: Iterable[str]) -> str:
     """The one of `known` that `name` is in another case or with other separators; empty for none or several."""
-    plain = _plain(name.removeprefix(_PREFIX))
-    found = [other for other in known if _plain(other) == plain] if plain else []
-    return found[0] if len(found) == 1 else ""
+    names = tuple(known)
+    for written in (name, _NAMESPACE.sub("", _NAME_MARKS.sub("", name.strip()), count=1)):
+        plain = _plain(written)
+        found = [other for other in names if _plain(other) == plain] if plain else []
+        if found:
+            return found[0] if len(found) == 1 else ""
+    return ""
 
 
 def _parse(text: str, repairs: list[str]) -> Json:
@@ -101,7 +122,10 @@ def _parse(text: str, repairs: list[str]) -> Json:
         fenced = _FENCE.fullmatch(text)
         inner = fenced[1] if fenced else text
         bare = _STRING_OR_COMMA.sub(lambda found: "" if found[0] == "," else found[0], inner)
-        value: Json = json.loads(bare, strict=False)
+        value, found = _loaded(bare)
+    repairs += found
+    if found:
+        return value
     if fenced:
         repairs.append("took away a code fence")
     if bare != inner:
@@ -109,6 +133,56 @@ def _parse(text: str, repairs: list[str]) -> Json:
     if not _is_strict(bare):
         repairs.append("read a line break inside a string")
     return value
+
+
+def _loaded(text: str) -> tuple[Json, list[str]]:
+    """The value of a text that may have line breaks in its strings; and what else had to be mended."""
+    plain = _PYTHON.sub(_as_json, text)
+    python = [] if plain == text else ["read quotes and words of Python"]
+    for written, repairs in ((text, []), *([(plain, python)] if python else [])):
+        try:
+            return json.loads(written, strict=False), repairs
+        except ValueError:
+            pass
+        try:
+            value, repair = _only_object(written)
+        except ValueError:
+            continue
+        return value, [*repairs, repair]
+    raise ValueError("no JSON object")
+
+
+def _only_object(text: str) -> tuple[Json, str]:
+    """The one object in a text with marks around it, or that is there more than once or behind an empty one.
+
+    Raises:
+        ValueError: there is none, there are several, or something else is there.
+    """
+    decoder = json.JSONDecoder(strict=False)
+    before = _BEFORE.match(text)
+    place = before.end() if before else 0
+    objects: list[Json] = []
+    while text[place : place + 1] == "{" and len(objects) < _MOST_TIMES:
+        value, place = decoder.raw_decode(text, place)
+        objects.append(value)
+        behind = _BEHIND.match(text, place)
+        place = behind.end() if behind else place
+    meant = [value for value in objects if value] or objects
+    if not meant or place < len(text) or len({json.dumps(value, sort_keys=True) for value in meant}) > 1:
+        raise ValueError("no single JSON object")
+    if len(objects) > 1:
+        return meant[0], "took one of two objects that were the same or of which one was empty"
+    return meant[0], "took away what stood around the object"
+
+
+def _as_json(found: re.Match[str]) -> str:
+    written = found[0]
+    if written in _WORDS:
+        return _WORDS[written]
+    if written.startswith('"'):
+        return written
+    inside = _IN_QUOTES.sub(lambda part: {"\\'": "'", '"': '\\"'}.get(part[0], part[0]), written[1:-1])
+    return f'"{inside}"'
 
 
 def _is_strict(text: str) -> bool:

@@ -54,7 +54,6 @@ def test_what_is_plainly_meant_is_read_and_said(text: str, value: JsonObject, re
         '"hello"',
         "null",
         '{"a": 1} {"b": 2}',
-        "{'a': 1}",
         '{"a":,}',
         "{,}x",
     ],
@@ -103,6 +102,84 @@ def test_names_and_types_are_fitted_to_the_schema(value: JsonObject, fitted: Jso
 )
 def test_what_could_mean_several_things_is_left_as_it_is(value: JsonObject):
     assert fit_to_schema(value, SCHEMA) == Repaired(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{}{"a":1}', {"a": 1}),
+        ('{"a":1}{}', {"a": 1}),
+        ('{"a":1}{"a":1}', {"a": 1}),
+        ('{"a":1}\n{"a": 1}\n', {"a": 1}),
+        ("{}{}", {}),
+        ('{"a":1}</tool_call>', {"a": 1}),
+        ('<tool_call>\n{"a":1}\n</tool_call>', {"a": 1}),
+        ('{"a":1}</function></tool_call>', {"a": 1}),
+        ('{"a":1}}', {"a": 1}),
+        ('{"a":{"b":[1]}}]}', {"a": {"b": [1]}}),
+        ('{"a":1}\n```', {"a": 1}),
+        ('```json {"a":1}```', {"a": 1}),
+        ('<|message|>{"a":1}<|call|>', {"a": 1}),
+        ('{"a":"x\ny"}}', {"a": "x\ny"}),
+        ("{'a': 'b'}", {"a": "b"}),
+        (
+            "{'a': None, 'b': True, \"c\": \"it's None\", 'd': [False, 'True']}",
+            {"a": None, "b": True, "c": "it's None", "d": [False, "True"]},
+        ),
+        ("{'a': 'it\\'s \"x\" \\n'}", {"a": 'it\'s "x" \n'}),
+        ("{'a': {'b': [1, 'x']}}</tool_call>", {"a": {"b": [1, "x"]}}),
+    ],
+)
+def test_what_servers_put_around_an_object_or_write_as_python_does_is_mended_and_told(text: str, value: JsonObject):
+    read = read_object(text)
+    assert read.value == value
+    assert read.repairs
+    assert not any(repr(each) in phrase for each in value.values() for phrase in read.repairs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1}{"b":2}',
+        '{"a":1}{"a":true}',
+        '{"a":1} and then',
+        '{"a":1}{"a":',
+        '{"a":"b" \'c\'}',
+        "{'a': 'b",
+        "None",
+        "}",
+        "</tool_call>",
+        "{'a': b}",
+    ],
+)
+def test_several_objects_and_what_is_cut_or_said_beside_one_is_not_guessed(text: str):
+    with pytest.raises(ValueError, match=r".+"):
+        read_object(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read_file<|channel|>commentary",
+        "read_file<|constrain|>json",
+        "read_file<|channel|>",
+        "default_api.read_file",
+        "default_api:read_file",
+        "repo_browser.read_file",
+        "tool.read_file",
+        "tools.read-file",
+        "functions.read_file:0",
+        "read_file()",
+        "functions.read_file<|channel|>commentary",
+    ],
+)
+def test_marks_and_namespaces_of_models_at_a_name_are_taken_away(name: str):
+    assert meant_name(name, ["read_file", "write_file"]) == "read_file"
+
+
+def test_a_tool_whose_name_begins_like_a_namespace_is_itself():
+    assert meant_name("tool.Read", ["tool.read", "read"]) == "tool.read"
+    assert meant_name("functions.", ["read"]) == meant_name("<|channel|>", ["read"]) == ""
 
 
 @pytest.mark.parametrize("name", ["Read_File", "readFile", "read-file", "functions.read_file", "READ FILE"])
