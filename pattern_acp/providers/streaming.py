@@ -6,14 +6,25 @@ Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's fo
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers.base import ProviderEvent, ProviderRequest, RateLimitWait, UsageKnown, UsageMissing
+from pattern_acp.providers.base import (
+    ProviderEvent,
+    ProviderRequest,
+    RateLimitWait,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallBegun,
+    ToolCallFragment,
+    UsageKnown,
+    UsageMissing,
+)
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
 from pattern_acp.providers.errors import (
     ModelMismatchError,
@@ -93,6 +104,66 @@ def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderE
             decoder.is_done = True
         elif data and data != "null" and event.event != "ping":
             yield from decoder.feed(event)
+
+
+class HalvesJoiner:
+    """Joins the halves of surrogate pairs that come in two events, as an emoji of servers that cut by UTF-16 units.
+
+    A half that stays alone becomes a replacement character, as do bytes that are no UTF-8.
+    """
+
+    def __init__(self) -> None:
+        self._half: _Texts | None = None
+
+    def take(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
+        """Yield what is whole with this event."""
+        if not isinstance(event, _TEXTS):
+            if not isinstance(event, UsageKnown):
+                yield from self.end()
+            if isinstance(event, ToolCallBegun):
+                event = replace(event, call_id=_whole_characters(event.call_id), name=_whole_characters(event.name))
+            yield event
+            return
+        held, self._half = self._half, None
+        if held is not None:
+            if _is_same_text(held, event):
+                event = replace(event, text=held.text + event.text)
+            else:
+                yield _with_whole_characters(held)
+        if event.text[-1:] and "\ud800" <= event.text[-1] <= "\udbff":
+            self._half = replace(event, text=event.text[-1])
+            event = replace(event, text=event.text[:-1])
+        if event.text:
+            yield _with_whole_characters(event)
+
+    def end(self) -> Iterator[ProviderEvent]:
+        """Yield the half that stays alone, if there is one."""
+        held, self._half = self._half, None
+        if held is not None:
+            yield _with_whole_characters(held)
+
+
+_TEXTS = (TextDelta, ThinkingDelta, ToolCallFragment)
+_Texts: TypeAlias = TextDelta | ThinkingDelta | ToolCallFragment
+
+
+def _is_same_text(first: _Texts, second: _Texts) -> bool:
+    if isinstance(first, ToolCallFragment):
+        return isinstance(second, ToolCallFragment) and first.index == second.index
+    return type(first) is type(second)
+
+
+def _with_whole_characters(event: _Texts) -> _Texts:
+    text = _whole_characters(event.text)
+    return event if text is event.text else replace(event, text=text)
+
+
+def _whole_characters(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 class ProviderWire(Protocol):
@@ -241,19 +312,21 @@ class WireProvider:
             if response.status != 200:
                 limiter.refused(response.retry_after_ms)
             await self._check(response, request.model)
-            decoder = self._wire.new_decoder(request)
+            decoder, joiner = self._wire.new_decoder(request), HalvesJoiner()
             async with aclosing(response.chunks()) as chunks:
                 async with aclosing(self._decoded(chunks, decoder)) as events:
                     async for event in events:
                         usage = event.usage if isinstance(event, UsageKnown) else usage
-                        yield event
+                        for whole in joiner.take(event):
+                            yield whole
                 await _drain(chunks)
             if usage != Usage():
                 limiter.charged(usage, size)
             else:
                 yield UsageMissing()
             for event in decoder.end():
-                yield event
+                for whole in joiner.take(event):
+                    yield whole
 
     async def _wait_for_limit(
         self, request: ProviderRequest, limiter: RateLimiter, size: int

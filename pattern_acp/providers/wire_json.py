@@ -5,15 +5,15 @@ gave us (schemas) are sorted. The same request is therefore always the same byte
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard, TypeVar, cast
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeGuard, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.late_pattern import late_pattern
 
 MOST_TOKENS = 1_000_000_000
 """A hundred times the largest window there is; more is no count of one request."""
@@ -62,19 +62,11 @@ def _read_again(encoded: msgspec.Raw) -> Json:
     return cast("Json", json.loads(bytes(encoded)))
 
 
-_ESCAPES = late_pattern(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
-)
-"""A pair of surrogates, half of one, or any other escape; in this order, so that only halves count as halves."""
-
-_HALF_CHARACTERS = len("\\ud83d")
-
-
 def decode_event(data: str, kind: type[T]) -> T:
-    """One event of a stream as `kind`.
+    """One event of a stream as `kind`, with the slips of servers read as what they plainly mean (`_fitted`).
 
-    Servers that cut their text by UTF-16 units send an emoji in two events, half of it in each; each half becomes a
-    replacement character, as in what a server sends in bytes that are no UTF-8.
+    Servers that cut their text by UTF-16 units send an emoji in two events: each half stays, until it meets the other
+    (`streaming.HalvesJoiner`).
 
     Raises:
         msgspec.MsgspecError: the event is not JSON, or does not fit.
@@ -84,17 +76,107 @@ def decode_event(data: str, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        mended = _ESCAPES.sub(lambda found: _mend_half(found[0]), data)
-        if mended == data:
+        parsed = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        # Only the other parser reads half a pair of surrogates; it also reads NaN, which no server sends as a number.
+        if "\\u" not in data:
             raise
-        return msgspec.json.decode(mended, type=kind)
+        try:
+            parsed = json.loads(data)
+        except ValueError:
+            raise error from None
+    return cast("T", _fitted(parsed, kind))
 
 
-def _mend_half(escape: str) -> str:
-    is_half = len(escape) == _HALF_CHARACTERS
-    return "\\ufffd" if is_half else escape
+def _fitted(value: object, kind: Any) -> object:
+    """A decoded value as `kind`, with slips of servers read as what they mean.
+
+    These are null, an empty text or an empty list for what is not there, null among the items of a list, a number as
+    text and text as a number, one object for a list of one, and text in parts.
+
+    Raises:
+        msgspec.ValidationError: it is something else.
+    """
+    if kind is object:
+        return value
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _fitted_object(value, kind)
+    members: tuple[Any, ...] = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
+    if value is None and NoneType in members:
+        return None
+    for member in members:
+        plain: Any = get_origin(member) or member
+        if isinstance(plain, type) and not issubclass(plain, msgspec.Struct) and type(value) is plain:
+            return _fitted_list(value, member) if is_list(value) else value
+    for member in members:
+        try:
+            return _coerced(value, member)
+        except msgspec.ValidationError:
+            continue
+    if NoneType in members and not value and not isinstance(value, bool):
+        return None
+    raise msgspec.ValidationError("a value of another type")
+
+
+def _fitted_object(value: object, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    if not is_object(value):
+        raise msgspec.ValidationError("no object")
+    hints = _hints(kind)
+    fields = {
+        name: (attribute, hints[attribute])
+        for attribute, name in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    }
+    found = {
+        fields[key][0]: _fitted(item, fields[key][1])
+        for key, item in value.items()
+        if key in fields and item is not None
+    }
+    return kind(**found)
+
+
+def _fitted_list(value: Sequence[object], kind: Any) -> list[object]:
+    item = (get_args(kind) or (object,))[0]
+    return [_fitted(each, item) for each in value if each is not None]
+
+
+def _coerced(value: object, kind: Any) -> object:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _fitted_object(value, kind)
+    if is_object(value) and get_origin(kind) is list:
+        return _fitted_list([value] if value else [], kind)
+    if kind is int:
+        count = token_count(value)
+        if count is not None:
+            return count
+    if kind is str:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if (text := _text_inside(value)) is not None:
+            return text
+    if kind is bool and isinstance(value, int | str) and str(value).lower() in _TRUTHS:
+        return _TRUTHS[str(value).lower()]
+    raise msgspec.ValidationError("a value of another type")
+
+
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+_TEXT_KEYS = ("text", "content", "thinking", "summary", "reasoning", "value")
+
+
+def _text_inside(value: object) -> str | None:
+    """The text in the parts of a value; None where there is no part with one."""
+    if isinstance(value, str):
+        return value
+    if is_list(value):
+        parts = [text for each in value if (text := _text_inside(each)) is not None]
+        return "".join(parts) if parts else None
+    if is_object(value):
+        return next((text for key in _TEXT_KEYS if (text := _text_inside(value.get(key))) is not None), None)
+    return None
+
+
+@cache
+def _hints(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
 def sort_keys(value: Json) -> Json:
