@@ -43,9 +43,9 @@ _MOST_TIMES = 3
 _NAMESPACE = late_pattern(
     r"(?:functions?|default_api|repo_browser|tools?|container|commentary)[.:](?=.)", re.IGNORECASE
 )
-"""What models put before the name of a tool: those of OpenAI, of Google, and such as were trained on either."""
+"""Namespaces that models of OpenAI, of Google, and such as were trained on either put before the name of a tool."""
 _NAME_MARKS = late_pattern(r"<\|.*|(?<=.)(?::\d+|\(\))$", re.DOTALL)
-"""What follows a name: marks of the harmony format (`<|channel|>commentary`), and Kimi's number of the call."""
+"""Marks behind a name: those of the harmony format (`<|channel|>commentary`), and Kimi's number of the call."""
 
 
 class Repaired(Struct, frozen=True):

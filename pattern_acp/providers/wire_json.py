@@ -88,7 +88,7 @@ def decode_event(data: str, kind: type[T]) -> T:
     return cast("T", _fitted(parsed, kind))
 
 
-def _fitted(value: object, kind: Any) -> object:
+def _fitted(value: object, kind: object) -> object:
     """A decoded value as `kind`, with slips of servers read as what they mean.
 
     These are null, an empty text or an empty list for what is not there, null among the items of a list, a number as
@@ -99,14 +99,14 @@ def _fitted(value: object, kind: Any) -> object:
     """
     if kind is object:
         return value
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if _is_struct(kind):
         return _fitted_object(value, kind)
     members: tuple[Any, ...] = get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
     if value is None and NoneType in members:
         return None
     for member in members:
         plain: Any = get_origin(member) or member
-        if isinstance(plain, type) and not issubclass(plain, msgspec.Struct) and type(value) is plain:
+        if type(value) is plain:
             return _fitted_list(value, member) if is_list(value) else value
     for member in members:
         try:
@@ -116,6 +116,10 @@ def _fitted(value: object, kind: Any) -> object:
     if NoneType in members and not value and not isinstance(value, bool):
         return None
     raise msgspec.ValidationError("a value of another type")
+
+
+def _is_struct(kind: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _fitted_object(value: object, kind: type[msgspec.Struct]) -> msgspec.Struct:
@@ -134,13 +138,13 @@ def _fitted_object(value: object, kind: type[msgspec.Struct]) -> msgspec.Struct:
     return kind(**found)
 
 
-def _fitted_list(value: Sequence[object], kind: Any) -> list[object]:
+def _fitted_list(value: Sequence[object], kind: object) -> list[object]:
     item = (get_args(kind) or (object,))[0]
     return [_fitted(each, item) for each in value if each is not None]
 
 
-def _coerced(value: object, kind: Any) -> object:
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+def _coerced(value: object, kind: object) -> object:
+    if _is_struct(kind):
         return _fitted_object(value, kind)
     if is_object(value) and get_origin(kind) is list:
         return _fitted_list([value] if value else [], kind)
