@@ -213,6 +213,21 @@ class DelegatingFileSystem:
                 return self._warned(written, f"{error} {path} was written on the disk instead.")
             file = await self._local.read_text_file(path)
             return self._warned(file, f"{error} {path} was written all the same.")
+        written = await self._read_back(path, text, before)
+        added = written.text.removeprefix(text) if text.endswith("\n") else ""
+        return await self._write_shorter(path, text, added, written) if added in {"\n", "\r\n"} else written
+
+    async def _write_shorter(self, path: str, text: str, added: str, written: TextFile) -> TextFile:
+        """Write a text again without its last line end, to an editor that `added` one to it.
+
+        CodeCompanion does that for files that are open in a buffer, so that each edit would leave one more empty line.
+        """
+        before = await _inspect_whole(path)
+        shorter = text.removesuffix(added)
+        try:
+            await self._calls.ask(lambda: self._editor.write_text_file(path, shorter))
+        except WorkspaceError:
+            return written
         return await self._read_back(path, text, before)
 
     async def move_file(self, path: str, to: str) -> None:

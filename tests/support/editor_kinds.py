@@ -76,6 +76,8 @@ class EditorKind:
     """Sends the text of a cancelled prompt again with the next one."""
     drops_newline: bool = False
     """Leaves the final newline out of what it reads."""
+    adds_newline: bool = False
+    """Adds a final newline to what it writes, whether there is one or not."""
     missing_as_empty: bool = False
     """Answers a read of a missing file with an empty text."""
     quotes: bool = True
@@ -167,6 +169,7 @@ KINDS = (
         lists={"cwd": None},
         nulls=True,
         repeats=True,
+        adds_newline=True,
         missing_as_empty=True,
         terminates=True,
         empty_tables=True,

@@ -111,6 +111,8 @@ class SimulatedEditor:
         habits = editor.disk.habits
         habits.missing_as_empty = kind.missing_as_empty
         habits.drops_newline = kind.drops_newline
+        if kind.adds_newline:
+            habits.formatter = "{}\n".format
         editor.terminals.run = self._run
         if kind.kill_fails:
             editor.terminals.errors["terminal/kill"] = RpcError(-32602, "Invalid params: sessionID")

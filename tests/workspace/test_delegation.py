@@ -279,6 +279,23 @@ async def test_a_missing_final_newline_is_kept_missing(tmp_path: Path):
     assert await read(bench, path) == ("text", "editor")
 
 
+@pytest.mark.parametrize("text", ["b = 20\n", "b = 20\n\n", "\n"])
+async def test_a_line_end_that_the_editor_adds_to_a_whole_text_is_taken_out_again(tmp_path: Path, text: str):
+    bench = Bench(tmp_path, EditorHabits(formatter=lambda taken: f"{taken}\n"))
+    path = bench.put("a.py", "b = 1\n")
+    for _ in range(2):
+        assert await write(bench, path, text) == (text, "editor")
+        assert bench.on_disk("a.py") == text
+    assert bench.warnings == []
+
+
+async def test_a_line_end_that_the_editor_adds_to_an_unfinished_line_stays_and_is_told(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(formatter=lambda taken: f"{taken}\n"))
+    path = bench.put("a.py", "b = 1\n")
+    assert await write(bench, path, "b = 2") == ("b = 2\n", "editor")
+    assert len(bench.editor.calls) == 2
+
+
 async def test_a_buffer_that_a_command_made_stale_is_not_believed(tmp_path: Path):
     bench = Bench(tmp_path)
     path = bench.put("a.txt", "old\n")
