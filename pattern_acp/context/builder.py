@@ -152,7 +152,7 @@ def volatile_segment(memory: Sequence[MemoryView | Section], notes: Sequence[str
     sections = [block_section(one) if isinstance(one, MemoryView) else one for one in memory]
     if not sections and not notes:
         return ""
-    about = "This is the present state of things, refreshed with every request; it is not a message."
+    about = "This is the present state of things, refreshed with every request, not a message."
     return str(untrusted_block(STATE, about, *sections, *map(note_section, notes)))
 
 

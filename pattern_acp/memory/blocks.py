@@ -91,18 +91,16 @@ def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
     return (
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "persona"),
-            "Who you are: your character, your manner, how you like to work, and what you learned about working well. "
-            "Keep it true in every project.",
-            f"I am {name}. I work in this person's code, and I remember what they teach me.",
+            "Who you are in every project: character, manner, and what you learned about working well.",
+            f"I am {name}. I work in the user's code, and I remember what they teach me.",
         ),
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "human"),
-            "Who the user is: name, language, role, habits, tastes and standing wishes that hold in every project. "
-            "Note what they tell you or clearly show, not guesses.",
+            "Who the user is in every project: name, language, role, habits, tastes, standing wishes. No guesses.",
         ),
         BlockSpec(
             BlockKey(Scope.PROJECT, project, "project"),
-            "What is worth knowing about this project: how to build, test and run it, conventions, decisions and "
-            "their reasons, traps, and where things are. Leave out what a look at the files shows.",
+            "What to know about this project: how to build, test and run it, conventions, decisions and their reasons, "
+            "traps. Leave out what a look at the files shows.",
         ),
     )

@@ -43,7 +43,7 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Annotated[
         SubagentKind, Meta(description="explorer and reviewer only read; a reviewer is given the session's changes.")
     ]
-    task: Annotated[str, Meta(min_length=1, description="All it needs to know; it sees none of this.")]
+    task: Annotated[str, Meta(min_length=1, description="All it needs to know.")]
     name: str = ""
     paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
     tools: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Delegate:
     spec = ToolSpec(
         DELEGATE,
         "Have a subagent do a task and report: wide searches, separable work, reviews. Calls run side by side.",
-        input_schema(DelegateArguments),
+        input_schema(DelegateArguments, unlisted=("tools",)),
     )
     kind = ToolKind.THINK
     changes_things = False

@@ -374,7 +374,7 @@ LINES_NAMED = 10
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
     """One replacement."""
 
-    old_text: Annotated[str, Meta(description="Exact, without line numbers, unique unless replace_all.")]
+    old_text: Annotated[str, Meta(description="Exact, without line numbers; unique unless replace_all.")]
     new_text: str
     replace_all: bool = False
 
@@ -391,7 +391,7 @@ class EditFile:
 
     spec = ToolSpec(
         "edit_file",
-        "Replace exact passages of a file. Edits apply in order; when one fails, none is made.",
+        "Replace exact passages of a file, in order; when one fails, none is made.",
         input_schema(EditFileArguments),
     )
     kind = ToolKind.EDIT
@@ -548,7 +548,7 @@ class WriteFile:
 
     spec = ToolSpec(
         "write_file",
-        "Create a file, or replace the whole text of one that you have read. Edit instead to change a part.",
+        "Create a file, or replace the whole text of one that you have read.",
         input_schema(WriteFileArguments),
     )
     kind = ToolKind.EDIT

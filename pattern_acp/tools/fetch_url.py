@@ -83,7 +83,7 @@ class FetchUrl:
 
     spec = ToolSpec(
         "fetch_url",
-        "Fetch a web page, text, PDF or image; start: character to read on from.",
+        "Fetch a web page, text, PDF or image, from character start.",
         input_schema(FetchUrlArguments),
     )
     kind = ToolKind.FETCH

@@ -57,7 +57,7 @@ class FindFiles:
 
     spec = ToolSpec(
         "find_files",
-        "Find files by glob, newest first, without ignored ones. `*.py` matches at any depth.",
+        "Find files by glob at any depth, newest first, without ignored ones.",
         input_schema(FindFilesArguments),
     )
     kind = ToolKind.SEARCH
@@ -123,7 +123,7 @@ class ListDirectory:
 
     spec = ToolSpec(
         "list_directory",
-        "List a folder with sizes; depth 2 and more also lists the folders in it.",
+        "List a folder with sizes.",
         input_schema(ListDirectoryArguments),
     )
     kind = ToolKind.READ
@@ -183,7 +183,7 @@ class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     pattern: Annotated[str, Meta(min_length=1)]
     path: Annotated[str, Meta(min_length=1)] = "."
-    glob: Annotated[str, Meta(description="Only files whose name matches.", min_length=1)] | None = None
+    glob: Annotated[str, Meta(min_length=1)] | None = None
     case_sensitive: bool = True
     context_lines: Annotated[int, Meta(ge=0, le=20)] = 0
 
@@ -193,7 +193,7 @@ class SearchText:
 
     spec = ToolSpec(
         "search_text",
-        "Search the lines of a file or folder for a regular expression, without files that git ignores.",
+        "Search a file or folder for a regular expression, without ignored files.",
         input_schema(SearchTextArguments),
     )
     kind = ToolKind.SEARCH

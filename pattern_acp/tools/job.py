@@ -155,7 +155,7 @@ class JobArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     action: JobAction
     job: Annotated[str, Meta(min_length=1)] | None = None
-    text: Annotated[str, Meta(description="For write.")] = ""
+    text: str = ""
     key: Annotated[JobKey, Meta(description="Behind text.")] = JobKey.ENTER
     wait_seconds: Annotated[int, Meta(ge=0, le=MOST_WAIT)] | None = None
 
@@ -165,7 +165,7 @@ class JobTool:
 
     spec = ToolSpec(
         "job",
-        "Background commands: read new output, write input, stop, list.",
+        "Control background commands.",
         input_schema(JobArguments),
     )
     kind = ToolKind.EXECUTE

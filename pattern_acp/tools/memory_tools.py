@@ -82,7 +82,7 @@ class MemoryReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     label: str | None = None
     version: Annotated[int, Meta(ge=1)] | None = None
-    history: Annotated[bool, Meta(description="Who wrote it, when and why.")] = False
+    history: Annotated[bool, Meta(description="Its writes.")] = False
 
 
 class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kinds: tuple[SearchKind, ...] = ()
     scope: Scope | None = None
     session: str = ""
-    since: Annotated[str, Meta(description="Date, like 2026-11-27.")] = ""
+    since: Annotated[str, Meta(description="Like 2026-11-27.")] = ""
     until: str = ""
 
 
@@ -102,7 +102,7 @@ class MemoryRead:
 
     spec = ToolSpec(
         "memory_read",
-        "Read a memory block as it is now or was, or all blocks without label.",
+        "Read a memory block, or all without label.",
         input_schema(MemoryReadArguments),
     )
     kind = ToolKind.READ
@@ -122,8 +122,8 @@ class MemorySearch:
 
     spec = ToolSpec(
         "memory_search",
-        "Search memory and messages of earlier sessions, by words and meaning.",
-        input_schema(MemorySearchArguments),
+        "Search memory and earlier messages, by words and meaning.",
+        input_schema(MemorySearchArguments, unlisted=("limit", "session")),
     )
     kind = ToolKind.SEARCH
     changes_things = False
@@ -271,25 +271,23 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
 class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_write."""
 
-    label: Annotated[str, Meta(description="Block, or archive for facts that only search should find.")] = ""
+    label: Annotated[str, Meta(description="Block, or archive: facts that only search finds.")] = ""
     operation: MemoryOperation | None = None
     text: str = ""
-    old_text: Annotated[str, Meta(description="Exact passage or item that is meant, or id of an archival entry.")] = ""
-    field: Annotated[str, Meta(description="Section or field, like facts.name.")] = ""
-    to: Annotated[str, Meta(description="Item to put it behind, or entry to put it below.")] = ""
-    check: Annotated[str, Meta(description="Command that tells whether a fact still holds.")] = ""
-    template: Annotated[str, Meta(description="For create, like decision-record.")] = ""
-    description: Annotated[str, Meta(description="For create: what belongs there.")] = ""
+    old_text: Annotated[str, Meta(description="Exact passage or item, or id of an entry.")] = ""
+    field: Annotated[str, Meta(description="Like facts.name.")] = ""
+    to: Annotated[str, Meta(description="Item or parent.")] = ""
+    check: Annotated[str, Meta(description="Command that proves it.")] = ""
+    template: Annotated[str, Meta(description="Like decision-record.")] = ""
+    description: str = ""
     scope: Scope | None = None
     kind: NoteKind | None = None
-    paths: Annotated[tuple[str, ...], Meta(description="Files like src/db/**: told before they are edited.")] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="Shown before edits of src/db/**.")] = ()
     severity: Severity | None = None
-    until: Annotated[str, Meta(description="Last day of a kind, or never.")] = ""
-    version: Annotated[int, Meta(ge=1, description="Write to undo, or version for rollback.")] | None = None
+    until: Annotated[str, Meta(description="Date or never.")] = ""
+    version: Annotated[int, Meta(ge=1, description="For undo, rollback.")] | None = None
     reason: str = ""
-    edits: Annotated[
-        tuple[OneEdit, ...], Meta(description="Several edits with these arguments each; all are done or none.")
-    ] = ()
+    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several, each with these arguments; all or none.")] = ()
 
 
 class MemoryWrite:
@@ -297,9 +295,8 @@ class MemoryWrite:
 
     spec = ToolSpec(
         "memory_write",
-        "Remember for later sessions. add, move, remove: items of lists, trees; set: fields; verify: still true; "
-        "archive: move there; resolve: over; undo, rollback ask.",
-        input_schema(MemoryWriteArguments, plain=("edits",)),
+        "Remember for later sessions. add, move, remove: list items; set: fields; verify: still true; resolve: over.",
+        input_schema(MemoryWriteArguments, plain=("edits",), unlisted=("severity", "template")),
     )
     kind = ToolKind.EDIT
     changes_things = True

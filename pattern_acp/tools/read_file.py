@@ -60,7 +60,7 @@ class ReadFileTool:
 
     spec = ToolSpec(
         "read_file",
-        "Read a text file (numbered lines, 2,000 by default) or a PDF, or look at an image.",
+        "Read a text file (numbered lines, 2,000 by default), PDF or image.",
         input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ
@@ -259,7 +259,7 @@ class ReadAttachment:
 
     spec = ToolSpec(
         "read_attachment",
-        "Read a shortened text or result from character start.",
+        "Read on in a shortened text.",
         input_schema(ReadAttachmentArguments),
     )
     kind = ToolKind.READ

@@ -88,9 +88,9 @@ class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(min_length=1)]
     timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] | None = None
     cwd: Annotated[str, Meta(min_length=1)] | None = None
-    background: Annotated[bool, Meta(description="As a job, for servers.")] = False
-    interactive: Annotated[bool, Meta(description="As a job you can type into.")] = False
-    description: Annotated[str, Meta(description="A few words for the user.")] = ""
+    background: bool = False
+    interactive: Annotated[bool, Meta(description="You type with job.")] = False
+    description: Annotated[str, Meta(description="For the user.")] = ""
 
 
 class RunCommandTool:
@@ -98,7 +98,7 @@ class RunCommandTool:
 
     spec = ToolSpec(
         "run_command",
-        f"Run a shell command without input, {DEFAULT_SECONDS} s by default. Use the file tools to read, search, edit.",
+        f"Run a shell command without input, {DEFAULT_SECONDS} s by default. Read, search and edit with other tools.",
         input_schema(RunCommandArguments),
     )
     kind = ToolKind.EXECUTE

@@ -28,11 +28,15 @@ _LEFT_OUT = frozenset({"title", "default", "minLength", "minItems", "minimum", "
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
 
-def input_schema(arguments: type[msgspec.Struct], *, plain: Sequence[str] = ()) -> JsonObject:
+def input_schema(
+    arguments: type[msgspec.Struct], *, plain: Sequence[str] = (), unlisted: Sequence[str] = ()
+) -> JsonObject:
     """The JSON Schema of an argument type: one inline object of names, types and descriptions.
 
     The items of the lists that `plain` names are given as objects without their properties: those are the call's own
-    once more, and the model pays for every word. They are checked all the same when they come.
+    once more, and the model pays for every word. They are checked all the same when they come. So are the optional
+    arguments that `unlisted` names and no request lists: few calls want them, or a result says when one does. A path
+    leads to those of a list's items: "entries.priority".
 
     Raises:
         TypeError: the type uses something that no tool needs so far.
@@ -45,6 +49,8 @@ def input_schema(arguments: type[msgspec.Struct], *, plain: Sequence[str] = ()) 
         raise TypeError("A tool's arguments must be one object.")
     for name in plain:
         _make_plain(schema, name)
+    for path in unlisted:
+        _unlist(schema, path)
     return schema
 
 
@@ -54,6 +60,21 @@ def _make_plain(schema: dict[str, Json], name: str) -> None:
     if not isinstance(listed, dict):
         raise TypeError(f"There is no list {name!r} among the arguments.")
     listed["items"] = {"type": "object"}
+
+
+def _unlist(schema: dict[str, Json], path: str) -> None:
+    *lists, name = path.split(".")
+    place: Json = schema
+    for each in lists:
+        place = _member(_member(_member(place, "properties"), each), "items")
+    properties, required = _member(place, "properties"), _member(place, "required")
+    if not isinstance(properties, dict) or name not in properties or (isinstance(required, list) and name in required):
+        raise TypeError(f"There is no optional argument {path!r}.")
+    del properties[name]
+
+
+def _member(node: Json, name: str) -> Json:
+    return node.get(name) if isinstance(node, dict) else None
 
 
 def parse_arguments(raw: JsonObject, arguments: type[ArgumentsT]) -> ArgumentsT:

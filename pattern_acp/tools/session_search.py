@@ -37,8 +37,8 @@ class SearchSessions:
 
     spec = ToolSpec(
         "session_search",
-        "Find which earlier session and turn of this project said something.",
-        input_schema(SessionSearchArguments),
+        "Find which earlier session of this project said something.",
+        input_schema(SessionSearchArguments, unlisted=("limit",)),
     )
     kind = ToolKind.SEARCH
     changes_things = False

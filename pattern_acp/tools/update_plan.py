@@ -36,8 +36,8 @@ class UpdatePlan:
 
     spec = ToolSpec(
         "update_plan",
-        "Show the user your plan for work of several steps; send all steps every time.",
-        input_schema(UpdatePlanArguments),
+        "Show the user your plan; send all steps every time.",
+        input_schema(UpdatePlanArguments, unlisted=("entries.priority",)),
     )
     kind = ToolKind.THINK
     changes_things = False

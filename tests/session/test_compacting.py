@@ -307,7 +307,7 @@ async def test_long_results_are_shortened_first_and_can_be_read_back():
                     return calls("read_attachment", id=asked[0], start=1_000)
         return next(turns, says("Read."))
 
-    model = WindowModel(16_000, answer)
+    model = WindowModel(15_200, answer)
     async with agent_with(model) as (agent, session):
         (agent.folder / "long.txt").write_text("".join(f"line {number:05d}\n" for number in range(900)))
         (agent.folder / "short.txt").write_text("A few words.\n" * 230)

@@ -142,3 +142,17 @@ def test_any_object_is_either_read_or_refused_with_a_sentence(raw: dict[str, Jso
 def test_a_number_that_no_database_or_list_takes_is_refused_in_a_sentence(count: Json):
     with pytest.raises(ToolInputError, match=r"`items\[0\]\.count` must be"):
         read(items=[{"name": "a", "count": count}])
+
+
+def test_an_argument_that_is_not_listed_is_read_all_the_same():
+    schema = input_schema(Order, unlisted=("days", "items.count"))
+    listed = json.dumps(schema)
+    assert "days" not in listed
+    assert "count" not in listed
+    assert read(days=3, items=[{"name": "a", "count": 2}]) == Order("t", (Item("a", 2),), days=3)
+
+
+@pytest.mark.parametrize("name", ["title", "items.name", "nothing", "size.count"])
+def test_only_an_optional_argument_can_be_left_out(name: str):
+    with pytest.raises(TypeError, match="no optional argument"):
+        input_schema(Order, unlisted=(name,))
