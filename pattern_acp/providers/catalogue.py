@@ -230,7 +230,11 @@ class ModelFeatures(Struct, frozen=True):
     thinks_by_level: bool = False
     """True if the Gemini wire asks for thinking by a level (from 3 on) rather than by a number of tokens."""
     echoes_reasoning: bool = False
-    """Wants its `reasoning_content` back between tool calls (DeepSeek, Kimi)."""
+    """Wants its `reasoning_content` back between tool calls, and refuses calls without any (DeepSeek, Kimi, MiMo)."""
+    thinks_in_text: bool = False
+    """Wants its reasoning back in `<think>` at the head of its text (MiniMax)."""
+    is_mistral: bool = False
+    """Takes ids of nine letters and digits only, and no prompt right behind results; its template has both rules."""
 
 
 class ModelFacts(Struct, frozen=True):
@@ -354,6 +358,10 @@ name no format."""
 
 _WRITES_FREE_FORM = r"gpt-[5-9]|codex"
 
+_OF_MISTRAL = r"(mi|mini|code|dev|magi|lean)stral|mixtral|pixtral|voxtral"
+_ECHOES = r"deepseek|kimi|mimo|glm-(4\.[5-9]|[5-9])"
+_THINKS_IN_TEXT = r"minimax"
+
 _NOT_FOR_CHAT = (
     r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
     r"|aqa|imagen|veo|gemini.*(image|live|audio|robotics|computer-use)"
@@ -397,6 +405,12 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
         facts = replace(facts, info=replace(facts.info, writes_patches=True))
     if listed is not None:
         facts = refine(facts, listed)
+    if provider == "mistral" or re.search(_OF_MISTRAL, short):
+        facts = replace(facts, traits=replace(facts.traits, is_mistral=True))
+    if re.match(_ECHOES, short):
+        facts = replace(facts, traits=replace(facts.traits, echoes_reasoning=True))
+    if re.match(_THINKS_IN_TEXT, short):
+        facts = replace(facts, traits=replace(facts.traits, thinks_in_text=True))
     if is_openai:
         free_form = re.match(_WRITES_FREE_FORM, short) is not None and facts.traits.takes_effort
         speaks_responses = facts.traits.takes_effort

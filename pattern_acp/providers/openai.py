@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pattern_acp.config.settings import ProviderSettings, Quirks
-from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.messages import (
     ImagePart,
@@ -251,6 +251,12 @@ def _usage(counts: object) -> Usage:
 
 WireMessage: TypeAlias = dict[str, Json]
 
+MISTRALS_ID = 9
+"""Characters of an id of a call, letters and digits only, that Mistral and the templates of its models take."""
+
+MISTRALS_ANSWER = "Understood."
+"""Stands between results and a prompt where a call was cut or has images: these templates take no prompt there."""
+
 
 def encode_body(
     request: ProviderRequest,
@@ -312,7 +318,30 @@ def _encoded(messages: Sequence[Message], model: str, facts: ModelFacts, provide
             encoded += _results(message, facts)
         else:
             _append_user(encoded, shown_parts(message.parts, facts.info, _text, _image))
-    return encoded
+    return [*_in_mistrals_form(encoded)] if facts.traits.is_mistral else encoded
+
+
+def _in_mistrals_form(messages: Sequence[WireMessage]) -> Iterator[WireMessage]:
+    """The messages with ids of nine letters and digits, and a short answer between results and a prompt."""
+    role: Json = ""
+    for message in messages:
+        if role == "tool" and message["role"] == "user":
+            yield {"role": "assistant", "content": MISTRALS_ANSWER}
+        role = message["role"]
+        calls = message.get("tool_calls")
+        sent = dict(message)
+        if isinstance(calls, Sequence):
+            sent["tool_calls"] = [{**call, "id": _short_id(call["id"])} for call in calls if isinstance(call, Mapping)]
+        if "tool_call_id" in message:
+            sent["tool_call_id"] = _short_id(message["tool_call_id"])
+        yield sent
+
+
+def _short_id(call_id: Json) -> str:
+    """The id itself if it has the form, else one that is made of it and always the same."""
+    plain = str(call_id)
+    is_short = len(plain) == MISTRALS_ID and plain.isascii() and plain.isalnum()
+    return plain if is_short else sha256_hex(plain.encode())[:MISTRALS_ID]
 
 
 def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -> Iterator[WireMessage]:
@@ -331,9 +360,14 @@ def _assistant(message: Message, model: str, facts: ModelFacts, provider: str) -
         part.text
         for part in message.parts
         if isinstance(part, ThinkingPart)
-        and facts.traits.echoes_reasoning
+        and (facts.traits.echoes_reasoning or facts.traits.thinks_in_text)
         and is_own_thinking(part, provider, model, "openai")
     )
+    if facts.traits.thinks_in_text and reasoning:
+        text, reasoning = f"<think>\n{reasoning}\n</think>\n\n{text}", ""
+    if facts.traits.echoes_reasoning and calls and not reasoning:
+        # A call of another model, or without a thought; an empty text counts as missing at some of these servers.
+        reasoning = " "
     yield {
         "role": "assistant",
         # Some servers want the key even when there are only calls; null is what OpenAI's own format has there.

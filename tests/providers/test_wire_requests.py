@@ -251,6 +251,75 @@ def test_only_openai_gets_its_own_parameter_names():
     assert "max_tokens" in body_of(other)
 
 
+THINKERS = ("deepseek-reasoner", "moonshotai/kimi-k2.6", "mimo-v2", "glm-4.7")
+
+
+@pytest.mark.parametrize("model", THINKERS)
+def test_calls_of_another_model_or_without_a_thought_have_the_reasoning_that_some_servers_insist_on(model: str):
+    history = [
+        user("a"),
+        assistant(ThinkingPart("of another", provider="other/x", wire="openai"), call("c1")),
+        results(result("c1")),
+        assistant("Just text."),
+        user("b"),
+        assistant(ThinkingPart("own", provider="openai/m", wire="openai"), call("c2")),
+        results(result("c2")),
+    ]
+    sent = messages_of(openai_bytes(request(*history), describe("openai", model), is_openai=False))
+    assert [message.get("reasoning_content") for message in sent if message["role"] == "assistant"] == [
+        " ",
+        None,
+        "own",
+    ]
+
+
+def test_reasoning_goes_back_in_the_text_where_the_template_wants_it_there():
+    thought = ThinkingPart("why", provider="openai/m", wire="openai")
+    history = [user("a"), assistant(thought, "So.", call("c1")), results(result("c1"))]
+    sent = messages_of(openai_bytes(request(*history), describe("openai", "MiniMax-M2"), is_openai=False))
+    assert sent[2]["content"] == "<think>\nwhy\n</think>\n\nSo."
+    assert "reasoning_content" not in sent[2]
+
+
+MISTRALS = [
+    ("mistral", "any-model"),
+    ("vllm", "mistralai/Devstral-Small-2507"),
+    ("x", "codestral-latest"),
+    ("x", "Mixtral-8x7B"),
+]
+
+
+@pytest.mark.parametrize(("provider", "model"), MISTRALS)
+def test_ids_and_order_are_as_mistral_takes_them(provider: str, model: str):
+    history = [
+        user("a"),
+        assistant(call("call_LoNg_0123456789abcdef"), call("abcDEF123"), call("functions.x:0")),
+        results(result("call_LoNg_0123456789abcdef", images=(PIXEL,)), result("abcDEF123"), result("functions.x:0")),
+        user("b"),
+        assistant("Yes."),
+        user("c"),
+    ]
+    facts = describe(provider, model)
+    asked = request(*history)
+    body = openai_wire.encode_body(asked, facts, provider, is_openai=False)
+    assert body == openai_wire.encode_body(asked, facts, provider, is_openai=False)
+    sent = messages_of(body)
+    roles = [message["role"] for message in sent]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "assistant", "user", "assistant", "user"]
+    calls = [call["id"] for call in cast("list[dict[str, str]]", sent[2]["tool_calls"])]
+    assert calls == [message["tool_call_id"] for message in sent[3:6]]
+    assert len({*calls}) == 3
+    assert calls[1] == "abcDEF123"
+    assert all(re.fullmatch(r"[A-Za-z0-9]{9}", each) for each in calls)
+
+
+def test_other_servers_get_ids_and_order_as_they_are():
+    history = [user("a"), assistant(call("call_1")), results(result("call_1")), user("b")]
+    sent = messages_of(openai_bytes(request(*history), PLAIN, is_openai=False))
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool", "user"]
+    assert sent[3]["tool_call_id"] == "call_1"
+
+
 def test_reasoning_is_echoed_to_models_that_want_it():
     history = (user("a"), assistant(ThinkingPart("why", provider="openai"), call("c")), results(result("c")))
     echoed = openai_bytes(request(*history), describe("openai", "deepseek-reasoner"), is_openai=False)
