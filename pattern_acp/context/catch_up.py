@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from pattern_acp.context.recall_budget import count_tokens
+from pattern_acp.context.recall_budget import TITLE_CHARACTERS, count_tokens, shortened_words
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, harmless, untrusted_block
 
 CATCH_UP_CALL = "memory_catch_up"
@@ -63,7 +64,8 @@ class Absence(Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
     threads: tuple[OpenThread, ...] = ()
     handoffs: tuple[LeftBehind, ...] = ()
-    """Told whether it was away or not: the session that left one cannot go on by itself."""
+    """Told whether it was away or not: the session that left one cannot go on by itself. Of a session that finished a
+    moment ago, with nothing open, there is none."""
 
 
 def is_away(last_active_ms: int, now_ms: int) -> bool:
@@ -79,7 +81,7 @@ def catch_up(absence: Absence) -> Section:
     away = is_away(absence.last_active_ms, absence.now_ms)
     if not absence.handoffs and not (away and (absence.titles or absence.decisions or absence.threads)):
         return NOTHING
-    since = _moment(absence.last_active_ms)
+    since = f"{_moment(absence.last_active_ms)} UTC"
     lines = [_headline(absence)] if away else []
     lines += [line for one in absence.handoffs for line in _left_behind(one)]
     told = {one.title for one in absence.handoffs}
@@ -89,10 +91,29 @@ def catch_up(absence: Absence) -> Section:
 
 
 def title_of(absence: Absence) -> str:
-    """The title of the tool call that shows it."""
+    """The title of the tool call that shows it, which many clients show alone, so it says what went on."""
     if not is_away(absence.last_active_ms, absence.now_ms):
-        return "Took over from the session before"
-    return f"Caught up on what went on since {_moment(absence.last_active_ms)}"
+        return _title_of_handoffs(absence.handoffs)
+    parts = [f"“{shortened_words(title, TITLE_CHARACTERS)}”" for title in absence.titles[:1]]
+    if len(absence.titles) > 1:
+        parts.append(f"{len(absence.titles) - 1} more")
+    if absence.decisions:
+        parts.append(
+            "1 change of memory" if len(absence.decisions) == 1 else f"{len(absence.decisions)} changes of memory"
+        )
+    if absence.threads:
+        parts.append(f"{len(absence.threads)} left open")
+    if not parts:
+        return _title_of_handoffs(absence.handoffs)
+    return f"Since {local_minute(absence.last_active_ms)}: {', '.join(parts)}"
+
+
+def _title_of_handoffs(handoffs: Sequence[LeftBehind]) -> str:
+    first = handoffs[0]
+    left = "; ".join((first.state, *first.clauses[1:]))
+    title = shortened_words(first.title, TITLE_CHARACTERS)
+    more = f" (+{len(handoffs) - 1} more)" if len(handoffs) > 1 else ""
+    return f"“{title}” before this: {shortened_words(left, TITLE_CHARACTERS)}{more}"
 
 
 def _headline(absence: Absence) -> str:

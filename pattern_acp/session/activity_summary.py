@@ -21,11 +21,13 @@ from pattern_acp.context.catch_up import (
     title_of,
 )
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import HandoffLeft
@@ -34,9 +36,6 @@ from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
 from pattern_acp.session.memory_context import show_search
-
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -65,7 +64,9 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
     text = catch_up(absence) if absence is not None else NOTHING
     if absence is None or not text:
         return NOTHING
-    await show_search(session, turn_id, CATCH_UP_CALL, title_of(absence), "", "\n".join(text.split("\n")[1:-1]))
+    shown = "\n".join(text.split("\n")[1:-1])
+    about: JsonObject = {"since": local_minute(absence.last_active_ms)}
+    await show_search(session, turn_id, CATCH_UP_CALL, title_of(absence), about, shown, ToolKind.OTHER)
     return text
 
 
@@ -81,9 +82,10 @@ async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | Non
         if cursor is None:
             return None
         left = handoffs_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_HANDOFFS)
-        handoffs = tuple(_left_behind(handoff) for handoff in left)
         if not is_away(cursor.active_ms, now_ms):
+            handoffs = tuple(_left_behind(handoff) for handoff in left if _goes_on(handoff))
             return Absence(cursor.active_ms, now_ms, handoffs=handoffs) if handoffs else None
+        handoffs = tuple(_left_behind(handoff) for handoff in left)
         threads = threads_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_THREADS)
         changes = changes_since(tx, block_ids, cursor.told_seq, not_in=state.session_id, limit=MOST_DECISIONS)
         return Absence(
@@ -96,6 +98,12 @@ async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | Non
         )
 
     return await shared.database.read(look)
+
+
+def _goes_on(handoff: "Handoff") -> bool:
+    """True when something is left to do; changed files alone were the work."""
+    left = handoff.left
+    return left.state != "finished" or bool(left.steps or left.commands)
 
 
 def _left_behind(handoff: "Handoff") -> LeftBehind:

@@ -24,6 +24,7 @@ from pattern_acp.context.memory_notices import (
 )
 from pattern_acp.context.recall_budget import Recallable
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
@@ -282,7 +283,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
     # `offline` searches memory itself and shows it; it reads nothing of this.
     if tokens == 0 or session.state.model.provider == "offline":
         return NOTHING
-    recalled, relevant = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
+    recalled = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
     if not recalled:
         return NOTHING
     session.memory.recalled([one.entry for one in recalled])
@@ -292,8 +293,8 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
         session,
         turn_id,
         "memory_recall",
-        recall_budget.title_of(recalled, relevant),
-        query,
+        recall_budget.title_of(recalled),
+        {"query": query},
         recall_budget.for_person(recalled),
     )
     return text
@@ -305,19 +306,30 @@ async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    title = "Found memories that say nearly the same"
-    await show_search(session, turn_id, "memory_repeats", title, "", "\n".join(sentences))
+    more = f" (+{len(sentences) - 1} more)" if len(sentences) > 1 else ""
+    title = f"Nearly the same: {recall_budget.shortened_words(sentences[0], recall_budget.TITLE_CHARACTERS)}{more}"
+    await show_search(session, turn_id, "memory_repeats", title, {"found": len(sentences)}, "\n".join(sentences))
     return untrusted_block("memory_repeats", *sentences)
 
 
-async def show_search(session: "Session", turn_id: TurnId, name: str, title: str, query: str, found: str) -> None:
+async def show_search(
+    session: "Session",
+    turn_id: TurnId,
+    name: str,
+    title: str,
+    about: JsonObject,
+    found: str,
+    kind: ToolKind = ToolKind.SEARCH,
+) -> None:
     """Record and show a search of ours as a call that is done already, so that memory is never invisible.
+
+    `about` stands in the place of arguments.
 
     Raises:
         DatabaseError: it could not be recorded, and was not shown.
     """
     call_id = ToolCallId(session.constellation.ids.new("call"))
-    call = ToolCallView(call_id, name, title, ToolKind.SEARCH, {"query": query} if query else {})
+    call = ToolCallView(call_id, name, title, kind, about)
     ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, found, content=(TextContent(found),))
     await session.recorder.record(
         NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY),
@@ -325,25 +337,23 @@ async def show_search(session: "Session", turn_id: TurnId, name: str, title: str
     )
 
 
-async def _find(
-    session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]
-) -> tuple[tuple[Recallable, ...], int]:
-    """Find memories to recall, and count the relevant ones."""
+async def _find(session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]) -> tuple[Recallable, ...]:
+    """Find memories to recall."""
     telling = recall_budget.telling_words(query_terms(query))
     if not telling:
-        return (), 0
+        return ()
     try:
         with anyio.move_on_after(session.constellation.recall_seconds):
             shown = {f"memory block {block.label}" for block in memory if block.is_shown}
             hits = await session.memory.search(query, CANDIDATES, _RECALLED)
             found = [
-                Recallable(hit.source, hit.text, hit.at_ms, hit.why, hit.words, hit.meaning, hit.place, hit.entry)
+                Recallable(hit.source, hit.text, hit.at_ms, hit.words, hit.meaning, hit.place, hit.entry)
                 for hit in hits
                 if hit.source not in shown
             ]
-            return recall_budget.choose(found, telling, tokens), recall_budget.relevant_count(found, telling)
+            return recall_budget.choose(found, telling, tokens, query)
     except PatternError as error:
         logger.warning("nothing was recalled for a prompt: %s", type(error).__name__)
-        return (), 0
+        return ()
     logger.info("Recalling for a prompt took too long and was left out.")
-    return (), 0
+    return ()

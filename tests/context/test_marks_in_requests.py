@@ -42,7 +42,7 @@ def of_memory(data: str) -> str:
     shown = shown_memory(TurnId("t1"), [view, other])
     before = shown_memory(TurnId("t1"), [MemoryView(data, data, f"x\n{data}", 900, data, data, block_id="b1"), other])
     changes = change_notices(before, [view], {"b1": (WriteNote(data, AT),)})
-    recalled = for_model([Recallable(data, data, AT, "")])
+    recalled = for_model([Recallable(data, data, AT)])
     missed = catch_up(
         Absence(
             0,

@@ -3,8 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.context.catch_up import AWAY_MS, CATCH_UP_TOKENS, Absence, Decision, OpenThread, catch_up, title_of
+from pattern_acp.context.catch_up import (
+    AWAY_MS,
+    CATCH_UP_TOKENS,
+    Absence,
+    Decision,
+    LeftBehind,
+    OpenThread,
+    catch_up,
+    title_of,
+)
 from pattern_acp.context.recall_budget import count_tokens
+from pattern_acp.domain.clock import local_minute
 
 THEN = 1_800_000_000_000
 
@@ -26,13 +36,22 @@ def test_headline_decisions_and_open_threads_are_told():
         (OpenThread("Add docs", "2 open steps, next: README"),),
     )
     assert catch_up(absence) == (
-        '<catch_up since="2027-01-15 08:00">\n'
+        '<catch_up since="2027-01-15 08:00 UTC">\n'
         "You were last at work here 14 hours ago, in “Fix the parser” and 1 more.\n"
         "- project, by you: Tests run with make check.\n"
         "- open: “Add docs”, 2 open steps, next: README\n"
         "</catch_up>"
     )
-    assert title_of(absence) == "Caught up on what went on since 2027-01-15 08:00"
+    assert title_of(absence) == f"Since {local_minute(THEN)}: “Fix the parser”, 1 more, 1 change of memory, 1 left open"
+
+
+def test_the_title_of_a_session_that_was_left_a_moment_ago_says_where_it_stood():
+    clauses = ("last asked: Document it", "1 open step: Write the README", "1 changed file: a.py")
+    left = LeftBehind("Document it", THEN, "finished", clauses)
+    absence = Absence(THEN, THEN + 1000, handoffs=(left, left))
+    assert title_of(absence) == (
+        "“Document it” before this: finished; 1 open step: Write the README; 1 changed file: a.py (+1 more)"
+    )
 
 
 def test_days_are_told_as_days():

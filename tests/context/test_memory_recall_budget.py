@@ -7,23 +7,24 @@ from hypothesis import strategies as st
 from pattern_acp.context.recall_budget import (
     MOST_CHARACTERS,
     MOST_RECALLED,
+    TITLE_CHARACTERS,
     Recallable,
     choose,
     count_tokens,
     for_model,
     for_person,
     is_relevant,
-    relevant_count,
     telling_words,
     title_of,
 )
+from pattern_acp.domain.clock import day_of
 from pattern_acp.memory.words import query_terms
 
 AT = 1_800_000_000_000
 
 
 def found(text: str = "The port is 5433.", *words: str, meaning: float | None = None) -> Recallable:
-    return Recallable("archival entry e1", text, AT, "words: port", words, meaning)
+    return Recallable("archival entry e1", text, AT, words, meaning)
 
 
 @pytest.mark.parametrize(
@@ -66,18 +67,27 @@ def test_a_long_text_is_cut():
     assert len(one.text) == MOST_CHARACTERS
 
 
-def test_the_person_sees_what_and_why_and_the_model_what():
+def test_the_user_sees_what_was_recalled_and_not_how_it_was_found():
     recalled = (found("The port is 5433.", "port"),)
-    assert title_of(recalled) == "Recalled 1 memory"
-    assert title_of(recalled * 2) == "Recalled 2 memories"
-    assert title_of(recalled, 6) == "Recalled 1 of 6 memories"
-    others = (found("The port is 5433 still.", "port"), found("The Port has ships.", "port"))
-    assert relevant_count((*recalled, *recalled, *others), ["port"]) == 3
-    assert for_person(recalled) == "- **archival entry e1** (2027-01-15): The port is 5433. *(words: port)*"
+    assert for_person(recalled) == f"- **archival entry e1** ({day_of(recalled[0].at_ms)}): The port is 5433."
     assert for_model(recalled) == (
         "<recalled>\nFound in memory for this prompt. It is data, and may be out of date.\n"
         "- archival entry e1, 2027-01-15: The port is 5433.\n</recalled>"
     )
+
+
+def test_the_title_says_the_first_thing_itself_since_many_clients_show_nothing_else():
+    recalled = (found("The staging  port\nis 7433.", "port"), found("x", "port"), found("y", "port"))
+    assert title_of(recalled[:1]) == "Recalled: The staging port is 7433."
+    assert title_of(recalled) == "Recalled: The staging port is 7433. (+2 more)"
+    long = title_of([found("word " * 100, "word")])
+    assert len(long) <= len("Recalled: ") + TITLE_CHARACTERS
+    assert long.endswith("word…")
+
+
+def test_what_was_asked_before_in_the_same_words_is_not_recalled():
+    twin, other = found("Which port is it?", "port"), found("It is port 7433.", "port")
+    assert choose([twin, other], ("port",), 300, "Which  port is it?") == (other,)
 
 
 @given(st.lists(st.text(min_size=1), max_size=30), st.integers(0, 600))

@@ -14,7 +14,8 @@ STEPS = [
     {"content": "Write the README", "priority": "high", "status": "pending"},
     {"content": "Choose a name", "priority": "high", "status": "completed"},
 ]
-WORK = calls("update_plan", entries=STEPS) + calls("write_file", path="src/a.py", content="a\n")
+WROTE = calls("write_file", path="src/a.py", content="a\n")
+WORK = calls("update_plan", entries=STEPS) + WROTE
 
 
 async def opened(agent: RunningAgent) -> str:
@@ -46,7 +47,9 @@ async def test_the_next_session_is_told_first_where_the_last_one_stood_and_only_
             "finished\n  last asked: Document the builder\n  1 open step: Write the README\n  1 changed file: src/a.py"
             in told
         )
-        assert [call["title"] for call in agent.editor.of_kind("tool_call")][-1] == "Took over from the session before"
+        shown = agent.editor.of_kind("tool_call")[-1]
+        assert shown["title"].startswith("“Document the” before this: finished; 1 open step: Write the README")
+        assert shown["kind"] == "other"
         await close(agent, second)
         third = await opened(agent)
         await agent.editor.prompt(third, "Hi")
@@ -56,6 +59,19 @@ async def test_the_next_session_is_told_first_where_the_last_one_stood_and_only_
             return replay(tx, first).difference
 
         assert await agent.database.read(replayed) is None
+
+
+async def test_a_session_that_finished_a_moment_ago_with_nothing_open_is_not_told_of():
+    model = ScriptedProvider([WROTE, says("Done."), says("Hello.")])
+    async with running_agent(model, settings=EDIT) as agent:
+        first = await opened(agent)
+        await agent.editor.prompt(first, "Write it")
+        await close(agent, first)
+        assert len(of_type(await events_of(agent, first), HandoffLeft)) == 1
+        agent.editor.updates.clear()
+        await agent.editor.prompt(await opened(agent), "Hi")
+        assert agent.editor.of_kind("tool_call") == []
+        assert "<catch_up" not in model.requests[-1].volatile
 
 
 async def test_a_session_with_nothing_to_go_on_with_leaves_none():

@@ -39,13 +39,13 @@ async def test_what_an_earlier_session_said_is_recalled_in_sight_of_the_person()
         await agent.editor.prompt(session, "Which port has the staging database?")
 
         (call,) = searches(agent)
-        assert call["title"] == "Recalled 1 memory"
+        assert call["title"] == "Recalled: The staging database listens on port 5433."
         assert call["rawInput"] == {"query": "Which port has the staging database?"}
         (end,) = agent.editor.of_kind("tool_call_update")
         assert end["status"] == "completed"
         shown = end["content"][0]["content"]["text"]
         assert "listens on port 5433" in shown
-        assert "words:" in shown
+        assert "words:" not in shown
         assert "listens on port 5433" in model.requests[1].volatile
         assert "listens on port 5433" not in str(model.requests[1].messages)
 
@@ -94,7 +94,7 @@ async def test_what_was_recalled_is_in_the_journal_and_in_a_replay():
         agent.editor.updates.clear()
         load: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         await agent.editor.request("session/load", load)
-        assert [call["title"] for call in searches(agent)] == ["Recalled 1 memory"]
+        assert [call["title"] for call in searches(agent)] == ["Recalled: The staging database listens on port 5433."]
 
 
 async def test_a_greeting_recalls_nothing():

@@ -19,7 +19,7 @@ async def one_session(agent: RunningAgent, prompt: str) -> None:
 
 
 def titles(agent: RunningAgent) -> list[str]:
-    return [call["title"] for call in agent.editor.of_kind("tool_call") if call["title"].startswith("Caught up")]
+    return [call["title"] for call in agent.editor.of_kind("tool_call") if call["title"].startswith("Since ")]
 
 
 WROTE = calls("memory_write", label="project", operation="append", text="Ninja builds it.", reason="We chose ninja.")
