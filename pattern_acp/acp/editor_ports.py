@@ -14,6 +14,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
+from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
@@ -27,7 +28,9 @@ from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.shell import (
     UNATTENDED_VARIABLES,
+    ClientCommand,
     client_command,
+    client_words,
     git_variables,
     hidden_names,
     remove_script,
@@ -161,6 +164,7 @@ class EditorTerminal:
         *,
         shell: str = "/bin/sh",
         emptied: Sequence[str] = (),
+        confinement: Confinement | None = None,
     ) -> None:
         self._variables = {**FIXED, **dict.fromkeys(emptied, "")}
         self._session_id = session_id
@@ -168,6 +172,7 @@ class EditorTerminal:
         self._deadline = deadline
         self._scratch = scratch
         self._shell = shell
+        self._confinement = confinement
 
     @asynccontextmanager
     async def start(self, request: CommandRequest) -> AsyncGenerator[EditorCommand, None]:
@@ -175,15 +180,32 @@ class EditorTerminal:
         wanted = await anyio.to_thread.run_sync(
             lambda: client_command(request.line, scratch=self._scratch, shell=self._shell)
         )
+        confined: ConfinedCommand | None = None
+        launched = wanted
         try:
-            command = await self._create(request, wanted.command, wanted.args)
+            if request.profile is not None:
+                confined, launched = await anyio.to_thread.run_sync(self._confined, request.profile, wanted)
+            command = await self._create(request, launched.command, launched.args)
             try:
                 yield command
             finally:
                 await command.end()
         finally:
-            if wanted.script is not None:
-                remove_script(wanted.script)
+            if confined is not None:
+                confined.remove()
+            for script in (wanted.script, launched.script):
+                if script is not None:
+                    remove_script(script)
+
+    def _confined(self, profile: Profile, wanted: ClientCommand) -> tuple[ConfinedCommand, ClientCommand]:
+        """Put the launcher before a command: what the client starts confines itself, and then is the command."""
+        if self._confinement is None:
+            raise CommandFailedToStartError("Nothing can confine the command here, so it was not run.")
+        try:
+            confined = self._confinement.prepare(profile, (wanted.command, *wanted.args), in_group=False)
+            return confined, client_words(confined.arguments, scratch=self._scratch)
+        except OSError as error:
+            raise CommandFailedToStartError(f"The sandbox could not be prepared: {error.strerror}.") from error
 
     async def _create(self, request: CommandRequest, command: str, args: tuple[str, ...]) -> EditorCommand:
         params = schema.CreateTerminalRequest(
@@ -290,6 +312,10 @@ class LocalMeans(Struct, frozen=True):
     """Longest wait for one answer of the editor, in seconds."""
     secret_variables: tuple[str, ...] = ()
     """Variables that children must not see."""
+    confinement: Confinement | None = None
+    """Confines commands; None: nothing does."""
+    own_folders: tuple[str, ...] = ()
+    """Folders of our own data, settings, logs and caches, which confined commands do not see."""
 
 
 class NotingTerminal:
@@ -331,7 +357,9 @@ class EditorPorts:
             on_warning=self._warn,
         )
         self._files: FileSystem = self._delegating if fs.read_text_file or fs.write_text_file else local
-        commands = LocalTerminal(means.environment, secret_variables=means.secret_variables)
+        commands = LocalTerminal(
+            means.environment, secret_variables=means.secret_variables, confinement=means.confinement
+        )
         terminal: Terminal = commands
         if capabilities.terminal:
             secret = hidden_names(means.secret_variables)
@@ -343,6 +371,7 @@ class EditorPorts:
                 shell=shell_program(means.environment),
                 # What the editor started us with is what its terminals have.
                 emptied=[name for name in means.environment if name.upper() in secret],
+                confinement=means.confinement,
             )
             terminal = DelegatingTerminal(editor, commands, on_warning=self._warn)
         self._terminal = NotingTerminal(terminal, self._delegating.note_command_ran)

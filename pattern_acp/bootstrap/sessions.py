@@ -31,6 +31,7 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.confinement import Confinement
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.registry import Sessions
@@ -41,6 +42,7 @@ from pattern_acp.workspace.shell import hidden_names, shell_command
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
+    from pattern_acp.policy.sandbox import Sandboxing
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +110,9 @@ async def open_sessions(
             )
             if shared.indexer is not None:
                 tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
+            find = means.confinement.find if means.confinement is not None else None
+            if find is not None and settings.policy.sandbox != "off":
+                tasks.start_soon(beside_sessions, "sandbox", partial(_try_sandbox, methods, find), name="sandbox")
             warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
             snapshots = partial(_keep_snapshots, shared, settings, methods)
@@ -147,6 +152,7 @@ def serve_sessions(
     shared.background = tasks
     shared.folder_changes = FolderChanges(ports.environment)
     shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins)
+    shared.sandboxing = sandboxing_of(means)
     shared.hooks = hook_runner(means)
     shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
     shared.languages = language_servers(tasks, ports.environment)
@@ -161,7 +167,10 @@ def serve_sessions(
 def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMeans:
     """Return the means of children and scripts. Children get no keys: commands are the model's."""
     secret = key_variables(settings.providers)
-    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, secret)
+    confinement = Confinement(scratch, supervise=settings.policy.sandbox != "off")
+    paths = process.loaded.paths
+    own = tuple(dict.fromkeys(map(str, (paths.data, paths.config, paths.state, paths.cache))))
+    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, secret, confinement, own)
 
 
 def server_means(means: LocalMeans) -> ChildProgramPorts:
@@ -169,6 +178,16 @@ def server_means(means: LocalMeans) -> ChildProgramPorts:
     hidden = hidden_names(means.secret_variables)
     environment = {name: value for name, value in means.environment.items() if name.upper() not in hidden}
     return ChildProgramPorts({**environment, INSIDE_VARIABLE: "1"})
+
+
+def sandboxing_of(means: LocalMeans) -> "Sandboxing | None":
+    """Return the means to confine commands, where there are some."""
+    if means.confinement is None:
+        return None
+    from pattern_acp.policy.sandbox import SandboxFolders, Sandboxing
+
+    home = means.environment.get("HOME") or str(Path.home())
+    return Sandboxing(means.confinement, SandboxFolders(home, means.own_folders), means.environment)
 
 
 def hook_runner(means: LocalMeans) -> HookRunner:
@@ -227,6 +246,12 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
     await anyio.sleep(REFRESH_SECONDS)
     await anyio.to_thread.run_sync(import_what_calls_need)
     await providers.refresh()
+
+
+async def _try_sandbox(methods: SessionMethods, find: Callable[[], Awaitable[object]]) -> None:
+    """Try what confines commands here before the first turn needs to know."""
+    await methods.answered.wait()
+    await find()
 
 
 def import_what_calls_need() -> None:

@@ -13,6 +13,8 @@ from pattern_acp.config.settings import (
     LSP_BY_REACH,
     MODES_BY_REACH,
     REVIEW_BY_REACH,
+    SANDBOX_BY_REACH,
+    SANDBOX_NETWORK_BY_REACH,
     SECRETS_BY_REACH,
     BackupSettings,
     CompactionSettings,
@@ -20,6 +22,7 @@ from pattern_acp.config.settings import (
     FetchSettings,
     LspSettings,
     MemorySettings,
+    PolicySettings,
     RetentionSettings,
     Settings,
     TurnSettings,
@@ -28,6 +31,7 @@ from pattern_acp.config.values import (
     AMOUNT,
     EMBEDDER,
     FILE_NAME,
+    FOLDERS,
     MODEL,
     MODELS,
     YES_OR_NO,
@@ -125,6 +129,7 @@ _SETTINGS = Settings()
 _TURN = TurnSettings()
 _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
+_POLICY = PolicySettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
 _LSP = LspSettings()
@@ -314,6 +319,28 @@ KEYS: tuple[Key, ...] = (
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
         rule=YES_OR_NO,
         default=_FETCH.private_addresses,
+    ),
+    Key(
+        name="policy.sandbox",
+        summary="Whether commands that run unasked are confined: where it works, always (or they do not run), or not.",
+        rule=choice("auto", "require", "off"),
+        default=_POLICY.sandbox,
+        project=ProjectRule.NARROWER,
+        reach=SANDBOX_BY_REACH,
+    ),
+    Key(
+        name="policy.sandbox_network",
+        summary="The network of confined commands: none but a loopback of their own, or that of the machine.",
+        rule=choice("none", "host"),
+        default=_POLICY.sandbox_network,
+        project=ProjectRule.NARROWER,
+        reach=SANDBOX_NETWORK_BY_REACH,
+    ),
+    Key(
+        name="policy.sandbox_writable",
+        summary="Folders that confined commands may write besides the session's, such as caches of package managers.",
+        rule=FOLDERS,
+        default=_POLICY.sandbox_writable,
     ),
     _delegate_model("model", "subagents", "that of the session"),
     _delegate_model("explorer_model", "explorers", "that of all subagents"),

@@ -129,6 +129,8 @@ CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
 LspMode = Literal["off", "on"]
+SandboxSetting = Literal["auto", "require", "off"]
+SandboxNetwork = Literal["none", "host"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MODES_BY_REACH: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
@@ -145,6 +147,20 @@ REVIEW_BY_REACH: tuple[ReviewSetting, ...] = ("project", "off")
 
 SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
 """Treatments of a secret, from the least."""
+
+
+SANDBOX_BY_REACH: tuple[SandboxSetting, ...] = ("require", "auto", "off")
+"""Choices of how commands are confined, from the one that lets them do least."""
+
+SANDBOX_NETWORK_BY_REACH: tuple[SandboxNetwork, ...] = ("none", "host")
+"""Networks of confined commands, from the least."""
+
+CACHE_FOLDERS = (
+    "~/.cache", "~/.npm", "~/.yarn", "~/.pnpm-store", "~/.bun/install/cache", "~/.cargo/registry", "~/.cargo/git",
+    "~/go/pkg", "~/.gradle", "~/.m2/repository", "~/.nuget/packages", "~/.ivy2", "~/.sbt", "~/.stack", "~/.gem",
+    "~/.bundle/cache", "~/.composer/cache", "~/.local/share/pnpm", "~/Library/Caches",
+)  # fmt: skip
+"""Caches that builds and test runs write to. The programs that fill them read them again in other projects."""
 
 
 class TurnSettings(Struct, frozen=True):
@@ -200,6 +216,17 @@ class FetchSettings(Struct, frozen=True):
 
     private_addresses: bool = False
     """True when pages of this machine and its networks may be fetched, such as a development server's."""
+
+
+class PolicySettings(Struct, frozen=True):
+    """Settings of what the agent may do, beside the modes (docs/permissions.md)."""
+
+    sandbox: SandboxSetting = "auto"
+    """Confinement of commands that run unasked: where it works, always, or never."""
+    sandbox_network: SandboxNetwork = "none"
+    """The network of confined commands: none but a loopback of their own, or the machine's."""
+    sandbox_writable: tuple[str, ...] = CACHE_FOLDERS
+    """Folders that confined commands may write besides the session's; `~` is the user's home."""
 
 
 class CompactionSettings(Struct, frozen=True):
@@ -379,6 +406,7 @@ class Settings(Struct, frozen=True):
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
     lsp: LspSettings = field(default_factory=LspSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
     models: Mapping[str, ModelSettings] = field(default_factory=dict[str, ModelSettings])

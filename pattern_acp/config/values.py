@@ -4,7 +4,7 @@ Owns: the rules that config/keys.py names, each with the words for it. Must not 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ Value: TypeAlias = str | int | tuple[str, ...]
 """The value of a setting."""
 
 _MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
+_FOLDER = re.compile(r"~/|/.|[A-Za-z]:[\\/]")
 _EMBEDDER = re.compile(r"[^\s/]+/\S+")
 
 
@@ -65,6 +66,13 @@ def _models(raw: object) -> Value | None:
     return models if len(models) == len(names) else None
 
 
+def _folders(raw: object) -> Value | None:
+    if not isinstance(raw, list | tuple):
+        return None
+    words = tuple(cast("Sequence[object]", raw))
+    return tuple(map(str, words)) if all(isinstance(each, str) and _FOLDER.match(each) for each in words) else None
+
+
 def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
@@ -89,6 +97,8 @@ MODEL = Rule('text of the form "PROVIDER/MODEL", a provider\'s name alone, or em
 
 MODELS = Rule('a list of text of the form "PROVIDER/MODEL"', _models, list[str])
 """Held as a tuple."""
+
+FOLDERS = Rule("a list of absolute folders, or of folders that begin with ~/", _folders, list[str])
 
 EMBEDDER = Rule('auto, hash, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
 

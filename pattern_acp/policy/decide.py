@@ -23,8 +23,17 @@ from pattern_acp.domain.access import (
 )
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import Feature, read_command_line
-from pattern_acp.policy.decision import Decision, GrantScope, Mode, Verdict
+from pattern_acp.policy.decision import (
+    NO_NETWORK,
+    NO_SANDBOX,
+    SANDBOX_REQUIRED,
+    Decision,
+    GrantScope,
+    Mode,
+    Verdict,
+)
 from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.external_effects import network_need, stays_inside
 from pattern_acp.policy.grant_matching import (
     Effect,
     Grant,
@@ -48,7 +57,7 @@ from pattern_acp.policy.paths import (
     protection,
     shown_path,
 )
-from pattern_acp.policy.programs import hidden_features, prefix_words
+from pattern_acp.policy.programs import hidden_features, only_reads, prefix_words
 
 _LINE_LENGTH, _PREFIX_LENGTH, _FOLDER_LENGTH = 21, 29, 20
 """Length limits for the parts of a button's label, so that it stays within 60 characters: editors cut wider ones
@@ -196,7 +205,9 @@ def decide(
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
-    return Decision(strictest.verdict, strictest.rule, _reasons(same), scopes, strictest.sandbox)
+    # One part that has to be confined confines the call.
+    confined = next((decision.sandbox for decision in same if decision.sandbox), "")
+    return Decision(strictest.verdict, strictest.rule, _reasons(same), scopes, confined)
 
 
 def _reasons(decisions: Sequence[Decision]) -> str:
@@ -294,12 +305,38 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
         return Decision(Verdict.ASK, "own_program", own)
     if any_covers(situation.grants, access, roots=roots, resolve=resolve):
         return Decision(Verdict.ALLOW, "allowed_before", "You allowed this command for this session.")
-    objection = _objection(access, situation)
+    if situation.sandbox == SANDBOX_REQUIRED:
+        reason = 'Nothing on this machine can confine it, and `[policy] sandbox = "require"` wants that.'
+        return Decision(Verdict.DENY, "sandbox_required", reason)
+    objection = _objection(access, situation) or _beyond_sandbox(access, situation)
     if objection is None and mode is Mode.AUTO:
         reason = "Mode `auto` runs commands inside the folders of this session."
         return Decision(Verdict.ALLOW, "auto_mode", reason, sandbox=situation.sandbox)
     rule, reason = objection or ("command", f"It runs a command, and mode `{mode}` asks before each one.")
     return Decision(Verdict.ASK, rule, reason, command_scopes(access, roots, resolve))
+
+
+def _beyond_sandbox(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:
+    """Return the rule and reason why a line of mode `auto` asks: it needs a sandbox, or what the sandbox cuts."""
+    if situation.mode is not Mode.AUTO or not situation.sandbox:
+        return None
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    if situation.sandbox == NO_SANDBOX:
+        is_simple = is_plain(line, windows=windows) and all(map(stays_inside, doing_commands(line)))
+        if is_simple or only_reads(access.line, windows=windows):
+            return None
+        return "no_sandbox", "Nothing here can confine it, and it cannot be told that it stays inside the folders."
+    if situation.sandbox.endswith(NO_NETWORK) and (needs := network_need(line)):
+        return "network", f"`{needs}` needs the network, which the sandbox does not give."
+    return None
+
+
+def outside_offer(accesses: Sequence[Access], stopped: str, roots: Sequence[str], resolve: Resolver | None) -> Decision:
+    """Return the question whether a command that the sandbox stopped is to run outside; `stopped` says by what."""
+    commands = [access for access in accesses if isinstance(access, RunCommand)]
+    scopes = command_scopes(commands[0], roots, resolve) if len(commands) == 1 else ()
+    return Decision(Verdict.ASK, "sandbox_stopped", f"{stopped} Run it outside the sandbox?", scopes)
 
 
 def _decide_server(access: CallServer, situation: _Situation) -> Decision:

@@ -7,6 +7,15 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+NO_NETWORK = "no network"
+"""End of the name of a sandbox that cuts the network."""
+
+NO_SANDBOX = "unavailable"
+"""In place of a sandbox's name: the user wants one, and there is none. Commands that would run in it ask."""
+
+SANDBOX_REQUIRED = "required"
+"""In place of a sandbox's name: the user lets no command run without one, and there is none."""
+
 
 class Mode(StrEnum):
     """Permission modes: how much runs without asking. Ids are stable: people save them in their editor's settings."""

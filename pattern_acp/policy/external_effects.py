@@ -207,3 +207,76 @@ _RULES = (
         "changes settings of this machine.",
     ),
 )
+
+
+_JAVASCRIPT = "install i ci add update up upgrade publish outdated audit view info login"
+_FETCHING = {
+    "npm": _JAVASCRIPT,
+    "pnpm": _JAVASCRIPT,
+    "bun": _JAVASCRIPT,
+    "yarn": "install add up upgrade outdated audit info publish",
+    "pip": "install download index search",
+    "pip3": "install download index search",
+    "uv": "sync add lock tool pip python publish",
+    "poetry": "install add update lock publish search",
+    "pdm": "install add update lock sync publish",
+    "pipenv": "install update lock sync",
+    "conda": "install create update search",
+    "mamba": "install create update search",
+    "cargo": "add update fetch search publish install login owner yank",
+    "go": "get install",
+    "bundle": "install update add",
+    "gem": "install update fetch push search",
+    "composer": "install update require create-project",
+    "dotnet": "restore add tool",
+    "nuget": "install restore push",
+    "mix": "deps.get deps.update hex.info",
+    "dart": "pub",
+    "flutter": "pub",
+    "helm": "pull repo dependency",
+    "gh": "api auth browse cache codespace gist issue label pr project release repo run search secret ssh-key workflow",
+    "glab": "api auth ci issue mr release repo",
+}  # fmt: skip
+_FETCHING_TABLE = {name: _names(verbs) for name, verbs in _FETCHING.items()}
+_GIT_FETCHES = _names("push pull fetch clone ls-remote")
+_OFFLINE = _names("--offline --no-network --no-index --prefer-offline -h --help --dry-run")
+
+
+def network_need(line: CommandLine, *, windows: bool = False) -> str:
+    """Return the words of a line that surely need the network, such as `npm install`; empty when it may do without."""
+    for command in effective_commands(line, windows=windows):
+        if not command.words or not _OFFLINE.isdisjoint(command.words):
+            continue
+        name, arguments = program_name(command.words[0]), command.words[1:]
+        if name.startswith("python") and arguments[:2] == ("-m", "pip"):
+            name, arguments = "pip", arguments[2:]
+        if name == "git":
+            verb, options = git_command(arguments)
+            if verb in _GIT_FETCHES and not _names_a_path(verb, options):
+                return f"git {verb}"
+            if (verb, options[:1]) in {("remote", ("update",)), ("submodule", ("update",)), ("submodule", ("add",))}:
+                return f"git {verb} {options[0]}"
+        verbs = [word for word in arguments if not word.startswith("-")]
+        is_bare = name == "yarn" and not arguments
+        if verbs[:1] and verbs[0] in _FETCHING_TABLE.get(name, ()):
+            return f"{name} {verbs[0]}"
+        if is_bare or (name == "go" and verbs[:2] in (["mod", "download"], ["mod", "tidy"])):
+            return " ".join([name, *verbs[:2]])
+    return ""
+
+
+def _names_a_path(verb: str, options: Sequence[str]) -> bool:
+    """Return whether git talks to a repository on this machine, which is named as a path."""
+    named = [option for option in options if not option.startswith("-")][:1]
+    return bool(named) and named[0].startswith(("/", "./", "../")) and (verb != "clone" or len(options) > 0)
+
+
+_STAYING = _names(
+    "mkdir touch cp mv rmdir rm sort uniq wc cat head tail echo printf true false test basename dirname diff"
+)
+"""Programs that touch what their words name, and nothing else; paths outside, and `rm -r`, ask by themselves."""
+
+
+def stays_inside(command: SimpleCommand) -> bool:
+    """Return whether a command surely touches only what its words name."""
+    return bool(command.words) and program_name(command.words[0]) in _STAYING

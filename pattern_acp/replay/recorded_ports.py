@@ -98,9 +98,8 @@ class RecordedTool(Struct, frozen=True):
             raise error
         # Its accesses are not recorded, only the decision on them, which `RecordedPermissions` finds by the call's id.
         accesses = (CallServer("replay", call_id),)
-        return PreparedCall(
-            view.title, accesses, partial(self._run, call, view), view.locations, view.content, view.kind
-        )
+        run = partial(self._run, call, view)
+        return PreparedCall(view.title, accesses, run, view.locations, view.content, view.kind, run_confined=run)
 
     async def _run(self, call: RecordedCall, view: ToolCallView, progress: Progress) -> ToolOutcome:
         finished = call.finished

@@ -26,6 +26,7 @@ from pattern_acp.workspace.git_status import GitStatus
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
+    from pattern_acp.policy.sandbox import Sandboxing
 
 AskGit: TypeAlias = Callable[[str, float], Awaitable[GitStatus | None]]
 """The state of the repository around a folder, within so many seconds."""
@@ -135,6 +136,8 @@ class Constellation(Struct):
     """Longest that closing takes to record where sessions stood."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
+    sandboxing: "Sandboxing | None" = None
+    """Confines the commands of sessions; None: nothing does."""
     hooks: HookRunner | None = None
     """Runs the commands of hooks; None: none run."""
     code: CodeAccess | None = None

@@ -70,6 +70,7 @@ from pattern_acp.session.memory_context import (
     tell_repeats,
 )
 from pattern_acp.session.options import thought_level_of
+from pattern_acp.session.sandbox import note_sandbox, profile_of
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.state import SessionState
@@ -339,6 +340,7 @@ async def run_model_turn(session: Session, turn_id: TurnId) -> TurnEnd:
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session)]
     await show_notices(session, turn_id)
     await session.constellation.models.learn(session.state.model.qualified)
+    await note_sandbox(session)
     refused = await before_prompt(session, turn_id)
     if refused is not None:
         return refused
@@ -477,6 +479,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         roots=session.state.policy.roots,
         files=ObservedFiles(files, code.note_changed) if code is not None else files,
         terminal=session.workbench.terminal,
+        limits=partial(profile_of, session),
         memory=session.memory,
         history=partial(_history, session, turn_id),
         read_fingerprints=session.state.fingerprints,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from pattern_acp.memory.service.access import MemoryAccess
     from pattern_acp.memory.service.undo import AgentHistory
+    from pattern_acp.processes.confinement import Profile
     from pattern_acp.workspace.jobs import Jobs
 
 
@@ -121,6 +122,8 @@ class ToolOutcome(Struct, frozen=True):
     """The call's title at its end; empty for the one that it was announced with."""
     changed: tuple[str, ...] = ()
     """Absolute paths of files that the call wrote, as the editor knows them."""
+    stopped: str = ""
+    """The paths or addresses that the sandbox refused to the call, in a sentence; empty when it refused nothing."""
     failure: str = ""
     """The code of a failure (cli/failures.toml); empty for one that no error stands for, as of a failed command."""
 
@@ -174,6 +177,8 @@ class ToolContext(Struct, frozen=True):
     """Characters of one result that the model reads."""
     long_text: Callable[[str], Awaitable[str | None]] = no_text
     """The whole of a text of the conversation, by the id in the marker of its omitted middle."""
+    limits: "Callable[[], Awaitable[Profile]] | None" = None
+    """The limits of a command that runs in the sandbox; None where there is none."""
     jobs: "Jobs | None" = None
     """Background commands of the session; None where there are none."""
     command_seconds: int = COMMAND_SECONDS
@@ -206,6 +211,8 @@ class PreparedCall(Struct, frozen=True):
     preview: tuple[ToolContent, ...] = ()
     kind: ToolKind | None = None
     """The kind of this call, where it differs from most calls of its tool."""
+    run_confined: Callable[[Progress], Awaitable[ToolOutcome]] | None = None
+    """Has the effect inside the sandbox; None for a call that cannot, and so needs the user's answer."""
 
 
 class Tool(Protocol):

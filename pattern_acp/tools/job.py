@@ -200,11 +200,14 @@ async def _prepare_write(asked: JobArguments, jobs: Jobs, job: Job, context: Too
         raise ToolInputError("There is nothing to write: give `text`, a `key`, or both.")
     typed = one_line(asked.text, SHOWN_LINE) or asked.key.value
     folder = await anyio.to_thread.run_sync(resolve_path, job.cwd)
+    write = partial(_write, asked, jobs, job, context.result_limit)
     return PreparedCall(
         f"Write to {job.job_id} ({one_line(job.line, SHOWN_LINE)}): {typed}",
         input_accesses(asked, job, folder),
-        partial(_write, asked, jobs, job, context.result_limit),
+        write,
         preview=_preview(asked, job),
+        # What is typed runs where the job runs.
+        run_confined=write if job.is_confined else None,
     )
 
 

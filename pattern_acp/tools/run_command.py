@@ -11,9 +11,10 @@ on.
 """
 
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import anyio
 import anyio.to_thread
@@ -29,6 +30,7 @@ from pattern_acp.domain.paths import PLATFORM
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.policy.programs import program_on_screen
+from pattern_acp.processes.confinement import Profile, stopped_by_sandbox
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     COMMAND_SECONDS,
@@ -36,6 +38,7 @@ from pattern_acp.tools.base import (
     PreparedCall,
     Progress,
     ToolContext,
+    ToolFailedError,
     ToolInputError,
     ToolOutcome,
     WrongTargetError,
@@ -125,19 +128,27 @@ class RunCommandTool:
         if not goes_on:
             _require_no_screen(asked.command)
         run = partial(start_job, look_seconds=self._first_look_seconds) if goes_on else self._run
+        limits = context.limits
         return PreparedCall(
             # In front, since a long command is cut behind.
             title=one_line(f"In the background: {asked.command}" if goes_on else asked.command),
             accesses=(RunCommand(asked.command, folder.resolved),),
             run=partial(run, asked, folder, context),
             preview=_preview(asked, folder, context),
+            run_confined=partial(_run_confined, run, limits, asked, folder, context) if limits is not None else None,
         )
 
     async def _run(
-        self, asked: RunCommandArguments, folder: CodeTarget, context: ToolContext, progress: Progress
+        self,
+        asked: RunCommandArguments,
+        folder: CodeTarget,
+        context: ToolContext,
+        progress: Progress,
+        *,
+        profile: Profile | None = None,
     ) -> ToolOutcome:
         await _check_folder(folder)
-        request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT)
+        request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT, profile=profile)
         began = anyio.current_time()
         try:
             async with AsyncExitStack() as stack:
@@ -158,11 +169,49 @@ class RunCommandTool:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
         outcome = _outcome(run, _status_sentence(run, status, seconds), output, limit, status)
+        if profile is not None and status.exit_code:
+            stopped = await anyio.to_thread.run_sync(stopped_by_sandbox, output.text, profile, folder.path)
+            outcome = replace(outcome, stopped=stopped)
         return replace(_marked(outcome, status), raw_output={"exit_code": None if run.timed_out else status.exit_code})
 
 
+class _Runs(Protocol):
+    async def __call__(
+        self,
+        asked: RunCommandArguments,
+        folder: CodeTarget,
+        context: ToolContext,
+        progress: Progress,
+        *,
+        profile: Profile | None = None,
+    ) -> ToolOutcome:
+        """Run a command, within `profile` if there is one."""
+        ...
+
+
+async def _run_confined(
+    run: _Runs,
+    limits: Callable[[], Awaitable[Profile]],
+    asked: RunCommandArguments,
+    folder: CodeTarget,
+    context: ToolContext,
+    progress: Progress,
+) -> ToolOutcome:
+    try:
+        profile = await limits()
+    except OSError as error:
+        raise ToolFailedError(f"The sandbox could not be prepared ({error}); the command was not run.") from error
+    return await run(asked, folder, context, progress, profile=profile)
+
+
 async def start_job(
-    asked: RunCommandArguments, folder: CodeTarget, context: ToolContext, progress: Progress, *, look_seconds: float
+    asked: RunCommandArguments,
+    folder: CodeTarget,
+    context: ToolContext,
+    progress: Progress,
+    *,
+    look_seconds: float,
+    profile: Profile | None = None,
 ) -> ToolOutcome:
     """Start a command in the background, and look at it for `look_seconds` at most.
 
@@ -179,12 +228,17 @@ async def start_job(
         output_limit=OUTPUT_BYTES,
         takes_input=asked.interactive,
         is_background=True,
+        profile=profile,
     )
     job = await context.jobs.start(request)
     if job.command is not None and job.command.client_owned:
         await progress.show((_terminal_content(job.command, asked, folder),))
     await context.jobs.wait(job, look_seconds, until=has_settled)
-    return _marked(job_outcome(job, limit=context.result_limit), job.status)
+    outcome = _marked(job_outcome(job, limit=context.result_limit), job.status)
+    if profile is not None and job.status is not None and job.status.exit_code:
+        stopped = await anyio.to_thread.run_sync(stopped_by_sandbox, outcome.text, profile, folder.path)
+        outcome = replace(outcome, stopped=stopped)
+    return outcome
 
 
 def _marked(outcome: ToolOutcome, status: ExitStatus | None) -> ToolOutcome:

@@ -50,6 +50,8 @@ class PolicyState(Struct):
     grants: list[Grant] = field(default_factory=list[Grant])
     sandbox: str = ""
     """The sandbox of commands that run without a question, in a few words; empty for none."""
+    declined_outside: set[tuple[Access, ...]] = field(default_factory=set[tuple[Access, ...]])
+    """Calls that the sandbox stopped and the user did not let run outside."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
@@ -134,6 +136,28 @@ class PermissionChecker:
                     return _settled(latest)
                 answer = await self._ask(turn_id, latest, accesses, view)
         return None if answer.allows else Denied(REFUSED, REFUSED_BY_PERSON)
+
+    async def offer_outside(
+        self, turn_id: TurnId, accesses: tuple[Access, ...], view: ToolCallView, stopped: str
+    ) -> str:
+        """Ask the user whether a call that the sandbox stopped is to run outside; a sentence when it is not.
+
+        Each command is offered once: a user who declined is not asked again for the same.
+        """
+        if accesses in self._state.declined_outside:
+            return f"{stopped} The user has declined to run it outside the sandbox."
+        # Late, as in `decide`.
+        from pattern_acp.policy.decide import outside_offer
+
+        decision = outside_offer(accesses, stopped, self._state.roots, resolved)
+        with self._waits.waiting():
+            async with self._state.asking:
+                await self.announce(turn_id, decision, view.call_id)
+                answer = await self._ask(turn_id, decision, accesses, view)
+        if answer.allows:
+            return ""
+        self._state.declined_outside.add(accesses)
+        return f"{stopped} The user declined to run it outside the sandbox."
 
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView

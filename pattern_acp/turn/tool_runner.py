@@ -241,6 +241,10 @@ CLEANUP_SECONDS = 1.0
 CHANGED_BY_HOOK = "a hook changed the arguments"
 """Recorded among the repairs of a call, since the journal has nothing else of the hook."""
 
+OUTSIDE = "It would run outside the sandbox."
+
+RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user allowed."
+
 CANCELLED_SENTENCE = "The user cancelled the turn before this call ended."
 
 
@@ -469,8 +473,14 @@ class ToolRunner:
         started: float | None = None
         progress = CallProgress(view.call_id, self._recorder)
 
+        latest: list[Decision] = []
+
         def decide() -> Decision:
-            return with_opinion(self._permissions.decide(prepared.accesses), opinion)
+            decided = with_opinion(self._permissions.decide(prepared.accesses), opinion)
+            if decided.sandbox and prepared.run_confined is None:
+                decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE)
+            latest[:] = [decided]
+            return decided
 
         decision = decide()
         warning = ""
@@ -493,7 +503,11 @@ class ToolRunner:
             else:
                 started = self._clock.monotonic()
                 await self._recorder.show(ToolCallRunning(view.call_id))
-                outcome = await self._effect(turn_id, view, prepared, progress)
+                # What the user answered for may run outside.
+                confined = latest[0].sandbox if latest[0].verdict is Verdict.ALLOW else ""
+                outcome = await self._effect(turn_id, view, prepared, progress, confined=bool(confined))
+                if outcome.stopped and confined:
+                    outcome = await self._outside(turn_id, view, prepared, progress, outcome)
                 if self._hooks is not None and not outcome.is_error:
                     outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
         except anyio.get_cancelled_exc_class():
@@ -504,12 +518,34 @@ class ToolRunner:
         outcome = replace(outcome, title=progress.final_title(outcome, view))
         return await self._finish(turn_id, view, outcome, started)
 
-    async def _effect(
-        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, progress: CallProgress
+    async def _outside(
+        self,
+        turn_id: TurnId,
+        view: ToolCallView,
+        prepared: PreparedCall,
+        progress: CallProgress,
+        outcome: ToolOutcome,
     ) -> ToolOutcome:
+        """Offer the user to run a call outside the sandbox that stopped it; the result of the last run."""
+        refused = await self._permissions.offer_outside(turn_id, prepared.accesses, view, outcome.stopped)
+        if refused:
+            return replace(outcome, text=f"{outcome.text}\n{refused}", content=(*outcome.content, TextContent(refused)))
+        again = await self._effect(turn_id, view, prepared, progress)
+        return replace(again, text=f"{RUN_OUTSIDE}\n{again.text}")
+
+    async def _effect(
+        self,
+        turn_id: TurnId,
+        view: ToolCallView,
+        prepared: PreparedCall,
+        progress: CallProgress,
+        *,
+        confined: bool = False,
+    ) -> ToolOutcome:
+        run = (prepared.run_confined if confined else None) or prepared.run
         try:
             async with self._effects.around(turn_id, prepared.accesses) if self._effects is not None else nullcontext():
-                return await prepared.run(progress)
+                return await run(progress)
         except DatabaseError:
             raise
         except PatternError as error:

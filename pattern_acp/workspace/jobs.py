@@ -189,6 +189,8 @@ class Job(Struct):
     started_at_ms: int
     command: RunningCommand | None = None
     """None for one of an earlier process."""
+    is_confined: bool = False
+    """True when it runs in the sandbox, and so does what is typed into it."""
     state: JobState = JobState.RUNNING
     status: ExitStatus | None = None
     ended_at_ms: int | None = None
@@ -299,7 +301,8 @@ class Jobs:
         Raises:
             DatabaseError: it could not be recorded; the caller still has the command.
         """
-        job = Job(f"job{len(self._jobs) + 1}", request.line, request.cwd, self._clock.now_ms(), command)
+        is_confined = request.profile is not None
+        job = Job(f"job{len(self._jobs) + 1}", request.line, request.cwd, self._clock.now_ms(), command, is_confined)
         job.quiet_since = anyio.current_time()
         self._jobs[job.job_id] = job
         try:

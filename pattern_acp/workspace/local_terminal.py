@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,7 @@ import anyio.to_thread
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from msgspec import Struct
 
+from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
 from pattern_acp.processes.groups import end_group, start_group
 from pattern_acp.workspace.errors import CommandFailedToStartError, InputClosedError
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
@@ -36,7 +38,7 @@ _MOST_PROCESSES = 200
 _READ_CALLS = {"x86_64": "0", "aarch64": "63", "arm64": "63"}
 """Number of the system call `read` on Linux (arch/*/syscall tables of the kernel)."""
 
-_TAKE_OVER = 'exec "$0" -c "$1" <>"$2" >&0 2>&1'
+_TAKE_OVER = 'exec "$@" <>"$0" >&0 2>&1'
 """A process that leads a session gets a terminal as its controlling one by opening it (POSIX, 11.1.3)."""
 
 
@@ -74,9 +76,9 @@ def open_pseudo_terminal() -> PseudoTerminal:
         raise
 
 
-def command_on_terminal(shell: str, line: str, path: str) -> list[str]:
-    """The command to start, as the leader of a new session, so that `line` runs with the terminal at `path`."""
-    return ["/bin/sh", "-c", _TAKE_OVER, shell, line, path]
+def command_on_terminal(words: Sequence[str], path: str) -> list[str]:
+    """The command to start, as the leader of a new session, so that `words` run with the terminal at `path`."""
+    return ["/bin/sh", "-c", _TAKE_OVER, path, *words]
 
 
 class TerminalInput:
@@ -314,9 +316,17 @@ class LocalTerminal:
     Commands inherit `environment`; variables in `secret_variables`, and our own keys, are removed.
     """
 
-    def __init__(self, environment: Mapping[str, str], *, secret_variables: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        secret_variables: Collection[str] = (),
+        confinement: Confinement | None = None,
+    ) -> None:
+        """`confinement` confines commands, and ends with each what it has detached; None: nothing does."""
         self._environment = dict(environment)
         self._secret_variables = frozenset(secret_variables)
+        self._confinement = confinement
 
     def start(self, request: CommandRequest) -> AbstractAsyncContextManager[RunningCommand]:
         """See `Terminal.start`."""
@@ -325,19 +335,41 @@ class LocalTerminal:
     @asynccontextmanager
     async def _run(self, request: CommandRequest) -> AsyncGenerator[RunningCommand, None]:
         started: list[_LocalCommand] = []
-        # A cancellation in the middle of the start would lose the process.
-        with anyio.CancelScope(shield=True):
-            process, pipe, typed = await self._start(request)
-            started.append(_LocalCommand(process, pipe, OutputBuffer(request.output_limit), typed))
-        (command,) = started
+        confined = await self._confined(request)
         try:
-            yield command
+            # A cancellation in the middle of the start would lose the process.
+            with anyio.CancelScope(shield=True):
+                process, pipe, typed = await self._start(request, confined)
+                started.append(_LocalCommand(process, pipe, OutputBuffer(request.output_limit), typed))
+            (command,) = started
+            try:
+                yield command
+            finally:
+                await command.close()
         finally:
-            await command.close()
+            if confined is not None:
+                confined.remove()
 
-    async def _start(self, request: CommandRequest) -> tuple[Process, OutputPipe, InputStream | None]:
+    async def _confined(self, request: CommandRequest) -> ConfinedCommand | None:
+        """Put the launcher before the shell of a request, where there is one."""
+        confinement = self._confinement
+        if confinement is None or (request.profile is None and not confinement.supervises):
+            if request.profile is not None:
+                raise CommandFailedToStartError("Nothing can confine the command here, so it was not run.")
+            return None
+        profile = request.profile or Profile(confines=False)
+        shell = shell_program(command_environment(self._environment, request.env, self._secret_variables))
+        prepare = partial(confinement.prepare, profile, (shell, "-c", request.line), in_group=True)
+        try:
+            return await anyio.to_thread.run_sync(prepare)
+        except OSError as error:
+            raise CommandFailedToStartError(f"The sandbox could not be prepared: {error.strerror}.") from error
+
+    async def _start(
+        self, request: CommandRequest, confined: ConfinedCommand | None
+    ) -> tuple[Process, OutputPipe, InputStream | None]:
         env = command_environment(self._environment, request.env, self._secret_variables)
-        command = shell_command(request.line, env)
+        command = shell_command(request.line, env) if confined is None else list(confined.arguments)
         # A folder behind one that may not be entered is unusable for a command, and a Path would raise.
         if not await anyio.to_thread.run_sync(os.path.isdir, request.cwd):
             raise CommandFailedToStartError(f"There is no folder {request.cwd} to run the command in.")
@@ -347,7 +379,9 @@ class LocalTerminal:
                 process = await start_group(command, cwd=request.cwd, env=env, errors=subprocess.STDOUT, stdin=stdin)
                 return process, StreamPipe(process.stdout), StreamInput(process.stdin) if process.stdin else None
             if request.takes_input or request.is_background:
-                return await _start_on_terminal(shell_program(env), request, env)
+                if isinstance(command, str):
+                    raise CommandFailedToStartError("Windows has no terminals of this kind.")
+                return await _start_on_terminal(command, request, env)
             return *await _start_with_pipe(command, request.cwd, env), None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -374,11 +408,11 @@ async def _start_with_pipe(command: list[str] | str, cwd: str, env: Mapping[str,
 
 
 async def _start_on_terminal(
-    shell: str, request: CommandRequest, env: Mapping[str, str]
+    words: Sequence[str], request: CommandRequest, env: Mapping[str, str]
 ) -> tuple[Process, OutputPipe, InputStream]:
     terminal = open_pseudo_terminal()
     try:
-        command = command_on_terminal(shell, request.line, terminal.path)
+        command = command_on_terminal(words, terminal.path)
         process = await _start_unasked(command, request.cwd, env, terminal.theirs)
     except BaseException:
         os.close(terminal.ours)

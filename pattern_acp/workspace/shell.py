@@ -5,8 +5,9 @@ Owns: the choice of shell on each platform and the variables a command sees. Mus
 
 import re
 import secrets
+import shlex
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -148,6 +149,17 @@ def client_command(line: str, *, scratch: Path, shell: str = "/bin/sh", flavour:
     if flavour.windows:
         return ClientCommand("cmd.exe", ("/d", "/c", str(script)), script)
     return ClientCommand(shell, (str(script),), script)
+
+
+def client_words(words: Sequence[str], *, scratch: Path) -> ClientCommand:
+    """Program and arguments for words that need no shell, in a script where a client could join them wrongly (POSIX).
+
+    Raises:
+        OSError: the script could not be written.
+    """
+    if all(_PLAIN_WORD.fullmatch(word) for word in words):
+        return ClientCommand(words[0], tuple(words[1:]))
+    return client_command(f"exec {shlex.join(words)}", scratch=scratch)
 
 
 def remove_script(script: Path) -> None:

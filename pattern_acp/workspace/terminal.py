@@ -6,6 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from pattern_acp.processes.confinement import Profile
+
 
 class CommandRequest(Struct, frozen=True):
     """One shell command line, run by the platform's shell in `cwd` (absolute)."""
@@ -18,6 +20,8 @@ class CommandRequest(Struct, frozen=True):
     """Limit on stored output in bytes; the newest stays when there is more."""
     takes_input: bool = False
     """Run it ourselves with an input that can be written to: a terminal of its own on POSIX, a pipe on Windows."""
+    profile: Profile | None = None
+    """The limits that the command has to run within; None for none."""
     is_background: bool = False
     """It runs beside the conversation. If we run it, it gets a terminal of its own, so that programs write line by
     line, and end when this process is killed."""

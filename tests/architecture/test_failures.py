@@ -36,6 +36,7 @@ NOT_SEEN = {
     "VocabularyError": "becomes EmbedderError",
     "EventStreamError": "becomes ProviderProtocolError",
     "SseTooLargeError": "becomes ProviderProtocolError",
+    "RefusedError": "a sentence on the stderr of the sandbox's launcher, which imports nothing of ours",
     "GrammarMissingError": "the file is indexed without its grammar",
     "WalkStoppedError": "ends a walk that nobody waits for any more",
     "DevicePending": "a state of signing in",

@@ -17,6 +17,7 @@ from pattern_acp.config.settings import (
     Flags,
     LspSettings,
     MemorySettings,
+    PolicySettings,
     RetentionSettings,
     Settings,
     TurnSettings,
@@ -90,6 +91,10 @@ secrets = "ask"
 review = "project"
 [fetch]
 private_addresses = true
+[policy]
+sandbox = "require"
+sandbox_network = "host"
+sandbox_writable = ["~/.cache", "/var/cache/build"]
 [compaction]
 strategy = "importance"
 threshold_percent = 70
@@ -142,6 +147,7 @@ day = 20
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9, 10),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
         fetch=FetchSettings(private_addresses=True),
+        policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build")),
         compaction=CompactionSettings("importance", 70, 50),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings(
@@ -225,7 +231,7 @@ blue = 1
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [retention], [turn], [providers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
@@ -235,7 +241,7 @@ blue = 1
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [retention], [turn], [providers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [turn], [providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
@@ -501,3 +507,22 @@ def test_a_level_of_thinking_that_there_is_not_is_named_with_the_choices(tmp_pat
     told = "\n".join(sentences(loaded, tmp_path))
     assert told.count("it must be one of default, off, low, medium, high") == 2
     assert "a project may not set it" in told
+
+
+@pytest.mark.parametrize(
+    ("key", "own", "wanted", "in_force"),
+    [
+        ("sandbox", "auto", "require", "require"),
+        ("sandbox", "auto", "off", "auto"),
+        ("sandbox_network", "none", "host", "none"),
+        ("sandbox_network", "host", "none", "none"),
+    ],
+)
+def test_a_project_may_only_confine_commands_more(tmp_path: Path, key: str, own: str, wanted: str, in_force: str):
+    loaded = load_with(tmp_path, user=f'[policy]\n{key} = "{own}"', project=f'[policy]\n{key} = "{wanted}"')
+    assert getattr(loaded.settings.policy, key) == in_force
+
+
+def test_a_project_cannot_name_more_folders_that_commands_may_write(tmp_path: Path):
+    loaded = load_with(tmp_path, project='[policy]\nsandbox_writable = ["/"]')
+    assert loaded.settings.policy == PolicySettings()

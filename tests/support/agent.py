@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.agent import Agent
@@ -25,6 +26,7 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
 from pattern_acp.mcp_servers.logins import Logins
+from pattern_acp.processes.confinement import Confinement
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -109,9 +111,11 @@ async def running_agent(
     database: Path | None = None,
     others: Mapping[str, Provider] | None = None,
     introduce: bool = True,
+    home: Path | None = None,
 ) -> AsyncGenerator[RunningAgent, None]:
     """An agent that its editor has introduced itself to, unless `introduce` is false.
 
+    With a `home`, commands that run unasked are really confined; otherwise nothing confines them.
     `database` lets two agents share a constellation, one after or beside the other.
     """
     # Beside the session's folder, or the index of code would find itself there.
@@ -126,6 +130,9 @@ async def running_agent(
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
+                if home is not None:
+                    environment = {**means.environment, "HOME": str(home)}
+                    means = replace(means, environment=environment, scratch=cache, confinement=Confinement(cache))
                 services.opened = serving = serve_sessions(shared, agent.dispatcher, means, cache, tasks, logins)
                 shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
                 tasks.start_soon(agent.dispatcher.run)

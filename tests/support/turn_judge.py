@@ -84,7 +84,9 @@ class TurnJudge:
     def _check_question(self, params: dict[str, Any]) -> None:
         call_id = params["toolCall"]["toolCallId"]
         status = self._session(str(params["sessionId"])).calls.get(call_id)
-        _require(status == "pending", f"It was asked about the call {call_id}, which is {status} and not pending.")
+        # A call that the sandbox stopped has begun, and its question is whether it may run again outside.
+        is_open = status in {"pending", "in_progress"}
+        _require(is_open, f"It was asked about the call {call_id}, which is {status} and neither pending nor running.")
         kinds = Counter(option["kind"] for option in params["options"])
         _require(max(kinds.values()) == 1, "Two options are of one kind.")
         _require(all(option["optionId"] == option["kind"] for option in params["options"]), "An id is not its kind.")

@@ -77,7 +77,7 @@ def test_a_second_announcement_an_early_and_a_late_update_are_faults():
 
 def test_a_question_about_a_call_that_runs_or_without_a_way_to_refuse_is_a_fault():
     judge = prompted()
-    with pytest.raises(WireFaultError, match="not pending"):
+    with pytest.raises(WireFaultError, match="neither pending nor running"):
         judge.agent_wrote(question())
     judge.agent_wrote(update(CALL))
     with pytest.raises(WireFaultError, match="not its kind"):

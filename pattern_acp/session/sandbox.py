@@ -1,0 +1,72 @@
+"""The sandbox of one session: what confines its commands, and the limits of the next one.
+
+Owns: what the user's setting, this machine and the session's folders come to. Must not know: how a profile is applied.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pattern_acp.policy.decision import NO_NETWORK, NO_SANDBOX, SANDBOX_REQUIRED
+from pattern_acp.policy.sandbox import session_profile
+from pattern_acp.processes.confinement import Profile
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+ELSEWHERE = (
+    "The folders of this session are not on this machine, so nothing confines commands in the editor's terminal."
+)
+
+
+class SandboxState(Struct, frozen=True):
+    """The sandbox of a session: its name as policy knows it, and what is wrong with it in a sentence."""
+
+    name: str = ""
+    problem: str = ""
+
+
+async def sandbox_of(session: "Session") -> SandboxState:
+    """The sandbox in which commands of `session` run unasked, and its name for decisions (`policy.decide`)."""
+    setting, means = session.state.settings.policy.sandbox, session.constellation.sandboxing
+    if setting == "off" or means is None:
+        return SandboxState()
+    found = await means.confinement.find()
+    problem = found.problem
+    if found.name and not await to_thread.run_sync(Path(session.state.cwd).is_dir):
+        found, problem = replace(found, name=""), ELSEWHERE
+    if not found.name:
+        return SandboxState(SANDBOX_REQUIRED if setting == "require" else NO_SANDBOX, problem)
+    shared = session.state.settings.policy.sandbox_network == "host"
+    return SandboxState(f"{found.name}, {'the network of the machine' if shared else NO_NETWORK}", problem)
+
+
+async def note_sandbox(session: "Session") -> None:
+    """Let the session's next decisions know its sandbox."""
+    session.state.policy.sandbox = (await sandbox_of(session)).name
+
+
+async def profile_of(session: "Session") -> Profile:
+    """The limits of a command that is to run now: they follow what is on the disk.
+
+    Raises:
+        OSError: the folder for temporary files cannot be made.
+    """
+    means = session.constellation.sandboxing
+    if means is None:
+        raise OSError("nothing can confine commands here")
+    settings = session.state.settings.policy
+    temporary = await to_thread.run_sync(means.confinement.temporary_folder, session.session_id)
+    make = partial(
+        session_profile,
+        session.state.policy.roots,
+        replace(means.folders, writable=settings.sandbox_writable),
+        means.environment,
+        temporary=temporary,
+        network=settings.sandbox_network == "host",
+    )
+    return await to_thread.run_sync(make)
