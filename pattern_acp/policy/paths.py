@@ -10,7 +10,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -34,6 +34,9 @@ _SECRET_NAMES = (
     "id_ecdsa*", "id_ed25519*", "credentials*", ".credentials*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass",
     ".my.cnf", ".git-credentials", ".htpasswd", "*.tfvars", "service-account*.json",
 )  # fmt: skip
+_SECRET_WORDS = frozenset(each for each in _SECRET_NAMES if "*" not in each)
+_SECRET_ENDINGS = tuple(each[1:] for each in _SECRET_NAMES if each.startswith("*"))
+_SECRET_BEGINNINGS = tuple(each.partition("*")[0] for each in _SECRET_NAMES if "*" in each[1:])
 _SOURCE_ENDINGS = (
     ".py", ".pyi", ".pyx", ".ipynb", ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte",
     ".astro", ".go", ".rs", ".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".mm", ".swift", ".java", ".kt",
@@ -120,16 +123,22 @@ def protection(path: str, roots: Sequence[str]) -> Protection | None:
 
 def protection_of_names(names: Sequence[str]) -> Protection | None:
     """Check the parts of a path as `protection` does. Parts with wildcards count as the names they might match."""
-    folded = [_folded(name) for name in names]
-    reasons = [reason for reason in map(_protection_of_part, folded) if reason is not None]
-    if folded and (of_file := _protection_of_file(folded[-1])) is not None:
-        reasons.append(of_file)
-    # Credentials in a folder that is protected only from writing are still credentials.
-    return max(reasons, key=lambda reason: reason.for_reading, default=None)
+    found: Protection | None = None
+    folded = ""
+    for name in names:
+        folded = _folded(name)
+        reason = _protection_of_part(folded)
+        # Credentials in a folder that is protected only from writing are still credentials.
+        if reason is not None and (found is None or (reason.for_reading and not found.for_reading)):
+            found = reason
+    if found is not None and found.for_reading:
+        return found
+    of_file = _protection_of_file(folded)
+    return of_file if of_file is not None and (found is None or of_file.for_reading) else found
 
 
 def _protection_of_part(name: str) -> Protection | None:
-    is_glob = any(char in name for char in "*?[")
+    is_glob = "*" in name or "?" in name or "[" in name
     return _protection_of_glob(name) if is_glob else _protection_of_folder(name)
 
 
@@ -148,15 +157,16 @@ def _protection_of_file(name: str) -> Protection | None:
         return _SHELL
     if name in _EXAMPLES:
         return None
-    if not _secret_names().match(name) or (name.endswith(_SOURCE_ENDINGS) and _NAMED_ALIKE.match(name)):
+    if not _is_secret_name(name) or (name.endswith(_SOURCE_ENDINGS) and _NAMED_ALIKE.match(name)):
         return None
     return _SECRETS
 
 
-@cache
-def _secret_names() -> re.Pattern[str]:
-    # A search of a folder asks for each of its files.
-    return re.compile("|".join(fnmatch.translate(pattern) for pattern in _SECRET_NAMES))
+def _is_secret_name(name: str) -> bool:
+    # A search of a folder asks for each of its files, and nearly all of them are ordinary.
+    if name in _SECRET_WORDS or name.endswith(_SECRET_ENDINGS):
+        return True
+    return name.startswith(_SECRET_BEGINNINGS) and any(fnmatch.fnmatchcase(name, each) for each in _SECRET_NAMES)
 
 
 def _protection_of_glob(pattern: str) -> Protection | None:
@@ -169,13 +179,15 @@ def _protection_of_glob(pattern: str) -> Protection | None:
     return None
 
 
-@lru_cache(maxsize=4_096)
 def _folded(name: str) -> str:
     # Some file systems ignore case, trailing dots and spaces, invisible letters, and a stream's name after a colon.
-    visible = name
-    if not name.isascii():
-        visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    visible = name if name.isascii() else _visible(name)
     return visible.casefold().split(":", 1)[0].rstrip(". ") or name
+
+
+@lru_cache(maxsize=4_096)
+def _visible(name: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
 
 
 def _parts(path: str) -> list[str]:

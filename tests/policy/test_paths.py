@@ -1,0 +1,36 @@
+"""Names that ask before they are read, in every spelling that reaches the same file."""
+
+import pytest
+
+from pattern_acp.policy.paths import protection_of_names
+
+SECRET = [
+    ".env", ".env.local", "server.pem", "a.p12", "a.key", ".key", "id_rsa", "id_ed25519.old", "credentials",
+    "credentials.json", ".credentials.xml", ".netrc", "_netrc", ".pgpass", "prod.tfvars", "service-account-7.json",
+    "SERVER.PEM", "server.pem.", "server.pem:stream", ".e\u200bnv",
+]  # fmt: skip
+
+ORDINARY = [
+    "env", ".env.example", "pem", "keys.py", "monkey", "credentials.py", "id_rsa.go", "netrc", "service-account.txt",
+    "service.json", "my.cnf", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET)
+def test_a_file_of_credentials_is_known_by_its_name(name: str):
+    guard = protection_of_names((name,))
+    assert guard is not None
+    assert guard.for_reading
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_other_names_are_not_taken_for_credentials(name: str):
+    assert protection_of_names((name,)) is None
+
+
+def test_credentials_in_a_folder_that_only_writing_asks_for_are_still_credentials():
+    guard = protection_of_names((".vscode", "server.pem"))
+    assert guard is not None
+    assert guard.for_reading
+    # Of two alike the first is named.
+    assert protection_of_names((".git", ".vscode", "x")) == protection_of_names((".git",))
