@@ -2,11 +2,12 @@
 
 import os
 import sys
+import sysconfig
 
 import anyio
 import pytest
 
-from pattern_acp.bootstrap.diagnosis import Diagnosis, diagnose
+from pattern_acp.bootstrap.diagnosis import Diagnosis, build_note, diagnose
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
@@ -175,3 +176,23 @@ async def test_language_servers_are_named_and_those_that_are_missing_with_a_reme
         assert named(diagnosis, "Language server gone").remedy
         home.configure('lsp = "off"\n')
         assert named(await look(home), "Language servers").detail == "off"
+
+
+@pytest.mark.parametrize(
+    ("settings", "note"),
+    [
+        ({"CONFIG_ARGS": "'--prefix=/usr' '--enable-optimizations'"}, ", an optimised build (PGO)"),
+        (
+            {"CONFIG_ARGS": "'--prefix=/usr'"},
+            ", built without --enable-optimizations: an optimised build takes about a tenth less time",
+        ),
+        ({}, ""),
+    ],
+)
+def test_the_build_of_python_is_named_where_it_is_known(settings: dict[str, object], note: str):
+    assert build_note(settings) == note
+
+
+async def test_python_is_shown_with_its_build():
+    async with temporary_home() as home:
+        assert named(await look(home), "Python").detail.endswith(build_note(sysconfig.get_config_vars()))
