@@ -99,6 +99,15 @@ class _Event(msgspec.Struct):
     usage: object = None
 
 
+class _Whole(msgspec.Struct):
+    """An answer that is no stream."""
+
+    type: str | None = None
+    content: list[_Block] | None = None
+    stop_reason: object = None
+    usage: object = None
+
+
 class AnthropicDecoder:
     """See `streaming.Decoder`. `price` turns token counts into money."""
 
@@ -122,6 +131,8 @@ class AnthropicDecoder:
         """See `Decoder.feed`."""
         try:
             parsed = decode_event(event.data, _Event)
+            if parsed.type == "message":
+                return self._whole(decode_event(event.data, _Whole))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self._settings) from error
         kind = parsed.type or event.event
@@ -157,6 +168,13 @@ class AnthropicDecoder:
         )
         left_open = [event for index in sorted(self._open) for event in self._block_ended(index)]
         return [*left_open, stop]
+
+    def _whole(self, event: _Whole) -> Sequence[ProviderEvent]:
+        events: list[ProviderEvent] = []
+        for index, block in enumerate(event.content or ()):
+            events += [*self._block_started(index, block), *self._block_ended(index)]
+        self.finish, self.is_done = finish_word(event.stop_reason), True
+        return [*events, *self._count(event.usage)]
 
     def _index(self, kind: str, event: _Event) -> int:
         if event.index is not None:

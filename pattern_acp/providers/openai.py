@@ -136,6 +136,8 @@ class _Delta(msgspec.Struct):
     reasoning: str | None = None
     refusal: str | None = None
     tool_calls: list[CallDelta] | None = None
+    function_call: FunctionDelta | None = None
+    """The form before there were several calls."""
 
 
 class _Choice(msgspec.Struct):
@@ -220,7 +222,8 @@ class OpenAIDecoder:
             self._has_text = self._has_text or bool(text.strip())
             yield from self._end_thinking()
             yield TextDelta(text)
-        for call in delta.tool_calls or ():
+        old = [CallDelta(function=delta.function_call)] if delta.function_call is not None else []
+        for call in (*(delta.tool_calls or ()), *old):
             yield from self._end_thinking()
             yield from self._calls.take(call)
 

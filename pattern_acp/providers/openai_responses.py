@@ -64,6 +64,7 @@ class _IncompleteDetails(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     status: object = None
+    output: "list[_Item] | None" = None
     usage: object = None
     error: _Error | None = None
     incomplete_details: _IncompleteDetails | None = None
@@ -80,7 +81,7 @@ class _Item(msgspec.Struct):
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, object] | None = None
     input: str | None = None
     phase: str | None = None
     status: str | None = None
@@ -93,9 +94,16 @@ class _Event(msgspec.Struct):
     type: str = ""
     output_index: int = 0
     summary_index: int = 0
-    delta: str | None = None
+    delta: str | dict[str, object] | None = None
+    text: str | None = None
+    """The whole text, at its end."""
+    refusal: str | None = None
+    arguments: str | dict[str, object] | None = None
+    input: str | None = None
     item: _Item | None = None
     response: _Response | None = None
+    object: str | None = None
+    """`response` for an answer that is no stream, and stands in the place of the event."""
 
 
 class _Open(Struct):
@@ -104,6 +112,7 @@ class _Open(Struct):
     kind: str = ""
     has_deltas: bool = False
     is_begun: bool = False
+    is_over: bool = False
     phase: str = ""
     """The model's remark on a message; passed on with its first text."""
     argument: str = ""
@@ -140,6 +149,8 @@ class ResponsesDecoder(Struct):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise broken_event(self.settings) from error
         kind = parsed.type or event.event
+        if not kind and parsed.object == "response":
+            return [*self._ended("response.completed", decode_event(event.data, _Response))]
         if kind == "error" or not kind:
             failure = parse_failure(event.data.encode("utf-8", "replace"))
             raise error_of_event(self.settings, self.model, failure) if failure else broken_event(self.settings)
@@ -159,7 +170,7 @@ class ResponsesDecoder(Struct):
         return [*self._end_thinking(), stop]
 
     def _item_events(self, kind: str, event: _Event, item: _Open) -> Iterator[ProviderEvent]:
-        delta = event.delta or ""
+        delta = _as_text(event.delta)
         match kind:
             case "response.output_item.added" if event.item is not None:
                 yield from self._item_began(event.output_index, event.item, item)
@@ -176,6 +187,13 @@ class ResponsesDecoder(Struct):
                 yield from self._thinking(delta, item)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 yield from self._arguments(event.output_index, delta, item)
+            case "response.output_text.done" | "response.refusal.done" if not item.has_deltas:
+                self._has_refused = self._has_refused or bool(event.refusal)
+                yield from self._text(event.text or event.refusal or "", item)
+            case "response.function_call_arguments.done" | "response.custom_tool_call_input.done" if (
+                not item.has_deltas
+            ):
+                yield from self._arguments(event.output_index, _as_text(event.arguments or event.input), item)
             case _:
                 pass
 
@@ -193,6 +211,9 @@ class ResponsesDecoder(Struct):
                 yield ToolCallFragment(index, f'{{{json.dumps(item.argument)}:"')
 
     def _item_ended(self, index: int, ended: _Item, item: _Open) -> Iterator[ProviderEvent]:
+        if item.is_over:
+            return
+        item.is_over = True
         if not item.kind:
             yield from self._item_began(index, ended, item)
         match ended.type:
@@ -203,7 +224,7 @@ class ResponsesDecoder(Struct):
                 yield from self._text("".join(part.text or part.refusal or "" for part in ended.content or ()), item)
             case "function_call" | "custom_tool_call" if item.is_begun:
                 if not item.has_deltas:
-                    yield from self._arguments(index, ended.arguments or ended.input or "", item)
+                    yield from self._arguments(index, _as_text(ended.arguments or ended.input), item)
                 if item.argument:
                     yield ToolCallFragment(index, '"}')
                 if ended.status == "completed":
@@ -255,6 +276,10 @@ class ResponsesDecoder(Struct):
         error = response.error or _Error()
         if word == "failed" or error.code or error.message:
             raise error_of_event(self.settings, self.model, Failure(error.message or "", error.code or ""))
+        if not self._has_text and not self._calls:
+            # Some servers stream nothing and send all of the answer with its end.
+            for index, item in enumerate(response.output or ()):
+                yield from self._item_ended(index, item, self._items.setdefault(index, _Open()))
         details = response.incomplete_details or _IncompleteDetails()
         self.finish = details.reason or "max_output_tokens" if word == "incomplete" else word
         self.is_done = True
@@ -263,6 +288,11 @@ class ResponsesDecoder(Struct):
         if self._is_thinking:
             self._is_thinking = False
             yield ThinkingEnded(wire=WIRE)
+
+
+def _as_text(arguments: str | dict[str, object] | None) -> str:
+    """A call's arguments, which some servers also send as an object."""
+    return msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else arguments or ""
 
 
 def _usage(counts: object) -> Usage:

@@ -6,10 +6,9 @@ Owns: `WireProvider`, the `Provider` over any wire. Must not know: a vendor's fo
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import anyio
-from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
@@ -17,22 +16,22 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderRequest,
+    ProviderStop,
     RateLimitWait,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallBegun,
-    ToolCallFragment,
+    Stopped,
     UsageKnown,
     UsageMissing,
 )
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
 from pattern_acp.providers.errors import (
+    EmptyAnswerError,
     ModelMismatchError,
     ProviderConnectionError,
     ProviderOverloadedError,
+    ProviderProtocolError,
     ProviderStalledError,
 )
-from pattern_acp.providers.event_streams import EventStreamError, SseEvent, SseParser, SseTooLargeError
+from pattern_acp.providers.event_streams import MAX_EVENT_BYTES, EventStreamError, SseEvent, SseParser, SseTooLargeError
 from pattern_acp.providers.http_errors import (
     auth_error,
     broken_event,
@@ -44,6 +43,8 @@ from pattern_acp.providers.http_errors import (
 )
 from pattern_acp.providers.rate_limiter import RateLimiter, RateLimiters
 from pattern_acp.providers.retry import RetryPolicy, with_retries
+from pattern_acp.providers.stream_text import HalvesJoiner, ThoughtTags
+from pattern_acp.providers.wire_json import json_values
 
 logger = logging.getLogger(__name__)
 
@@ -104,66 +105,6 @@ def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderE
             decoder.is_done = True
         elif data and data != "null" and event.event != "ping":
             yield from decoder.feed(event)
-
-
-class HalvesJoiner:
-    """Joins the halves of surrogate pairs that come in two events, as an emoji of servers that cut by UTF-16 units.
-
-    A half that stays alone becomes a replacement character, as do bytes that are no UTF-8.
-    """
-
-    def __init__(self) -> None:
-        self._half: _Texts | None = None
-
-    def take(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
-        """Yield what is whole with this event."""
-        if not isinstance(event, _TEXTS):
-            if not isinstance(event, UsageKnown):
-                yield from self.end()
-            if isinstance(event, ToolCallBegun):
-                event = replace(event, call_id=_whole_characters(event.call_id), name=_whole_characters(event.name))
-            yield event
-            return
-        held, self._half = self._half, None
-        if held is not None:
-            if _is_same_text(held, event):
-                event = replace(event, text=held.text + event.text)
-            else:
-                yield _with_whole_characters(held)
-        if event.text[-1:] and "\ud800" <= event.text[-1] <= "\udbff":
-            self._half = replace(event, text=event.text[-1])
-            event = replace(event, text=event.text[:-1])
-        if event.text:
-            yield _with_whole_characters(event)
-
-    def end(self) -> Iterator[ProviderEvent]:
-        """Yield the half that stays alone, if there is one."""
-        held, self._half = self._half, None
-        if held is not None:
-            yield _with_whole_characters(held)
-
-
-_TEXTS = (TextDelta, ThinkingDelta, ToolCallFragment)
-_Texts: TypeAlias = TextDelta | ThinkingDelta | ToolCallFragment
-
-
-def _is_same_text(first: _Texts, second: _Texts) -> bool:
-    if isinstance(first, ToolCallFragment):
-        return isinstance(second, ToolCallFragment) and first.index == second.index
-    return type(first) is type(second)
-
-
-def _with_whole_characters(event: _Texts) -> _Texts:
-    text = _whole_characters(event.text)
-    return event if text is event.text else replace(event, text=text)
-
-
-def _whole_characters(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 class ProviderWire(Protocol):
@@ -312,12 +253,12 @@ class WireProvider:
             if response.status != 200:
                 limiter.refused(response.retry_after_ms)
             await self._check(response, request.model)
-            decoder, joiner = self._wire.new_decoder(request), HalvesJoiner()
+            decoder, text = self._wire.new_decoder(request), _Text(self._settings.wire)
             async with aclosing(response.chunks()) as chunks:
-                async with aclosing(self._decoded(chunks, decoder)) as events:
+                async with aclosing(self._decoded(chunks, decoder, response, request.model)) as events:
                     async for event in events:
                         usage = event.usage if isinstance(event, UsageKnown) else usage
-                        for whole in joiner.take(event):
+                        for whole in text.take(event):
                             yield whole
                 await _drain(chunks)
             if usage != Usage():
@@ -325,7 +266,9 @@ class WireProvider:
             else:
                 yield UsageMissing()
             for event in decoder.end():
-                for whole in joiner.take(event):
+                if isinstance(event, Stopped) and event.reason is ProviderStop.END and text.is_thought_alone:
+                    raise EmptyAnswerError(f"{self.name}/{request.model} ended without an answer; try again.")
+                for whole in text.take(event):
                     yield whole
 
     async def _wait_for_limit(
@@ -347,27 +290,73 @@ class WireProvider:
             raise
         limiter.sent(reservation)
 
-    async def _decoded(self, chunks: AsyncIterator[bytes], decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
+    async def _decoded(
+        self, chunks: AsyncIterator[bytes], decoder: Decoder, response: "HttpResponse", model: str
+    ) -> AsyncGenerator[ProviderEvent, None]:
         parser = self._wire.new_parser() if isinstance(self._wire, FramedWire) else SseParser()
+        head: bytes | None = b"" if isinstance(parser, SseParser) else None
         try:
             while not decoder.is_done and (chunk := await _next(chunks, decoder)) is not None:
+                if head is not None:
+                    # Whatever type the server names: no stream of events begins like JSON.
+                    head += chunk
+                    first = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+                    if first in {b"{", b"["}:
+                        for event in self._whole(await _rest(chunks, head), decoder, response, model):
+                            yield event
+                        return
+                    chunk, head = (head, None) if first else (b"", head)
                 for event in feed_all(decoder, parser.feed(chunk)):
                     yield event
-            for event in feed_all(decoder, parser.end()):
+            for event in feed_all(decoder, [*parser.feed(head or b""), *parser.end()]):
                 yield event
         except (SseTooLargeError, EventStreamError) as error:
             raise broken_event(self._settings) from error
+
+    def _whole(self, body: bytes, decoder: Decoder, response: "HttpResponse", model: str) -> Iterator[ProviderEvent]:
+        """Yield our events for an answer that is no stream: JSON, a list of it, or lines of it."""
+        failure = parse_failure(body)
+        if failure is not None:
+            raise error_of_event(self._settings, model, failure)
+        try:
+            for data in json_values(body):
+                yield from feed_all(decoder, (SseEvent("", data),))
+        except ProviderProtocolError as error:
+            raise not_a_stream(self._settings, response.content_type) from error
+        if not decoder.is_done and not decoder.finish:
+            raise not_a_stream(self._settings, response.content_type)
 
     async def _check(self, response: "HttpResponse", model: str) -> None:
         if response.status != 200:
             body = await response.read()
             raise error_of_status(self._settings, model, response.status, body, response.retry_after_ms)
-        # Some servers name no type, or plain text, and stream all the same.
-        if response.content_type in {"text/html", "application/json", "application/xml", "text/xml"}:
-            failure = parse_failure(await response.read())
-            if failure is not None:
-                raise error_of_event(self._settings, model, failure)
+        # Some servers name no type, or another one, and stream all the same.
+        if response.content_type in {"text/html", "application/xml", "text/xml"}:
             raise not_a_stream(self._settings, response.content_type)
+
+
+class _Text:
+    """The stages that mend the text of one answer."""
+
+    def __init__(self, wire: str) -> None:
+        self._halves = HalvesJoiner()
+        self._tags = ThoughtTags(wire)
+
+    @property
+    def is_thought_alone(self) -> bool:
+        return self._tags.has_thoughts and not self._tags.has_text
+
+    def take(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
+        for whole in self._halves.take(event):
+            yield from self._tags.take(whole)
+
+
+async def _rest(chunks: AsyncIterator[bytes], head: bytes) -> bytes:
+    async for chunk in chunks:
+        head += chunk
+        if len(head) > MAX_EVENT_BYTES:
+            raise SseTooLargeError(f"An answer is longer than {MAX_EVENT_BYTES} bytes.")
+    return head
 
 
 async def _next(chunks: AsyncIterator[bytes], decoder: Decoder) -> bytes | None:

@@ -5,7 +5,7 @@ gave us (schemas) are sorted. The same request is therefore always the same byte
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeGuard, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -86,6 +86,24 @@ def decode_event(data: str, kind: type[T]) -> T:
         except ValueError:
             raise error from None
     return cast("T", _fitted(parsed, kind))
+
+
+def json_values(body: bytes) -> Iterator[str]:
+    """Yield the text of each value in a body that is one, a list of them, or has one a line.
+
+    A body that is neither is yielded as it is.
+    """
+    text = body.decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        if text.lstrip().startswith("["):
+            yield from (bytes(item).decode() for item in msgspec.json.decode(text, type=list[msgspec.Raw]))
+            return
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        yield from lines if all(line.lstrip().startswith("{") for line in lines) else [text]
+    else:
+        yield text
 
 
 def _fitted(value: object, kind: object) -> object:
