@@ -51,7 +51,7 @@ from pattern_acp.providers.wire_json import arguments_object, decode_event, to_b
 class _FunctionCall(msgspec.Struct):
     id: str | None = None
     name: str | None = None
-    args: dict[str, object] | None = None
+    args: dict[str, object] | str | None = None
 
 
 class _Part(msgspec.Struct, rename="camel"):
@@ -151,7 +151,10 @@ class GeminiDecoder:
         index = self._calls
         self._calls += 1
         yield ToolCallBegun(index, call.id or f"{self._id_seed}_{index}", call.name or "")
-        yield ToolCallFragment(index, msgspec.json.encode(call.args or {}).decode())
+        arguments = call.args or {}
+        yield ToolCallFragment(
+            index, arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        )
         yield ToolCallEnded(index)
 
     def _sign(self, part: _Part) -> Iterator[ProviderEvent]:

@@ -15,7 +15,7 @@ from pattern_acp.domain.messages import ThinkingPart
 from pattern_acp.providers.base import ProviderStop, Retrying, UsageKnown
 from pattern_acp.providers.scripted import Pause
 from pattern_acp.turn.stream_reader import MessageAssembly
-from tests.providers.odd_answers import Odd, anthropic_messages, openai_chat
+from tests.providers.odd_answers import Odd, anthropic_messages, gemini_content, openai_chat, openai_responses
 from tests.support.conversations import READ_FILE, RUN_COMMAND, request, user
 from tests.support.fault_server import Piece, http_answer
 from tests.support.faulty_provider import FaultyLine, faulty_line
@@ -24,6 +24,8 @@ from tests.support.wires import MODELS
 CORPUS: Mapping[Wire, Mapping[str, Odd]] = {
     "openai": openai_chat.ODD,
     "anthropic": anthropic_messages.ODD,
+    "responses": openai_responses.ODD,
+    "gemini": gemini_content.ODD,
 }
 FEWEST = 60
 TOOLS = (READ_FILE.name, RUN_COMMAND.name, "apply_patch")
