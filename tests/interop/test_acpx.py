@@ -1,5 +1,6 @@
 """acpx (npm, OpenClaw) drives the agent: files and terminals of the client, its permission rules, its sessions."""
 
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -86,3 +87,20 @@ async def test_a_cancelled_turn_ends_its_command_and_the_next_prompt_works(acpx:
     again = await anyio.to_thread.run_sync(acpx.run, place, "prompt", "-s", "one", "read greeting.txt")
     await anyio.to_thread.run_sync(acpx.run, place, "sessions", "close", "one")
     assert "world" in again.output
+
+
+@pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+def test_what_it_refuses_is_neither_written_nor_run_nor_read_in_any_mode(acpx: Acpx, place: Place, mode: str):
+    strict = replace(place, environment={**place.environment, "PATTERN_ACP_MODE": mode})
+    words = (
+        'replace "hello" with "good day" in greeting.txt',
+        "run echo hi > ran.txt",
+        "read greeting.txt",
+    )
+    for line in words:
+        ran = acpx.run(strict, "--deny-all", "exec", line)
+        assert "world" not in ran.output
+    assert sorted(path.name for path in place.work.iterdir()) == ["greeting.txt"]
+    assert greeting(place) == "hello\nworld\n"
+    asked = {"fs/read_text_file", "terminal/create"} if mode == "auto" else {"fs/read_text_file"}
+    assert asked <= asked_of_client(place)
