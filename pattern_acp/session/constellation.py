@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
@@ -134,6 +135,8 @@ class Constellation(Struct):
     """Longest a turn waits for what is recalled."""
     handoff_seconds: float = HANDOFF_SECONDS
     """Longest that closing takes to record where sessions stood."""
+    turn_began: anyio.Event = field(default_factory=anyio.Event)
+    """Set when a turn begins; whoever waits for the next one puts a new event in its place."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     sandboxing: "Sandboxing | None" = None

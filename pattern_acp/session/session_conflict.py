@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from functools import partial
 
+import anyio
 from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
@@ -59,13 +60,17 @@ async def keep_leases(shared: Constellation, wait: Callable[[], Awaitable[None]]
 
 
 async def watch_leases(sessions: Sessions, wait: Callable[[], Awaitable[None]]) -> None:
-    """Look after each `wait`, until cancelled, whether a session that answers was taken over, and stop its turn then.
+    """Look after each `wait` while a turn runs, until cancelled, whether its session was taken over, and stop it then.
 
     A turn meets it by itself at its next write; a command that runs for minutes would go on in two windows until then.
     """
+    shared = sessions.constellation
     while True:
+        if not sessions.answering:
+            shared.turn_began = anyio.Event()
+            await shared.turn_began.wait()
         await wait()
-        answering, shared = sessions.answering, sessions.constellation
+        answering = sessions.answering
         if not answering:
             continue
         try:

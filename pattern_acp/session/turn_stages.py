@@ -128,6 +128,7 @@ async def answer_prompt(
             if first is not None:
                 await first()
             session.is_answering = True
+            session.constellation.turn_began.set()
             end = await run_turn(session, turn)
         if ticket.scope.cancel_called:
             # Also when the cancel came too late to change anything: the client must hear `cancelled`.

@@ -12,7 +12,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
 from tests.support.agent import running_agent
 from tests.support.requests import begin_prompt
-from tests.support.scripts import calls
+from tests.support.scripts import calls, says
 
 
 def renewed(tx: Transaction) -> list[object]:
@@ -77,4 +77,21 @@ async def test_a_command_is_stopped_when_another_window_takes_its_session_over()
         assert await running.end() == {"stopReason": "cancelled"}
         assert "took this session over" in first.editor.said()
         assert not (first.folder / "ended.txt").exists()
+        tasks.cancel_scope.cancel()
+
+
+async def test_nothing_looks_for_takeovers_while_no_turn_runs():
+    async with running_agent(ScriptedProvider([says("Hello.")])) as agent, anyio.create_task_group() as tasks:
+        session = await agent.editor.open_session(str(agent.folder))
+        looked = anyio.Event()
+
+        async def wait() -> None:
+            looked.set()
+            await anyio.sleep_forever()
+
+        tasks.start_soon(watch_leases, agent.sessions, wait)
+        await anyio.wait_all_tasks_blocked()
+        assert not looked.is_set()
+        await agent.editor.prompt(session, "Hello?")
+        assert looked.is_set()
         tasks.cancel_scope.cancel()
