@@ -5,16 +5,26 @@
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import msgspec
 
 from pattern_acp.acp import initialize_response as initialize_answer
 from pattern_acp.acp import schema
 from pattern_acp.acp import schema_extensions as extensions
-from pattern_acp.acp.initialize_response import AUTH_METHOD, LOGIN_METHOD, TERMINAL_AUTH_METHOD
-from pattern_acp.jsonrpc.dispatcher import Answer, Dispatcher, RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError
+from pattern_acp.acp.initialize_response import (
+    AUTH_METHOD,
+    LOGIN_METHOD,
+    PROTOCOL_VERSION,
+    SECOND_VERSION,
+    TERMINAL_AUTH_METHOD,
+    asks_for_second,
+    has_second_form,
+)
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.jsonrpc.dispatcher import Answer, Dispatcher, InOrderHook, RequestContext, RequestHandler
+from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, UNSUPPORTED_VERSION, RpcError
 from pattern_acp.jsonrpc.transport import Transport
 
 if TYPE_CHECKING:
@@ -103,37 +113,41 @@ class Agent:
         self._client = schema.ClientCapabilities()
         self._initialized = False
         self._signed_out = False
-        serve = self._for_sessions
+        self._translate = translate
+        serve = self.for_sessions
+        self._requests: dict[str, RequestHandler] = {
+            "initialize": self._initialize,
+            "authenticate": self.authenticate,
+            "logout": self.logout,
+            "session/new": serve(schema.NewSessionRequest, lambda ours: ours.new),
+            "session/load": serve(schema.LoadSessionRequest, lambda ours: ours.load),
+            "session/resume": serve(schema.ResumeSessionRequest, lambda ours: ours.resume),
+            "session/list": serve(schema.ListSessionsRequest, lambda ours: ours.list),
+            "session/close": serve(schema.SessionRequest, lambda ours: ours.close),
+            "session/delete": serve(schema.SessionRequest, lambda ours: ours.delete),
+            "session/set_mode": serve(schema.SetModeRequest, lambda ours: ours.set_mode),
+            "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
+            "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
+            extensions.FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
+            extensions.OWN_FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
+            extensions.OPEN: serve(extensions.OpenSessionRequest, lambda ours: ours.open),
+            extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.stop_subagent),
+            extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.memory_events.subscribe),
+            extensions.UNSUBSCRIBE: serve(extensions.UnsubscribeRequest, lambda ours: ours.memory_events.unsubscribe),
+            extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.list_checkpoints),
+            extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.preview_rewind),
+            extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.restore),
+            extensions.REWIND: serve(extensions.RewindRequest, lambda ours: ours.rewind),
+        }
+        self._in_order: dict[str, InOrderHook] = {
+            "initialize": self._take_introduction,
+            "session/prompt": self._register_prompt,
+        }
         self.dispatcher = Dispatcher(
             transport,
-            requests={
-                "initialize": self._initialize,
-                "authenticate": self._authenticate,
-                "logout": self._logout,
-                "session/new": serve(schema.NewSessionRequest, lambda ours: ours.new),
-                "session/load": serve(schema.LoadSessionRequest, lambda ours: ours.load),
-                "session/resume": serve(schema.ResumeSessionRequest, lambda ours: ours.resume),
-                "session/list": serve(schema.ListSessionsRequest, lambda ours: ours.list),
-                "session/close": serve(schema.SessionRequest, lambda ours: ours.close),
-                "session/delete": serve(schema.SessionRequest, lambda ours: ours.delete),
-                "session/set_mode": serve(schema.SetModeRequest, lambda ours: ours.set_mode),
-                "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
-                "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
-                extensions.FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
-                extensions.OWN_FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
-                extensions.OPEN: serve(extensions.OpenSessionRequest, lambda ours: ours.open),
-                extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.stop_subagent),
-                extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.memory_events.subscribe),
-                extensions.UNSUBSCRIBE: serve(
-                    extensions.UnsubscribeRequest, lambda ours: ours.memory_events.unsubscribe
-                ),
-                extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.list_checkpoints),
-                extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.preview_rewind),
-                extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.restore),
-                extensions.REWIND: serve(extensions.RewindRequest, lambda ours: ours.rewind),
-            },
+            requests=self._requests,
             notifications={"session/cancel": self._cancel},
-            in_order={"initialize": self._take_introduction, "session/prompt": self._register_prompt},
+            in_order=self._in_order,
             translate=translate,
             on_end=on_end,
         )
@@ -150,11 +164,51 @@ class Agent:
         context.after_response(begin)
         return initialize_response(request.client_capabilities)
 
-    def _take_introduction(self, raw: msgspec.Raw, context: RequestContext) -> None:
-        del raw
+    def _take_introduction(self, raw: msgspec.Raw, context: RequestContext) -> Answer | None:
+        """Choose the version of the connection before its next line is read: the first initialize does, for good."""
         context.is_answered, self._is_introduced = self._is_introduced, False
+        if self._initialized:
+            return None
+        try:
+            params = cast("object", msgspec.json.decode(raw))
+        except msgspec.DecodeError:
+            return None
+        if isinstance(params, dict) and has_second_form(members := cast("dict[str, object]", params)):
+            if members.get("protocolVersion") == 0:
+                data: JsonObject = {"requested": 0, "supported": [PROTOCOL_VERSION, SECOND_VERSION]}
+                raise RpcError(UNSUPPORTED_VERSION, "There is no version 0 of ACP here; ask for 1 or 2.", data)
+            if asks_for_second(members):
+                return partial(self._speak_second(), raw, context)
+        return None
 
-    async def _authenticate(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
+    def _speak_second(self) -> RequestHandler:
+        """Serve the methods of version 2 from now on; the handler of its initialize."""
+        from pattern_acp.acp.v2.agent import second_version
+
+        self._initialized = True
+        second = second_version(self)
+        self._requests.clear()
+        self._requests.update(second.requests)
+        self._in_order.clear()
+        self._in_order.update(second.in_order)
+        return self._requests["initialize"]
+
+    def begin(self, client: schema.ClientCapabilities, info: schema.Implementation | None) -> None:
+        """Build the sessions for a client that has introduced itself."""
+        self._client = client
+        self._initialized = True
+        self._services.begin(self.dispatcher, client, info)
+
+    def explain(self, error: Exception) -> RpcError | None:
+        """Return the error to answer with; None for one that nobody foresaw."""
+        return error if isinstance(error, RpcError) else self._translate(error)
+
+    def ready_sessions(self) -> "SessionMethods | None":
+        """Return the methods of sessions, if they are built and the client is signed in."""
+        return None if self._signed_out else self._services.methods_if_ready()
+
+    async def authenticate(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
+        """Sign in; the same in both versions."""
         del context
         request = schema.read_params(raw, schema.AuthenticateRequest)
         if request.method_id == AUTH_METHOD:
@@ -165,14 +219,21 @@ class Agent:
             raise RpcError(INVALID_PARAMS, "This method runs in a terminal; start it there instead of authenticating.")
         raise RpcError(INVALID_PARAMS, "There is no such auth method; use one that initialize lists.")
 
-    async def _logout(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
+    async def logout(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
+        """Sign out; the same in both versions."""
         del raw, context
         # What `auth login` kept is forgotten. Keys in the environment are the user's; we only stop using them.
         self._signed_out = True
         await self._services.forget_keys()
         return schema.EmptyResponse()
 
-    async def _sessions(self) -> "SessionMethods":
+    async def sessions(self) -> "SessionMethods":
+        """The methods of sessions, once they are built.
+
+        Raises:
+            RpcError: the client is signed out.
+            PatternError: they cannot be built.
+        """
         if self._signed_out and await self._services.has_kept_keys():
             # Signed in again in a terminal, of which the client need not tell.
             self._signed_out = False
@@ -184,14 +245,14 @@ class Agent:
             self._services.begin(self.dispatcher, self._client, None)
         return await self._services.methods()
 
-    def _for_sessions(
+    def for_sessions(
         self, params: type[T], choose: "Callable[[SessionMethods], Callable[[T, RequestContext], Awaitable[object]]]"
     ) -> RequestHandler:
         """A handler that reads its parameters, waits for the sessions, and calls one of their methods."""
 
         async def handle(raw: msgspec.Raw, context: RequestContext) -> object:
             request = schema.read_params(raw, params)
-            return await choose(await self._sessions())(request, context)
+            return await choose(await self.sessions())(request, context)
 
         return handle
 

@@ -5,7 +5,7 @@ its pieces of text together. Must not know: sessions.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 from msgspec import Struct, field
@@ -36,7 +36,7 @@ from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextCon
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.session.ports import ClientDescription
@@ -414,6 +414,18 @@ def description_of(client: schema.ClientCapabilities, info: schema.Implementatio
     return ClientDescription(name[:60], tuple(notes))
 
 
+class Faces(Protocol):
+    """Makes what a connection of another version shows and asks with; `acp.v2` has the one that there is."""
+
+    def view(self, session_id: SessionId, clock: Clock) -> EditorView:
+        """Return a new view of a session."""
+        ...
+
+    def approver(self, session_id: SessionId, view: EditorView) -> Approver:
+        """Return a new approver, which asks after what `view` has shown."""
+        ...
+
+
 class EditorClient:
     """The editor, as sessions need it. What it can do is known once initialize was answered."""
 
@@ -424,6 +436,8 @@ class EditorClient:
         self._capabilities = schema.ClientCapabilities()
         self._info: schema.Implementation | None = None
         self._views: dict[SessionId, EditorView] = {}
+        self.faces: Faces | None = None
+        """Set where the connection speaks another version of the protocol than the first."""
         self.timer = FlushTimer()
 
     @property
@@ -446,12 +460,17 @@ class EditorClient:
         view = self._views.get(session_id)
         if view is None:
             abilities = abilities_of(self._capabilities)
-            view = EditorView(session_id, self._dispatcher, abilities, self.timer, self._clock)
+            if self.faces is not None:
+                view = self.faces.view(session_id, self._clock)
+            else:
+                view = EditorView(session_id, self._dispatcher, abilities, self.timer, self._clock)
             self._views[session_id] = view
         return view
 
-    def approver(self, session_id: SessionId) -> EditorApprover:
+    def approver(self, session_id: SessionId) -> Approver:
         """See `Client.approver`."""
+        if self.faces is not None:
+            return self.faces.approver(session_id, self.view(session_id))
         return EditorApprover(session_id, self._dispatcher, abilities_of(self._capabilities), self.view(session_id))
 
     def workbench(self, session_id: SessionId) -> EditorPorts:

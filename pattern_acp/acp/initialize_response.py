@@ -11,7 +11,10 @@ from typing import NoReturn, TypeAlias, cast
 from pattern_acp import __version__
 
 PROTOCOL_VERSION = 1
-"""The one version we speak; a client that asks for another one is told this one (ACP v1, initialization)."""
+"""The version of clients that introduce themselves as version 1 does, whatever number they ask for."""
+
+SECOND_VERSION = 2
+"""The newest version; spoken where a client asks for it, or for a newer one, in its form (`asks_for_second`)."""
 
 AUTH_METHOD = "environment"
 """Harmless and instant: CodeCompanion calls authenticate with the first method that is listed."""
@@ -86,8 +89,36 @@ def initialize_result(*, in_terminal: bool) -> dict[str, object]:
             "_meta": EXTENSIONS,
         },
         "authMethods": auth_methods(in_terminal=in_terminal),
-        "agentInfo": {"name": "pattern-acp", "title": "Pattern", "version": __version__},
+        "agentInfo": implementation(),
     }
+
+
+def implementation() -> dict[str, object]:
+    """Our name and version."""
+    return {"name": "pattern-acp", "title": "Pattern", "version": __version__}
+
+
+def asks_for_second(params: object) -> bool:
+    """Tell whether an initialize is one of version 2: it has its number or a newer one, and its form."""
+    if not isinstance(params, dict):
+        return False
+    members = cast("_Members", params)
+    version = members.get("protocolVersion")
+    is_newer = type(version) is int and SECOND_VERSION <= version <= _LARGEST_VERSION
+    return is_newer and has_second_form(members)
+
+
+def has_second_form(members: dict[str, object]) -> bool:
+    """Tell whether the parameters are named as in version 2, where the information about the client is required."""
+    info = members.get("info")
+    return isinstance(info, dict) and "name" in info and "clientCapabilities" not in members
+
+
+def second_in_terminal(params: object) -> bool:
+    """Tell whether a client of version 2 runs sign-in methods in a terminal; what does not fit promises nothing."""
+    promised = cast("_Members", params).get("capabilities") if isinstance(params, dict) else None
+    auth = cast("_Members", promised).get("auth") if isinstance(promised, dict) else None
+    return isinstance(auth, dict) and isinstance(cast("_Members", auth).get("terminal"), dict)
 
 
 def auth_methods(*, in_terminal: bool) -> list[dict[str, object]]:
@@ -108,12 +139,20 @@ def answer_plainly(line: bytes) -> bytes | None:
     if not isinstance(message, dict):
         return None
     request = cast("_Members", message)
-    in_terminal = _runs_in_terminal(request.get("params"))
-    request_id = request.get("id")
+    params, request_id = request.get("params"), request.get("id")
     is_plain = request.get("jsonrpc") == "2.0" and request.get("method") == "initialize" and _is_plain_id(request_id)
-    if not is_plain or in_terminal is None:
+    if not is_plain:
         return None
-    answer = {"jsonrpc": "2.0", "id": request_id, "result": initialize_result(in_terminal=in_terminal)}
+    if asks_for_second(params):
+        from pattern_acp.acp.v2.introduction import initialize_result as second_result
+
+        result = second_result(in_terminal=second_in_terminal(params))
+    else:
+        in_terminal = _runs_in_terminal(params)
+        if in_terminal is None:
+            return None
+        result = initialize_result(in_terminal=in_terminal)
+    answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -129,6 +168,8 @@ def _runs_in_terminal(params: object) -> bool | None:
         return None
     members = cast("_Members", params)
     version, promised = members.get("protocolVersion"), members.get("clientCapabilities", {})
+    if version == 0 and has_second_form(members):
+        return None
     if type(version) is not int or not 0 <= version <= _LARGEST_VERSION or not isinstance(promised, dict):
         return None
     promises = cast("_Members", promised)

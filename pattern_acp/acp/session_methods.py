@@ -57,8 +57,8 @@ class SessionMethods:
     """session/* and what ACP v1 has no method for (`_pattern/*`), over `session.registry.Sessions`."""
 
     def __init__(self, sessions: Sessions, client: EditorClient) -> None:
-        self._sessions = sessions
-        self._client = client
+        self.sessions = sessions
+        self.client = client
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
         self.answered = anyio.Event()
@@ -67,7 +67,7 @@ class SessionMethods:
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
         """session/new. Nothing is sent about the session before its answer."""
         opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
-        session = await self._sessions.create(opening)
+        session = await self.sessions.create(opening)
         self._announce_later(session, context)
         options = session.options()
         return schema.NewSessionResponse(
@@ -78,9 +78,9 @@ class SessionMethods:
         self, request: schema.LoadSessionRequest, context: RequestContext, /
     ) -> schema.OpenedSessionResponse:
         """session/load: the whole replay goes out before the answer."""
-        session = await self._sessions.load(request.session_id, opening_of(request))
+        session = await self.sessions.load(request.session_id, opening_of(request))
         if session.state.is_read:
-            damage = self._sessions.constellation.database.damage
+            damage = self.sessions.constellation.database.damage
             await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
         self._announce_later(session, context)
         return _opened(session)
@@ -89,7 +89,7 @@ class SessionMethods:
         self, request: schema.ResumeSessionRequest, context: RequestContext, /
     ) -> schema.OpenedSessionResponse:
         """session/resume: no replay."""
-        session = await self._sessions.resume(request.session_id, opening_of(request))
+        session = await self.sessions.resume(request.session_id, opening_of(request))
         self._announce_later(session, context)
         return _opened(session)
 
@@ -98,27 +98,27 @@ class SessionMethods:
     ) -> schema.ListSessionsResponse:
         """session/list."""
         archived = _asked_of(request.meta).get("archived") is True
-        page = await self._sessions.list(request.cwd, request.cursor, archived=archived)
+        page = await self.sessions.list(request.cwd, request.cursor, archived=archived)
         return schema.ListSessionsResponse(
             sessions=tuple(_session_info(listed) for listed in page.rows), next_cursor=page.next_cursor
         )
 
     async def close(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/close."""
-        await self._sessions.close(request.session_id)
+        await self.sessions.close(request.session_id)
         self._forget(request)
         return schema.EmptyResponse()
 
     async def delete(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/delete."""
-        await self._sessions.delete(request.session_id)
+        await self.sessions.delete(request.session_id)
         self._forget(request)
         return schema.EmptyResponse()
 
     async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> schema.EmptyResponse:
         """session/set_mode; who shows options instead of modes is told as well."""
-        options = await self._sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
-        view = self._client.view(SessionId(request.session_id))
+        options = await self.sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
+        view = self.client.view(SessionId(request.session_id))
         context.after_response(lambda: view.show_config(options))
         return schema.EmptyResponse()
 
@@ -126,11 +126,11 @@ class SessionMethods:
         self, request: schema.SetConfigOptionRequest, context: RequestContext, /
     ) -> schema.SetConfigOptionResponse:
         """session/set_config_option: always the complete list; who shows modes is told of a changed one."""
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         value = request.value if isinstance(request.value, str) else str(request.value).lower()
         options = await session.set_option(request.config_id, value)
         if request.config_id == MODE_OPTION:
-            view = self._client.view(session.state.client_id)
+            view = self.client.view(session.state.client_id)
             context.after_response(lambda: view.show_mode(options))
         elif request.config_id == MODEL_OPTION and session.state.history:
             from pattern_acp.session.context_usage import show_context
@@ -140,7 +140,7 @@ class SessionMethods:
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:
         """Register the turn before the next line is read, so that a cancel in that line finds it; the turn to run."""
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         parts = parts_of(request.prompt)
         ticket = session.register_prompt()
         context.on_cancel(ticket.cancel)
@@ -152,7 +152,7 @@ class SessionMethods:
 
     def cancel(self, request: schema.SessionRequest) -> None:
         """session/cancel: at once; a no-op for an idle or unknown session."""
-        session = self._sessions.find(request.session_id)
+        session = self.sessions.find(request.session_id)
         if session is not None:
             session.cancel()
 
@@ -163,10 +163,10 @@ class SessionMethods:
         from pattern_acp.rewind.forks import fork_session
 
         turn = request.turn if request.turn is not None else _asked_of(request.meta).get("turn", "")
-        shared = self._sessions.constellation
+        shared = self.sessions.constellation
         opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
         fork = await fork_session(shared.database, request.session_id, str(turn), clock=shared.clock, ids=shared.ids)
-        session = await self._sessions.resume(fork.session_id, opening)
+        session = await self.sessions.resume(fork.session_id, opening)
         return self._opened_elsewhere(session, context)
 
     async def open(
@@ -177,7 +177,7 @@ class SessionMethods:
             raise InvalidRequestError(f"`mode` is {request.mode[:40]!r}; send one of {', '.join(OPEN_MODES)}.")
         how = Reopening(request.mode, SessionId(request.session_id), take_over=request.mode == "take_over")
         only_read = request.mode == "read"
-        session = await self._sessions.open(request.session_id, opening_of(request), how, only_read=only_read)
+        session = await self.sessions.open(request.session_id, opening_of(request), how, only_read=only_read)
         return self._opened_elsewhere(session, context)
 
     async def stop_subagent(
@@ -185,7 +185,7 @@ class SessionMethods:
     ) -> extensions.StopSubagentResponse:
         """_pattern/subagent/stop: its turn goes on with what it had found, and reads that the user ended it."""
         del context
-        running = self._sessions.get(request.session_id).subagents
+        running = self.sessions.get(request.session_id).subagents
         call_id = ToolCallId(request.tool_call_id or next(reversed(running), ""))
         if call_id not in running:
             return extensions.StopSubagentResponse(tool_call_id="")
@@ -196,7 +196,7 @@ class SessionMethods:
         """`_pattern/checkpoint/list`."""
         from pattern_acp.session.rewind_requests import points_of
 
-        points = await points_of(self._sessions.get(request.session_id))
+        points = await points_of(self.sessions.get(request.session_id))
         return extensions.ListCheckpointsResponse(
             points=tuple(
                 extensions.RewindPoint(
@@ -216,7 +216,7 @@ class SessionMethods:
         """`_pattern/checkpoint/preview`: nothing is changed."""
         from pattern_acp.session.rewind_requests import preview_rewind
 
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         plan = await preview_rewind(session, request.to)
         return extensions.PreviewResponse(
             words=plan.target.words,
@@ -249,7 +249,7 @@ class SessionMethods:
         """Every update of the turn goes out before this answer."""
         try:
             parts = await with_checked_images(parts)
-            held = await claim(self._sessions, session, ticket)
+            held = await claim(self.sessions, session, ticket)
         except BaseException:
             # A prompt that never ran must not keep the session busy.
             session.drop_prompt(ticket)
@@ -263,7 +263,7 @@ class SessionMethods:
 
     async def _announce_first(self, session: Session) -> None:
         if session.state.client_id not in self._announced:
-            await self._client.view(session.state.client_id).show_commands(more_commands(session))
+            await self.client.view(session.state.client_id).show_commands(more_commands(session))
             self._announced.add(session.state.client_id)
 
     def _opened_elsewhere(self, session: Session, context: RequestContext) -> extensions.ForkSessionResponse:
@@ -277,7 +277,7 @@ class SessionMethods:
         from pattern_acp.session.rewind_requests import rewind_for_client
         from pattern_acp.session.rewind_text import refused
 
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         if request.parts == ():
             raise InvalidRequestError("`parts` is empty, so that nothing would go back; name a part, or leave it out.")
         wanted = request.parts or (() if request.to == "undo" else parts)
@@ -307,14 +307,14 @@ class SessionMethods:
         context.after_response(announce)
 
     async def _show_commands(self, session: Session) -> None:
-        if self._sessions.find(session.state.client_id) is session:
-            await self._client.view(session.state.client_id).show_commands(more_commands(session))
+        if self.sessions.find(session.state.client_id) is session:
+            await self.client.view(session.state.client_id).show_commands(more_commands(session))
 
     def _forget(self, request: schema.SessionRequest) -> None:
         session_id = SessionId(request.session_id)
         self._announced.discard(session_id)
         self.memory_events.end_of(session_id)
-        self._client.forget(session_id)
+        self.client.forget(session_id)
 
 
 def _asked_of(meta: dict[str, object] | None) -> dict[str, object]:

@@ -144,6 +144,8 @@ def _payload(event: Event) -> JsonObject:
             payload = _fields(event)
             for part in payload["message"]["parts"]:
                 _untag(part.get("images", ()))
+            if isinstance(event, events.TurnStarted) and not event.prompt_key:
+                del payload["prompt_key"]
         case events.SubagentRecorded(turn_id, call_id, thread_id, name, inner):
             form = encode(inner)
             payload = _fields(_SubagentForm(turn_id, call_id, thread_id, name, form.kind, form.version, form.payload))

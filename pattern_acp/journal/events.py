@@ -448,11 +448,15 @@ class SessionArchived(Struct, frozen=True):
 
 
 class TurnStarted(Struct, frozen=True):
-    """The user sent a prompt. `command` is the slash command's name when it is one (the model does not see those)."""
+    """The user sent a prompt. `command` is the slash command's name when it is one (the model does not see those).
+
+    `prompt_key` is the idempotency key with which the client sent it: a second prompt with it is the same one.
+    """
 
     turn_id: TurnId
     message: Message
     command: str = ""
+    prompt_key: str = ""
 
 
 class ShownBlock(Struct, frozen=True):

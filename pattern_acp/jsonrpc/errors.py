@@ -28,6 +28,8 @@ AUTH_REQUIRED = -32000
 """Credentials are missing or refused (ACP v1, errors)."""
 RESOURCE_NOT_FOUND = -32002
 """A session or file is not there (ACP v1, errors)."""
+UNSUPPORTED_VERSION = -32022
+"""No version at or below the one that the client asks for is served (ACP v2, initialization)."""
 
 _FAILURES = {
     PARSE_ERROR: "protocol.not-json",
@@ -36,6 +38,7 @@ _FAILURES = {
     INVALID_PARAMS: "protocol.params-invalid",
     REQUEST_CANCELLED: "protocol.request-cancelled",
     AUTH_REQUIRED: "auth.required",
+    UNSUPPORTED_VERSION: "protocol.params-invalid",
 }
 """The failure that a JSON-RPC code stands for when nothing more exact is known; others are faults of ours."""
 

@@ -128,10 +128,13 @@ class Session:
 
     def register_prompt(self) -> PromptTicket:
         """Take a prompt, in wire order and without waiting; one that runs is cancelled and will be waited for."""
-        before = self._ticket
-        if before is not None:
-            before.cancel()
-        self._ticket = PromptTicket(before=before)
+        if self._ticket is not None:
+            self._ticket.cancel()
+        return self.queue_prompt()
+
+    def queue_prompt(self) -> PromptTicket:
+        """Take a prompt, in wire order and without waiting, that runs once those before it have ended."""
+        self._ticket = PromptTicket(before=self._ticket)
         return self._ticket
 
     def drop_prompt(self, ticket: PromptTicket) -> None:

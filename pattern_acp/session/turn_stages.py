@@ -110,6 +110,16 @@ class Turn(Struct):
     command: Typed | None
     started: bool = False
     ended: bool = False
+    insertion: "Insertion | None" = None
+
+
+class Insertion(Struct, frozen=True):
+    """Who waits until the conversation has the user's message. A prompt that is cancelled before leaves no trace."""
+
+    key: str
+    """The client's idempotency key; empty without one."""
+    inserted: Callable[[Message], None]
+    """Called once the journal has the message, also when a cancel kept it from being shown."""
 
 
 async def answer_prompt(
@@ -120,7 +130,16 @@ async def answer_prompt(
     Raises:
         CredentialsError: the provider's key is missing or was refused.
     """
-    turn = new_turn(session.constellation.ids, parts)
+    try:
+        return await run_prompt(session, ticket, new_turn(session.constellation.ids, parts), first)
+    finally:
+        session.drop_prompt(ticket)
+
+
+async def run_prompt(
+    session: Session, ticket: PromptTicket, turn: Turn, first: Callable[[], Awaitable[None]] | None = None
+) -> TurnEnd:
+    """Run a turn like `answer_prompt`, and leave it to the caller to drop the ticket: until then the next one waits."""
     end = TurnEnd(StopReason.CANCELLED)
     try:
         with ticket.scope:
@@ -140,7 +159,6 @@ async def answer_prompt(
         raise
     finally:
         session.is_answering = False
-        session.drop_prompt(ticket)
     return end
 
 
@@ -284,17 +302,21 @@ async def _expand(session: Session, turn: Turn) -> TurnEnd | None:
 async def _record_start(session: Session, turn: Turn) -> None:
     turn.started = True
     name = turn.command.name if turn.command is not None else ""
-    events = [NewEvent(TurnStarted(turn.turn_id, turn.message, name), Actor.HUMAN, Origin.PERSON)]
+    insertion = turn.insertion
+    key = insertion.key if insertion is not None else ""
+    events = [NewEvent(TurnStarted(turn.turn_id, turn.message, name, key), Actor.HUMAN, Origin.PERSON)]
     title = session.state.title or (title_of(turn.message) if turn.command is None else "")
     if title != session.state.title:
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
-    if turn.command is None and not session.state.settings.memory.files:
+    if turn.command is None and not session.state.settings.memory.files and insertion is None:
         # The first request to the model takes it along, or whatever is recorded before.
         await session.recorder.record_soon(*events)
     else:
         # Memory that the user changes must be found behind it.
         await session.recorder.record(*events)
     session.state.title = title
+    if insertion is not None:
+        insertion.inserted(turn.message)
 
 
 async def run_command(session: Session, turn_id: TurnId, command: Typed) -> TurnEnd:
@@ -611,10 +633,12 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
     before, session.state.unfinished = session.state.unfinished, True
     with anyio.CancelScope(shield=True), anyio.move_on_after(seconds):
         try:
-            if not turn.started:
+            if not turn.started and turn.insertion is None:
                 # The user sees their prompt in the editor, so a replay has to show it too.
                 await _record_start(session, turn)
-            if not turn.ended:
+            if turn.started and turn.insertion is not None:
+                turn.insertion.inserted(turn.message)
+            if turn.started and not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
                 behind = session.checkpoints.at_end(turn.turn_id)
                 await session.recorder.record(NewEvent(ended, Actor.HUMAN, Origin.PERSON), behind=behind)

@@ -93,6 +93,13 @@ def test_the_way_to_the_first_session_imports_no_more_modules_than_it_did():
     assert len(ours) <= MOST_MODULES, "import what a first turn does not need where it is used (docs/benchmarks.md)"
 
 
+def test_nothing_of_version_2_is_imported_for_a_client_of_version_1():
+    loaded = modules_after(
+        "import pattern_acp.cli.serving, pattern_acp.bootstrap.serve, pattern_acp.bootstrap.sessions"
+    )
+    assert [name for name in sorted(loaded) if name.startswith("pattern_acp.acp.v2")] == []
+
+
 def test_the_first_request_imports_no_command_line_of_httpx():
     loaded = modules_after("import pattern_acp.providers.http")
     assert "httpx" in loaded

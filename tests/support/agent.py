@@ -37,7 +37,7 @@ from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.folder_changes import FolderChanges
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
 from tests.support.models import FakeModels, fake_model
-from tests.support.official_schema import kept_schema
+from tests.support.official_schema import kept_schema, kept_second_schema
 from tests.support.passing_time import PassingClock, no_pause
 
 FULL_CLIENT: JsonDict = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
@@ -164,10 +164,12 @@ def judge_lines(lines: Sequence[tuple[bool, bytes]]) -> None:
         WireFaultError: a line of the agent is not what ACP allows.
     """
     # The SDK costs half a second, which only those pay who judge.
+    from tests.support.second_judge import SecondJudge
     from tests.support.turn_judge import TurnJudge
     from tests.support.wire import WireJudge
 
-    judges = (WireJudge(kept_schema()), TurnJudge())
+    second = any(by_agent and b'"protocolVersion":2' in line for by_agent, line in lines)
+    judges = (SecondJudge(kept_second_schema()),) if second else (WireJudge(kept_schema()), TurnJudge())
     for by_agent, line in lines:
         for judge in judges:
             if by_agent:

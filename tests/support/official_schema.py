@@ -1,7 +1,7 @@
-"""The official JSON schema of ACP v1, fetched when a test asks for it.
+"""The official JSON schemas of ACP v1 and v2, fetched when a test asks for one.
 
-Owns: getting `schema/v1/schema.json` out of the npm package that carries it, and of the unstable schema beside it what
-we offer: session/fork. It is not vendored: it is the protocol's
+Owns: getting `schema/v1/schema.json` and `schema/v2/schema.json` out of the npm package that carries
+them, and of the unstable schema of version 1 what we offer: session/fork. It is not vendored: it is the protocol's
 own file, and the newest one is the judge.
 """
 
@@ -10,6 +10,7 @@ import json
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,8 @@ PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 
 MEMBER = "package/schema/v1/schema.json"
 UNSTABLE_MEMBER = "package/schema/v1/schema.unstable.json"
+SECOND_MEMBER = "package/schema/v2/schema.json"
+"""Of version 2 we offer nothing that is not stable."""
 
 UNSTABLE_DEFINITIONS = ("ForkSessionResponse",)
 """What is taken from the unstable schema; all that it refers to is stable."""
@@ -32,10 +35,34 @@ FETCH_SECONDS = 20
 @functools.cache
 def official_schema() -> JsonObject | None:
     """The schema, or None where npm is missing or cannot fetch. Kept in the system's temporary directory."""
-    kept = _kept_file()
+    return _had(_kept_file("with-fork.json"), _first)
+
+
+@functools.cache
+def second_schema() -> JsonObject | None:
+    """The schema of version 2, as `official_schema`."""
+    return _had(_kept_file("second.json"), _second)
+
+
+def kept_schema() -> JsonObject | None:
+    """The schema if an earlier test fetched it; never fetches.
+
+    That it is not there yet is not kept: who is judged by it would depend on which test came first.
+    """
+    kept = _kept_file("with-fork.json")
+    return _read(kept) if kept.exists() else None
+
+
+def kept_second_schema() -> JsonObject | None:
+    """The schema of version 2 if an earlier test fetched it, as `kept_schema`."""
+    kept = _kept_file("second.json")
+    return _read(kept) if kept.exists() else None
+
+
+def _had(kept: Path, make: Callable[[tarfile.TarFile], bytes]) -> JsonObject | None:
     folder = kept.parent
     if not kept.exists():
-        text = _fetch()
+        text = _fetch(make)
         if text is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,25 +73,16 @@ def official_schema() -> JsonObject | None:
     return _read(kept)
 
 
-def kept_schema() -> JsonObject | None:
-    """The schema if an earlier test fetched it; never fetches.
-
-    That it is not there yet is not kept: who is judged by it would depend on which test came first.
-    """
-    kept = _kept_file()
-    return _read(kept) if kept.exists() else None
-
-
 @functools.cache
 def _read(kept: Path) -> JsonObject:
     return cast("JsonObject", json.loads(kept.read_text(encoding="utf-8")))
 
 
-def _kept_file() -> Path:
-    return Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2] / "with-fork.json"
+def _kept_file(name: str) -> Path:
+    return Path(tempfile.gettempdir()) / "pattern-acp-official-schema" / PACKAGE.rpartition("@")[2] / name
 
 
-def _fetch() -> bytes | None:
+def _fetch(make: Callable[[tarfile.TarFile], bytes]) -> bytes | None:
     if problem_of("npm"):
         return None
     npm = path_of("npm")
@@ -74,9 +92,17 @@ def _fetch() -> bytes | None:
             subprocess.run(command, cwd=folder, check=True, timeout=FETCH_SECONDS, capture_output=True)
             archive = next(Path(folder).glob("*.tgz"))
             with tarfile.open(archive) as package:
-                return _with_unstable(_member(package, MEMBER), _member(package, UNSTABLE_MEMBER))
+                return make(package)
         except (subprocess.SubprocessError, OSError, StopIteration, KeyError):
             return None
+
+
+def _first(package: tarfile.TarFile) -> bytes:
+    return _with_unstable(_member(package, MEMBER), _member(package, UNSTABLE_MEMBER))
+
+
+def _second(package: tarfile.TarFile) -> bytes:
+    return json.dumps(_member(package, SECOND_MEMBER)).encode()
 
 
 def _member(package: tarfile.TarFile, name: str) -> dict[str, dict[str, object]]:

@@ -1,0 +1,160 @@
+"""The methods of a connection that speaks ACP v2.
+
+Owns: the table of methods and their parameters. Must not know: sessions, which `acp.v2.methods` serves.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+
+from pattern_acp.acp import schema as v1
+from pattern_acp.acp import schema_extensions as extensions
+from pattern_acp.acp.initialize_response import second_in_terminal
+from pattern_acp.acp.v2 import schema
+from pattern_acp.acp.v2.introduction import initialize_result
+from pattern_acp.jsonrpc.dispatcher import Answer, InOrderHook, RequestContext, RequestHandler
+from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND, RpcError
+
+if TYPE_CHECKING:
+    from pattern_acp.acp.session_methods import SessionMethods
+    from pattern_acp.acp.v2.methods import SecondMethods
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """The parts of `acp.agent.Agent` that both versions share; it would import this module in a circle."""
+
+    def begin(self, client: v1.ClientCapabilities, info: v1.Implementation | None) -> None:
+        """Build the sessions for a client that has introduced itself."""
+        ...
+
+    async def authenticate(self, raw: msgspec.Raw, context: RequestContext) -> v1.EmptyResponse:
+        """Sign in."""
+        ...
+
+    async def logout(self, raw: msgspec.Raw, context: RequestContext) -> v1.EmptyResponse:
+        """Sign out."""
+        ...
+
+    async def sessions(self) -> "SessionMethods":
+        """The methods of sessions, once they are built."""
+        ...
+
+    def ready_sessions(self) -> "SessionMethods | None":
+        """The methods of sessions, if they are built."""
+        ...
+
+    def explain(self, error: Exception) -> RpcError | None:
+        """Return the error to answer with."""
+        ...
+
+
+class Tables(Struct, frozen=True):
+    """Handlers for a dispatcher."""
+
+    requests: Mapping[str, RequestHandler]
+    in_order: Mapping[str, InOrderHook]
+
+
+def second_version(connection: Connection) -> Tables:
+    """Return the methods of version 2 for a connection that has chosen it."""
+    second = _Second(connection)
+    serve = second.serve
+    requests: dict[str, RequestHandler] = {
+        "initialize": second.initialize,
+        "auth/login": connection.authenticate,
+        "auth/logout": connection.logout,
+        "session/new": serve(v1.NewSessionRequest, lambda ours: ours.new),
+        "session/resume": serve(schema.ResumeSessionRequest, lambda ours: ours.resume),
+        "session/list": serve(v1.ListSessionsRequest, lambda ours: ours.first.list),
+        "session/close": serve(v1.SessionRequest, lambda ours: ours.first.close),
+        "session/delete": serve(v1.SessionRequest, lambda ours: ours.first.delete),
+        "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
+        "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
+        extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.first.stop_subagent),
+        extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.first.memory_events.subscribe),
+        extensions.UNSUBSCRIBE: serve(extensions.UnsubscribeRequest, lambda ours: ours.first.memory_events.unsubscribe),
+        extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.first.list_checkpoints),
+        extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.first.preview_rewind),
+        extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.first.restore),
+        extensions.REWIND: serve(extensions.RewindRequest, lambda ours: ours.first.rewind),
+    }
+    return Tables(requests, {"initialize": second.keep_version, "session/prompt": second.register_prompt})
+
+
+class _Second:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._methods: SecondMethods | None = None
+
+    async def initialize(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        """Answer any initialize of this connection: its version was chosen by the first one."""
+        params = cast("object", msgspec.json.decode(raw))
+        in_terminal = second_in_terminal(params)
+        info = _info_of(params)
+
+        async def begin() -> None:
+            # Nothing that version 1 has clients do for us: files and commands are ours in version 2.
+            client = v1.ClientCapabilities(auth=v1.AuthCapabilities(terminal=in_terminal))
+            self._connection.begin(client, info)
+
+        context.after_response(begin)
+        return initialize_result(in_terminal=in_terminal)
+
+    def keep_version(self, raw: msgspec.Raw, context: RequestContext) -> None:
+        """Do nothing in wire order: the version stays."""
+        del raw, context
+
+    def register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> Answer | None:
+        """Give a prompt its place before the next line is read."""
+        ready = self._connection.ready_sessions()
+        if ready is None:
+            return None
+        request = v1.read_params(raw, schema.PromptRequest)
+        try:
+            return self._over(ready).register_prompt(request, context)
+        except Exception as error:
+            raise self._explained(error, request) from error
+
+    def serve(
+        self, params: type[T], choose: "Callable[[SecondMethods], Callable[[T, RequestContext], Awaitable[object]]]"
+    ) -> RequestHandler:
+        """Return a handler that reads its parameters, waits for the sessions, and calls one of their methods."""
+
+        async def handle(raw: msgspec.Raw, context: RequestContext) -> object:
+            request = v1.read_params(raw, params)
+            try:
+                return await choose(self._over(await self._connection.sessions()))(request, context)
+            except Exception as error:
+                raise self._explained(error, request) from error
+
+        return handle
+
+    def _over(self, first: "SessionMethods") -> "SecondMethods":
+        if self._methods is None:
+            from pattern_acp.acp.v2.methods import SecondMethods
+
+            self._methods = SecondMethods(first, self._connection.explain)
+        return self._methods
+
+    def _explained(self, error: Exception, request: object) -> Exception:
+        """The error to raise: one about a session that is not there names it in its data."""
+        found = self._connection.explain(error)
+        session_id = getattr(request, "session_id", None)
+        if found is None or found.code != RESOURCE_NOT_FOUND or not isinstance(session_id, str):
+            return error
+        data = {"sessionId": session_id, "details": found.message}
+        return RpcError(found.code, found.message, data, failure_code=found.failure_code)
+
+
+def _info_of(params: object) -> v1.Implementation | None:
+    """The client's name and version, as far as they can be read."""
+    if not isinstance(params, dict):
+        return None
+    try:
+        return msgspec.convert(cast("dict[str, object]", params).get("info"), v1.Implementation)
+    except msgspec.ValidationError:
+        return None

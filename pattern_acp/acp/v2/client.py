@@ -1,0 +1,271 @@
+"""The client of a connection that speaks ACP v2, as the session sees it: its view of a turn, and its answers.
+
+Owns: the order of updates, the state of the foreground, and the `Approver` of version 2. Must not know: sessions.
+Batching and previews are those of `acp.client`.
+"""
+
+from collections.abc import Sequence
+
+import anyio
+
+from pattern_acp.acp import schema as v1
+from pattern_acp.acp.client import CANCEL_SECONDS, Chunk, EditorClient, EditorView, FlushTimer, with_previews
+from pattern_acp.acp.content import shown_input
+from pattern_acp.acp.updates import Compactions, EditorAbilities, locations_of, thought_id, usage_update
+from pattern_acp.acp.v2 import schema
+from pattern_acp.acp.v2.updates import (
+    available_commands,
+    beginning_updates,
+    config_options,
+    ended_terminals,
+    live_updates,
+    new_terminal,
+    replay_updates,
+    terminal_updates,
+    tool_call_shows,
+    tool_content,
+    user_message,
+)
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.messages import Message
+from pattern_acp.domain.tool_calls import TerminalContent, ToolKind
+from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.session.mcp import ServerCommand
+from pattern_acp.session.options import Option
+from pattern_acp.turn.events import (
+    ContextChanged,
+    TerminalEnded,
+    TerminalStreamed,
+    TextStreamed,
+    ThinkingStreamed,
+    ToolCallRunning,
+    ToolCallShows,
+    ToolCallWaits,
+    Transient,
+)
+
+
+class SecondView(EditorView):
+    """One session in a client of version 2. Everything goes out in the order in which it was shown."""
+
+    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, timer: FlushTimer, clock: Clock) -> None:
+        super().__init__(session_id, dispatcher, EditorAbilities(compactions=True), timer, clock)
+        self._begun = Compactions()
+        self._terminals: set[ToolCallId] = set()
+        self._calls: set[ToolCallId] = set()
+        self._shown_message = ""
+        self._questions = 0
+
+    async def show(self, event: Event | Transient) -> None:
+        """See `SessionView.show`."""
+        match event:
+            case TextStreamed(message_id, text):
+                await self._batch.add(Chunk(message_id, text, thought=False))
+            case ThinkingStreamed(message_id, text):
+                await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
+            case ToolCallRunning(call_id):
+                await self._put(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.IN_PROGRESS))
+            case ToolCallWaits(call_id):
+                await self._put(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.PENDING))
+            case ToolCallShows():
+                await self._announce_terminal(event)
+                await self._put(tool_call_shows(event))
+            case TerminalStreamed() | TerminalEnded():
+                await self._put(*terminal_updates(event))
+            case ContextChanged():
+                await self._put(usage_update(event))
+            case _:
+                await self._show_durable(event)
+
+    async def show_message(self, message: Message) -> None:
+        """Show a message of the user that a cancel kept from being shown when it was recorded."""
+        if message.message_id != self._shown_message:
+            await self._put(*user_message(message), schema.StateUpdate(state="running"))
+            self._shown_message = message.message_id
+
+    async def show_state(
+        self, state: str, stop_reason: str | None = None, error: schema.RpcErrorObject | None = None
+    ) -> None:
+        """Show the state of the foreground, after all that led to it."""
+        await self._put(schema.StateUpdate(state=state, stop_reason=stop_reason, error=error))
+
+    async def begin_question(self) -> None:
+        """Show that the foreground waits for the user."""
+        self._questions += 1
+        if self._questions == 1:
+            await self.show_state("requires_action")
+
+    async def end_question(self) -> None:
+        """Show that the foreground goes on, once nothing waits for the user any more."""
+        self._questions -= 1
+        if not self._questions:
+            await self.show_state("running")
+
+    def forget_question(self) -> None:
+        """The question was withdrawn with the work that asked it."""
+        self._questions -= 1
+
+    async def replay_beginning(self, events: Sequence[Event]) -> int:
+        """See `SessionView.replay_beginning`."""
+        updates = beginning_updates([await with_previews(event) for event in events])
+        await self._put(*updates)
+        return len(updates)
+
+    async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
+        """See `SessionView.replay`."""
+        await self._put(*replay_updates([await with_previews(event) for event in events])[shown:])
+
+    async def close_calls(self) -> None:
+        """See `SessionView.close_calls`."""
+        for call_id in tuple(self._calls):
+            failed = schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.FAILED)
+            await self._put(self._begun.given_up(call_id) or failed)
+            # Only now: what a cancel kept from being sent is sent by the next call.
+            self._calls.discard(call_id)
+
+    async def show_options(self, options: Sequence[Option]) -> None:
+        """See `SessionView.show_options`."""
+        await self.show_config(options)
+
+    async def show_mode(self, options: Sequence[Option]) -> None:
+        """Show nothing: the mode is one of the options."""
+
+    async def show_config(self, options: Sequence[Option]) -> None:
+        """Tell the complete options."""
+        await self._put(schema.ConfigOptionUpdate(config_options=config_options(options)))
+
+    async def show_commands(self, more: Sequence[ServerCommand] = ()) -> None:
+        """See `SessionView.show_commands`."""
+        await self._put(schema.AvailableCommandsUpdate(available_commands=available_commands(more)))
+
+    async def show_jobs(self, running: int) -> None:
+        """See `SessionView.show_jobs`."""
+        await self._put(v1.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": running}}))
+
+    async def _show_durable(self, event: Event) -> None:
+        if isinstance(event, ToolCallStarted):
+            self._calls.add(event.call.call_id)
+        elif isinstance(event, ToolCallFinished):
+            self._calls.discard(event.call_id)
+            if event.call_id not in self._terminals:
+                await self._put(*ended_terminals(event))
+        await self._put(*live_updates(await with_previews(event), self._begun))
+        if isinstance(event, TurnStarted):
+            self._shown_message = event.message.message_id
+
+    async def _announce_terminal(self, event: ToolCallShows) -> None:
+        """Announce the terminal of a call before the first update that names it."""
+        terminal = next((item for item in event.content if isinstance(item, TerminalContent)), None)
+        if terminal is not None and event.call_id not in self._terminals:
+            await self._put(new_terminal(terminal, event.call_id))
+            self._terminals.add(event.call_id)
+
+    async def _put(self, *updates: schema.SessionUpdate) -> None:
+        for update in updates:
+            await self._batch.then(lambda update=update: self._write(update))
+
+    async def _write(self, update: schema.SessionUpdate) -> None:
+        params = schema.SessionNotification(session_id=self._session_id, update=update)
+        await self._dispatcher.notify("session/update", params)
+
+
+class SecondApprover:
+    """Asks through a client of version 2; the same answers as from `acp.client.EditorApprover`."""
+
+    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, view: SecondView) -> None:
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._view = view
+
+    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
+        """See `Approver.ask`."""
+        await self._view.settle()
+        await self._view.begin_question()
+        try:
+            response = await self._dispatcher.request(
+                "session/request_permission",
+                permission_request(self._session_id, request),
+                schema.PermissionResponse,
+                deadline=None,
+                repair=v1.repair,
+            )
+        except (RemoteError, InvalidResultError):
+            answer = PermissionAnswer.REJECT_ONCE
+        except ConnectionClosedError:
+            return PermissionAnswer.CANCELLED
+        except anyio.get_cancelled_exc_class():
+            self._view.forget_question()
+            raise
+        else:
+            answer = _answer_of(response.outcome, request)
+        await self._view.end_question()
+        if answer is PermissionAnswer.CANCELLED:
+            await anyio.sleep(CANCEL_SECONDS)
+        return answer
+
+
+def permission_request(session_id: SessionId, request: ApprovalRequest) -> schema.PermissionRequest:
+    """The question for the wire: about a command, or about a call with all that it would do."""
+    call = request.call
+    options = tuple(
+        v1.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer) for option in request.options
+    )
+    return schema.PermissionRequest(
+        session_id=session_id,
+        title=call.title,
+        description=request.reason or None,
+        subject=_command_of(request)
+        or schema.ToolCallSubject(
+            tool_call=schema.ToolCall(
+                tool_call_id=call.call_id,
+                title=call.title,
+                kind=call.kind,
+                status=schema.ToolCallStatus.PENDING,
+                content=tool_content(call.content, call.call_id) or None,
+                locations=locations_of(call.locations) or None,
+                raw_input=shown_input(call.raw_input),
+            )
+        ),
+        options=options,
+    )
+
+
+def _command_of(request: ApprovalRequest) -> schema.CommandSubject | None:
+    """The command that the question is about, where its folder is known."""
+    call = request.call
+    command, cwd = call.raw_input.get("command"), call.raw_input.get("cwd")
+    if call.kind is not ToolKind.EXECUTE or not isinstance(command, str) or not isinstance(cwd, str):
+        return None
+    if not cwd.startswith("/") or call.content:
+        return None
+    return schema.CommandSubject(command=command, cwd=cwd, tool_call_id=call.call_id)
+
+
+def _answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> PermissionAnswer:
+    if outcome.outcome == "cancelled":
+        return PermissionAnswer.CANCELLED
+    if outcome.outcome != "selected":
+        return PermissionAnswer.REJECT_ONCE
+    offered = {option.answer.value: option.answer for option in request.options}
+    return offered.get(outcome.option_id or "", PermissionAnswer.REJECT_ONCE)
+
+
+class SecondFaces:
+    """Makes the views and approvers of a connection of version 2 (see `acp.client.EditorClient.faces`)."""
+
+    def __init__(self, client: EditorClient) -> None:
+        self._client = client
+
+    def view(self, session_id: SessionId, clock: Clock) -> SecondView:
+        """A new view."""
+        return SecondView(session_id, self._client.dispatcher, self._client.timer, clock)
+
+    def approver(self, session_id: SessionId, view: EditorView) -> SecondApprover:
+        """A new approver, which asks after what `view` has shown."""
+        if not isinstance(view, SecondView):
+            raise TypeError("A connection has views of one version.")
+        return SecondApprover(session_id, self._client.dispatcher, view)

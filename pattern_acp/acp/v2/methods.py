@@ -1,0 +1,252 @@
+"""The methods of ACP v2 that need sessions: prompts that do not own the turn, and sessions with their state.
+
+Owns: when a prompt is answered, which of two prompts with one key runs, and the state that a client is shown at the end
+of a turn. Must not know: what a turn does. What both versions do alike is `acp.session_methods`.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+from msgspec import Struct, field
+
+from pattern_acp.acp import schema as v1
+from pattern_acp.acp.content import parts_of, with_checked_images
+from pattern_acp.acp.session_methods import (
+    ONLY_READ_SENTENCE,
+    ONLY_READABLE,
+    SERVERS_SECONDS,
+    SessionMethods,
+    servers_of,
+)
+from pattern_acp.acp.v2 import schema
+from pattern_acp.acp.v2.client import SecondFaces, SecondView
+from pattern_acp.acp.v2.updates import available_commands, config_options
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.messages import Message, Part
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal.events import TurnStarted
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
+from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_CANCELLED, RpcError
+from pattern_acp.session.commands import more_commands
+from pattern_acp.session.opening import Opening
+from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.session import PromptTicket, Session
+from pattern_acp.session.session_conflict import Claimed, claim, say
+from pattern_acp.session.turn_stages import Insertion, new_turn, run_prompt
+from pattern_acp.turn.loop import TurnEnd
+
+logger = logging.getLogger(__name__)
+
+UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
+
+NOT_INSERTED = "The prompt was withdrawn before it became part of the conversation."
+
+
+class _Prompt(Struct, eq=False):
+    """One prompt from its line to its answer; everyone who sent it with the same key waits for the same answer."""
+
+    session: Session
+    ticket: PromptTicket
+    key: str
+    message: Message | None = None
+    error: RpcError | None = None
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+    def insert(self, message: Message) -> None:
+        self.message = message
+        self.settled.set()
+
+    def refuse(self, error: RpcError) -> None:
+        if self.message is None and self.error is None:
+            self.error = error
+        self.settled.set()
+
+    def withdraw(self) -> None:
+        """Cancel what waits; a prompt that is part of the conversation goes on."""
+        if self.message is None:
+            self.ticket.cancel()
+
+    async def answer(self) -> schema.PromptResponse:
+        await self.settled.wait()
+        if self.message is not None:
+            return schema.PromptResponse(message_id=self.message.message_id)
+        raise self.error or RpcError(REQUEST_CANCELLED, NOT_INSERTED)
+
+
+class SecondMethods:
+    """session/* of version 2, over those of version 1 where both are alike."""
+
+    def __init__(self, first: SessionMethods, explain: Callable[[Exception], RpcError | None]) -> None:
+        self.first = first
+        self._sessions = first.sessions
+        self._client = first.client
+        self._client.faces = SecondFaces(self._client)
+        self._explain = explain
+        self._keyed: dict[tuple[SessionId, str], _Prompt] = {}
+
+    async def new(self, request: v1.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
+        """session/new."""
+        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
+        session = await self._sessions.create(opening)
+        self._follow(session, context)
+        opened = _opened(session)
+        return schema.NewSessionResponse(
+            session_id=session.session_id,
+            config_options=opened.config_options,
+            available_commands=opened.available_commands,
+        )
+
+    async def resume(
+        self, request: schema.ResumeSessionRequest, context: RequestContext, /
+    ) -> schema.OpenedSessionResponse:
+        """session/resume: the replay, if it is wanted, and the state go out before the answer."""
+        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
+        if request.replay_from is None:
+            session = await self._sessions.resume(request.session_id, opening)
+        else:
+            session = await self._sessions.load(request.session_id, opening)
+        if session.state.is_read:
+            damage = self._sessions.constellation.database.damage
+            await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
+        await _view_of(session).show_state("idle")
+        self._follow(session, context)
+        return _opened(session)
+
+    async def set_config_option(
+        self, request: schema.SetConfigOptionRequest, context: RequestContext, /
+    ) -> schema.SetConfigOptionResponse:
+        """session/set_config_option: always the complete list."""
+        session = self._sessions.get(request.session_id)
+        if request.type != "id" or not isinstance(request.value, str):
+            raise RpcError(INVALID_PARAMS, "The options of this session have values of type `id`; send one as a text.")
+        options = await session.set_option(request.config_id, request.value)
+        if request.config_id == MODEL_OPTION and session.state.history:
+            from pattern_acp.session.context_usage import show_context
+
+            context.after_response(lambda: show_context(session))
+        return schema.SetConfigOptionResponse(config_options=config_options(options))
+
+    def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:
+        """Give the prompt its place behind those that came before, and let it run; the answer is its insertion."""
+        session = self._sessions.get(request.session_id)
+        parts = parts_of(request.prompt)
+        key = request.idempotency_key or ""
+        known = self._keyed.get((session.session_id, key)) if key else None
+        if known is not None and known.error is None:
+            return known.answer
+        prompt = _Prompt(session, session.queue_prompt(), key)
+        if key:
+            self._keyed[session.session_id, key] = prompt
+        context.on_cancel(prompt.withdraw)
+        background = self._sessions.constellation.background
+        if background is None:
+            session.drop_prompt(prompt.ticket)
+            raise RpcError(INTERNAL_ERROR, "Prompts cannot run here; the agent is shutting down.")
+        background.start_soon(partial(self._serve, prompt, parts), name="prompt")
+        return prompt.answer
+
+    async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> object:
+        """session/prompt, when it could not be registered in wire order."""
+        return await self.register_prompt(request, context)()
+
+    async def _serve(self, prompt: _Prompt, parts: tuple[Part, ...]) -> None:
+        """Run the prompt; whatever happens, it is answered and the session is free."""
+        try:
+            if not await self._was_inserted(prompt):
+                await self._run(prompt, await with_checked_images(parts))
+        except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the prompt gets its answer
+            prompt.refuse(self._explained(error))
+        finally:
+            prompt.session.drop_prompt(prompt.ticket)
+            prompt.refuse(RpcError(REQUEST_CANCELLED, NOT_INSERTED))
+
+    async def _was_inserted(self, prompt: _Prompt) -> bool:
+        """Tell whether the journal has a prompt with this key: of this process, or of one that was killed."""
+        if not prompt.key:
+            return False
+
+        def find(tx: Transaction) -> Message | None:
+            recorded = read_stream(tx, prompt.session.session_id, kinds=(TurnStarted,))
+            started = (one.event for one in recorded)
+            return next((e.message for e in started if isinstance(e, TurnStarted) and e.prompt_key == prompt.key), None)
+
+        found = await self._sessions.constellation.database.read(find)
+        if found is not None:
+            prompt.insert(found)
+        return found is not None
+
+    async def _run(self, prompt: _Prompt, parts: tuple[Part, ...]) -> None:
+        held = await claim(self._sessions, prompt.session, prompt.ticket)
+        if not isinstance(held, Claimed):
+            await _view_of(prompt.session).show_state("idle")
+            return
+        session, ticket = held.session, held.ticket
+        prompt.ticket = ticket
+        turn = new_turn(session.constellation.ids, parts)
+        turn.insertion = Insertion(prompt.key, prompt.insert)
+        view = _view_of(session)
+        stop_reason, failed = StopReason.CANCELLED.value, None
+        try:
+            try:
+                end = await run_prompt(session, ticket, turn)
+                stop_reason, failed = end.stop_reason.value, _error_of(end)
+            except Exception as error:  # noqa: BLE001  the boundary: a turn that began gets its end
+                failed = self._explained(error)
+                prompt.refuse(failed)
+            if failed is not None:
+                stop_reason = "error"
+            if prompt.message is not None:
+                await view.show_message(prompt.message)
+                shown = None if failed is None else _shown_error(failed)
+                await view.show_state("idle", stop_reason, shown)
+        finally:
+            # Only now: the next prompt begins behind the end of this one.
+            session.drop_prompt(ticket)
+
+    def _explained(self, error: Exception) -> RpcError:
+        found = self._explain(error)
+        if found is None:
+            logger.error("A prompt failed.", exc_info=error)
+        return found or RpcError(INTERNAL_ERROR, UNFORESEEN)
+
+    def _follow(self, session: Session, context: RequestContext) -> None:
+        """Show the commands again once MCP servers have named theirs."""
+
+        async def follow() -> None:
+            self.first.answered.set()
+            before = more_commands(session)
+            await session.mcp.servers.wait_settled(SERVERS_SECONDS)
+            is_open = self._sessions.find(session.state.client_id) is session
+            if is_open and more_commands(session) != before:
+                await session.view.show_commands(more_commands(session))
+
+        context.after_response(follow)
+
+
+def _view_of(session: Session) -> SecondView:
+    view = session.view
+    if not isinstance(view, SecondView):
+        raise TypeError("A connection has views of one version.")
+    return view
+
+
+def _opened(session: Session) -> schema.OpenedSessionResponse:
+    return schema.OpenedSessionResponse(
+        config_options=config_options(session.options()), available_commands=available_commands(more_commands(session))
+    )
+
+
+def _error_of(end: TurnEnd) -> RpcError | None:
+    """The error that ended the turn, with the code of docs/failures.md; None where it ended as a turn should."""
+    if end.failure is None or end.stop_reason is not StopReason.END_TURN:
+        return None
+    sentence = end.sentence or "The turn stopped because something failed."
+    return RpcError(INTERNAL_ERROR, sentence, {"failure": end.failure.code}, failure_code=end.failure.code)
+
+
+def _shown_error(error: RpcError) -> schema.RpcErrorObject:
+    return schema.RpcErrorObject(code=error.code, message=error.message, data=error.data)

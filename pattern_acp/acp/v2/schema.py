@@ -1,0 +1,327 @@
+"""The wire types of ACP version 2 that differ from those of version 1, under the names of its schema.
+
+Owns: one struct for every message that we read or write in version 2 alone. Must not know: sessions, models, tools.
+Content blocks, message chunks, locations, options of a question, compactions and usage have one form in both versions.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from pattern_acp.acp.schema import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    CompactionUpdate,
+    Content,
+    ContentBlock,
+    Implementation,
+    McpServer,
+    MetaWire,
+    PermissionOption,
+    PlanEntry,
+    PromptBlock,
+    SelectOption,
+    SessionInfoUpdate,
+    Terminal,
+    ToolCallLocation,
+    UsageUpdate,
+    UserMessageChunk,
+    Wire,
+)
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.tool_calls import ToolKind
+
+
+class InitializeRequest(MetaWire, frozen=True, kw_only=True):
+    """The first request; all but the information about the client is read as data (`acp.initialize_response`)."""
+
+    info: Implementation
+
+
+class ResumeSessionRequest(MetaWire, frozen=True, kw_only=True):
+    """Go on with a session. With a cursor its history is replayed: from the start, also for a cursor unknown to us."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+    replay_from: dict[str, object] | None = None
+
+
+class PromptRequest(MetaWire, frozen=True, kw_only=True):
+    """A message of the user. Two prompts of one session with the same key are one."""
+
+    session_id: str
+    prompt: tuple[PromptBlock, ...]
+    idempotency_key: str | None = None
+
+
+class PromptResponse(MetaWire, frozen=True, kw_only=True):
+    """The message is part of the conversation now, under this id."""
+
+    message_id: str
+
+
+class SetConfigOptionRequest(MetaWire, frozen=True, kw_only=True):
+    """Set one option; a value of a type that we do not know is refused."""
+
+    session_id: str
+    config_id: str
+    type: str
+    value: object
+
+
+class ConfigOption(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="select"):
+    """An option with its choices."""
+
+    config_id: str
+    name: str
+    current_value: str
+    options: tuple[SelectOption, ...]
+    description: str | None = None
+    category: str | None = None
+
+
+class SetConfigOptionResponse(MetaWire, frozen=True, kw_only=True):
+    """All options."""
+
+    config_options: tuple[ConfigOption, ...]
+
+
+class CommandInput(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """The text that may follow a command's name."""
+
+    hint: str
+
+
+class AvailableCommand(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="command"):
+    """A slash command, named without the slash."""
+
+    name: str
+    description: str
+    input: CommandInput | None = None
+
+
+class OpenedSessionResponse(MetaWire, frozen=True, kw_only=True):
+    """The answer to session/resume."""
+
+    config_options: tuple[ConfigOption, ...]
+    available_commands: tuple[AvailableCommand, ...]
+
+
+class NewSessionResponse(OpenedSessionResponse, frozen=True, kw_only=True):
+    """The answer to session/new."""
+
+    session_id: str
+
+
+class DiffChange(MetaWire, frozen=True, kw_only=True):
+    """The change of one file: `add`, `modify` or `delete`."""
+
+    operation: str
+    path: str
+    file_type: str | None = None
+
+
+class DiffPatch(MetaWire, frozen=True, kw_only=True):
+    """The same changes as text to be shown, with absolute paths."""
+
+    format: str
+    text: str
+
+
+class Diff(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="diff"):
+    """Changes of files."""
+
+    changes: tuple[DiffChange, ...]
+    patch: DiffPatch | None = None
+
+
+ToolCallContent: TypeAlias = Content | Diff | Terminal
+
+
+class ToolCallStatus(StrEnum):
+    """The states of a call."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ToolCall(MetaWire, frozen=True, kw_only=True):
+    """A call, new or changed: what is absent stays as it is."""
+
+    tool_call_id: str
+    title: str | None = None
+    kind: ToolKind | None = None
+    status: ToolCallStatus | None = None
+    name: str | None = None
+    content: tuple[ToolCallContent, ...] | None = None
+    locations: tuple[ToolCallLocation, ...] | None = None
+    raw_input: object = msgspec.UNSET
+    raw_output: object = msgspec.UNSET
+
+
+class ToolCallUpdate(ToolCall, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"):
+    """A call, new or changed, as a session update."""
+
+
+class UserMessage(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="user_message"):
+    """A message of the user; its content replaces what was known of it."""
+
+    message_id: str
+    content: tuple[ContentBlock, ...]
+
+
+class AgentMessage(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_message"):
+    """A message of the agent; its content replaces what was known of it."""
+
+    message_id: str
+    content: tuple[ContentBlock, ...]
+
+
+class AgentThought(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_thought"):
+    """Reasoning of the agent; its content replaces what was known of it."""
+
+    message_id: str
+    content: tuple[ContentBlock, ...]
+
+
+class RpcErrorObject(Wire, frozen=True, kw_only=True):
+    """A JSON-RPC error inside an update."""
+
+    code: int
+    message: str
+    data: Json = None
+
+
+class StateUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):
+    """The state of the foreground: `running`, `requires_action`, or `idle` with what ended the work."""
+
+    state: str
+    stop_reason: str | None = None
+    error: RpcErrorObject | None = None
+
+
+class TerminalOutput(MetaWire, frozen=True, kw_only=True):
+    """All output so far, in base64."""
+
+    data: str
+
+
+class TerminalExitStatus(MetaWire, frozen=True, kw_only=True):
+    """The end of a command, where it is known how."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+
+
+class TerminalUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="terminal_update"):
+    """A terminal of ours, new or changed: what is absent stays as it is."""
+
+    terminal_id: str
+    command: str | None = None
+    cwd: str | None = None
+    output: TerminalOutput | None = None
+    exit_status: TerminalExitStatus | None = None
+
+
+class TerminalOutputChunk(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="terminal_output_chunk"):
+    """More output of a terminal of ours, in base64."""
+
+    terminal_id: str
+    data: str
+
+
+class PlanItems(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="items"):
+    """A plan of entries."""
+
+    plan_id: str
+    entries: tuple[PlanEntry, ...]
+
+
+class PlanUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan_update"):
+    """The whole plan."""
+
+    plan: PlanItems
+
+
+class AvailableCommandsUpdate(
+    MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
+):
+    """All commands of the session."""
+
+    available_commands: tuple[AvailableCommand, ...]
+
+
+class ConfigOptionUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="config_option_update"):
+    """All options of the session."""
+
+    config_options: tuple[ConfigOption, ...]
+
+
+SessionUpdate: TypeAlias = (
+    UserMessage
+    | UserMessageChunk
+    | AgentMessage
+    | AgentMessageChunk
+    | AgentThought
+    | AgentThoughtChunk
+    | StateUpdate
+    | ToolCallUpdate
+    | TerminalUpdate
+    | TerminalOutputChunk
+    | PlanUpdate
+    | AvailableCommandsUpdate
+    | ConfigOptionUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+    | CompactionUpdate
+)
+
+
+class SessionNotification(MetaWire, frozen=True, kw_only=True):
+    """The parameters of session/update."""
+
+    session_id: str
+    update: SessionUpdate
+
+
+class ToolCallSubject(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
+    """A question about a call."""
+
+    tool_call: ToolCall
+
+
+class CommandSubject(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="command"):
+    """A question about a command that would run in `cwd`."""
+
+    command: str
+    cwd: str
+    tool_call_id: str | None = None
+
+
+class PermissionRequest(MetaWire, frozen=True, kw_only=True):
+    """Ask the user."""
+
+    session_id: str
+    title: str
+    options: tuple[PermissionOption, ...]
+    description: str | None = None
+    subject: ToolCallSubject | CommandSubject | None = None
+
+
+class PermissionOutcome(MetaWire, frozen=True, kw_only=True):
+    """The user's choice; an outcome that we do not know chooses nothing."""
+
+    outcome: str
+    option_id: str | None = None
+
+
+class PermissionResponse(MetaWire, frozen=True, kw_only=True):
+    """The user's answer."""
+
+    outcome: PermissionOutcome

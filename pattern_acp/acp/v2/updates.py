@@ -1,0 +1,422 @@
+"""Events to the session updates of ACP v2, for live turns and for replays. Pure.
+
+Beside `acp.updates`, which does the same for version 1; what has one form in both is taken from there.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from difflib import unified_diff
+
+import msgspec
+from msgspec import Struct, field
+
+from pattern_acp.acp import schema as v1
+from pattern_acp.acp.content import (
+    CHUNK_CHARACTERS,
+    DIFF_BYTES,
+    blocks_of,
+    fits,
+    pieces,
+    shortened,
+    shown_input,
+    wire_size,
+)
+from pattern_acp.acp.updates import (
+    CONTENT_BYTES,
+    PATHS_NAMED,
+    Compactions,
+    content_items,
+    locations_of,
+    raw_output,
+    text_item,
+    thought_id,
+    usage_update,
+)
+from pattern_acp.acp.v2 import schema
+from pattern_acp.commands.slash import COMMANDS
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
+from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.tool_calls import DiffContent, TerminalContent, ToolCallView, ToolContent
+from pattern_acp.journal.events import (
+    Event,
+    MessageRecorded,
+    PlanUpdated,
+    SessionTitled,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+    UsageReported,
+)
+from pattern_acp.session.mcp import ServerCommand
+from pattern_acp.session.options import Option
+from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallShows
+
+PLAN_ID = "plan"
+"""A session has one plan."""
+
+MESSAGE_BYTES = 600_000
+"""Most bytes of a message that is shown whole; the rest of a longer one follows in chunks."""
+
+PATCH_LINES = 1_500
+"""Most lines between the first and the last change that are compared; beyond, they are replaced as a whole."""
+
+AROUND = 3
+"""Unchanged lines that a patch shows on either side."""
+
+
+def live_updates(event: Event, compactions: Compactions) -> list[schema.SessionUpdate]:
+    """Return the updates for a durable event while a turn runs. Text of the agent was streamed already."""
+    compaction = compactions.update_of(event)
+    if compaction is not None:
+        return [compaction]
+    match event:
+        case TurnStarted(message=message):
+            return [*user_message(message), schema.StateUpdate(state="running")]
+        case ToolCallStarted(call=call):
+            return [tool_call(call)]
+        case ToolCallFinished():
+            return [tool_call_end(event)]
+        case PlanUpdated(plan=plan):
+            return [plan_update(plan)]
+        case UsageReported():
+            return [usage_update(event)]
+        case SessionTitled(title):
+            return [v1.SessionInfoUpdate(title=title)]
+        case _:
+            return []
+
+
+class _Replay(Struct):
+    compactions: Compactions
+    updates: list[schema.SessionUpdate] = field(default_factory=list[schema.SessionUpdate])
+    plan: Plan | None = None
+    usage: UsageReported | None = None
+    title: str = ""
+    open_calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
+
+
+def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+    """Return the updates of a session, in order: messages whole; last plan, usage and title once, at the end."""
+    replay = _replayed(events)
+    for call_id in replay.open_calls:
+        replay.updates.append(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.FAILED))
+    given_up = map(replay.compactions.given_up, replay.compactions.unfinished)
+    replay.updates.extend(update for update in given_up if update is not None)
+    if replay.plan is not None:
+        replay.updates.append(plan_update(replay.plan))
+    if replay.usage is not None:
+        replay.updates.append(usage_update(replay.usage))
+    if replay.title:
+        replay.updates.append(v1.SessionInfoUpdate(title=replay.title))
+    return replay.updates
+
+
+def beginning_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+    """Return the first of `replay_updates` for a history that begins with these events, of whole turns."""
+    return _replayed(events).updates
+
+
+def _replayed(events: Iterable[Event]) -> _Replay:
+    replay = _Replay(Compactions())
+    for event in events:
+        update = replay.compactions.update_of(event)
+        if update is not None:
+            replay.updates.append(update)
+        else:
+            _replay_one(replay, event)
+    return replay
+
+
+def _replay_one(replay: _Replay, event: Event) -> None:
+    match event:
+        case TurnStarted(message=message):
+            replay.updates += user_message(message)
+        case MessageRecorded(message=message):
+            replay.updates += agent_messages(message)
+        case ToolCallStarted(call=call):
+            replay.updates.append(tool_call(call))
+            replay.open_calls[call.call_id] = call
+        case ToolCallFinished():
+            replay.updates += [*ended_terminals(event), tool_call_end(event)]
+            replay.open_calls.pop(event.call_id, None)
+        case PlanUpdated(plan=plan):
+            replay.plan = plan
+        case UsageReported():
+            replay.usage = event
+        case SessionTitled(title):
+            replay.title = title
+        case _:
+            pass
+
+
+def user_message(message: Message) -> list[schema.SessionUpdate]:
+    """The user's message: whole, and in chunks what does not fit into one line."""
+    blocks = [block for part in message.parts for block in blocks_of(part, CHUNK_CHARACTERS)]
+    first = _fitting(blocks)
+    rest = [v1.UserMessageChunk(content=block, message_id=message.message_id) for block in blocks[first:]]
+    return [schema.UserMessage(message_id=message.message_id, content=tuple(blocks[:first])), *rest]
+
+
+def agent_messages(message: Message) -> list[schema.SessionUpdate]:
+    """The agent's reasoning and text, each whole, and in chunks what does not fit into one line."""
+    texts = [
+        block for part in message.parts if isinstance(part, TextPart) for block in blocks_of(part, CHUNK_CHARACTERS)
+    ]
+    thoughts = [
+        block
+        for part in message.parts
+        if isinstance(part, ThinkingPart) and part.text
+        for block in blocks_of(TextPart(part.text), CHUNK_CHARACTERS)
+    ]
+    updates: list[schema.SessionUpdate] = []
+    if thoughts:
+        first, thought = _fitting(thoughts), thought_id(message.message_id)
+        updates.append(schema.AgentThought(message_id=thought, content=tuple(thoughts[:first])))
+        updates += [v1.AgentThoughtChunk(content=block, message_id=thought) for block in thoughts[first:]]
+    if texts:
+        first = _fitting(texts)
+        updates.append(schema.AgentMessage(message_id=message.message_id, content=tuple(texts[:first])))
+        updates += [v1.AgentMessageChunk(content=block, message_id=message.message_id) for block in texts[first:]]
+    return updates
+
+
+def _fitting(blocks: Sequence[v1.ContentBlock]) -> int:
+    """Return the number of first blocks that fit into one line together."""
+    size = 0
+    for count, block in enumerate(blocks):
+        size += wire_size(block)
+        if size > MESSAGE_BYTES:
+            return count
+    return len(blocks)
+
+
+def tool_call(call: ToolCallView) -> schema.ToolCallUpdate:
+    """A call as it is announced."""
+    return schema.ToolCallUpdate(
+        tool_call_id=call.call_id,
+        title=call.title,
+        kind=call.kind,
+        status=schema.ToolCallStatus.PENDING,
+        name=call.name,
+        content=tool_content(call.content, call.call_id) or None,
+        locations=locations_of(call.locations) or None,
+        raw_input=shown_input(call.raw_input),
+    )
+
+
+def tool_call_shows(event: ToolCallShows) -> schema.ToolCallUpdate:
+    """New content of a running call."""
+    return schema.ToolCallUpdate(
+        tool_call_id=event.call_id,
+        status=schema.ToolCallStatus.IN_PROGRESS,
+        content=tool_content(event.content, event.call_id),
+        title=event.title or None,
+    )
+
+
+def tool_call_end(event: ToolCallFinished) -> schema.ToolCallUpdate:
+    """A call's final state; one whose end nobody saw was cancelled."""
+    seen = schema.ToolCallStatus(event.shown_status.value)
+    about: dict[str, object] = {"durationMs": event.duration_ms}
+    if event.failure:
+        about["failure"] = event.failure
+    shown = content_items(event.content, live=False, meta=False)
+    return schema.ToolCallUpdate(
+        tool_call_id=event.call_id,
+        status=schema.ToolCallStatus.CANCELLED if event.interrupted else seen,
+        title=event.title or None,
+        content=tool_content(event.content, event.call_id) or None,
+        locations=locations_of(event.locations) or None,
+        raw_output=raw_output(event.content, shown) or msgspec.UNSET,
+        meta={"pattern": about},
+    )
+
+
+def tool_content(content: Sequence[ToolContent], call_id: ToolCallId) -> tuple[schema.ToolCallContent, ...]:
+    """Content of a call for the wire; its terminal has its name. What does not fit into one line is named instead."""
+    items: list[schema.ToolCallContent] = []
+    left_out: list[str] = []
+    room = CONTENT_BYTES
+    for one in content:
+        shown = _items(one, call_id)
+        size = sum(wire_size(item) for item in shown)
+        if size > room and isinstance(one, DiffContent):
+            left_out.append(one.path)
+            continue
+        room -= size
+        items += shown
+    if left_out:
+        more = f" and {len(left_out) - PATHS_NAMED:,} more" if len(left_out) > PATHS_NAMED else ""
+        items.append(text_item(f"Too much to show here; also changed: {', '.join(left_out[:PATHS_NAMED])}{more}."))
+    return tuple(items)
+
+
+def _items(content: ToolContent, call_id: ToolCallId) -> list[schema.ToolCallContent]:
+    match content:
+        case DiffContent():
+            return [diff(content)]
+        case TerminalContent():
+            return [v1.Terminal(terminal_id=call_id)]
+        case _:
+            shown = content_items((content,), live=False, meta=False)
+            return [item for item in shown if isinstance(item, v1.Content)]
+
+
+def diff(content: DiffContent) -> schema.Diff:
+    """The change of one file; with a patch where both of its texts are small enough to be whole here."""
+    old, new = content.old_text, content.new_text
+    change = schema.DiffChange(operation="add" if old is None else "modify", path=content.path, file_type="text")
+    if not fits(old or "", DIFF_BYTES) or not fits(new, DIFF_BYTES):
+        return schema.Diff(changes=(change,))
+    text = git_patch(content.path, old, new)
+    return schema.Diff(changes=(change,), patch=schema.DiffPatch(format="git_patch", text=text) if text else None)
+
+
+def git_patch(path: str, old: str | None, new: str) -> str:
+    """The change of a text file in git's form, with absolute paths; empty where nothing changed."""
+    name = _quoted(path)
+    header = [f"diff --git {name} {name}\n"]
+    if old is None:
+        header.append("new file mode 100644\n")
+    hunks = list(_hunks(old or "", new))
+    if not hunks:
+        return "".join(header) if old is None else ""
+    before = "/dev/null" if old is None else name
+    return "".join([*header, f"--- {before}\n", f"+++ {name}\n", *hunks])
+
+
+def _hunks(old: str, new: str) -> Iterable[str]:
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    # Only line feeds end a line for git; others stay inside it.
+    before, after = _by_line_feed(before), _by_line_feed(after)
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    same_end = 0
+    while same_end < min(len(before), len(after)) - same and before[-1 - same_end] == after[-1 - same_end]:
+        same_end += 1
+    if len(before) - same - same_end <= PATCH_LINES and len(after) - same - same_end <= PATCH_LINES:
+        start, end = max(same - AROUND, 0), max(same_end - AROUND, 0)
+        lines = unified_diff(before[start : len(before) - end], after[start : len(after) - end], n=AROUND)
+        for number, line in enumerate(lines):
+            if number >= 2:
+                yield _moved(line, start) if line.startswith("@@") else _ended(line)
+        return
+    yield f"@@ -{_span(same, len(before) - same - same_end)} +{_span(same, len(after) - same - same_end)} @@\n"
+    for line in before[same : len(before) - same_end]:
+        yield _ended(f"-{line}")
+    for line in after[same : len(after) - same_end]:
+        yield _ended(f"+{line}")
+
+
+def _by_line_feed(lines: Sequence[str]) -> list[str]:
+    text = "".join(lines)
+    return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
+
+
+def _span(before: int, count: int) -> str:
+    """A range of a hunk: one without lines stands behind the line before it."""
+    return f"{before + 1 if count else before},{count}"
+
+
+def _moved(header: str, lines: int) -> str:
+    """The header of a hunk, of which the texts began so many lines further down."""
+    _, old, new, _ = header.split(" ", 3)
+    return f"@@ -{_shifted(old[1:], lines)} +{_shifted(new[1:], lines)} @@\n"
+
+
+def _shifted(span: str, lines: int) -> str:
+    start, comma, count = span.partition(",")
+    return f"{int(start) + lines}{comma}{count}"
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def _quoted(path: str) -> str:
+    """A path as git writes it: quoted when it has unusual characters, its bytes in octal."""
+    if path.isascii() and path.isprintable() and '"' not in path and "\\" not in path:
+        return path
+    written = (
+        _ESCAPES.get(one)
+        or (one if " " <= one <= "~" else "".join(f"\\{byte:03o}" for byte in one.encode("utf-8", "replace")))
+        for one in path
+    )
+    return f'"{"".join(written)}"'
+
+
+def new_terminal(content: TerminalContent, call_id: ToolCallId) -> schema.TerminalUpdate:
+    """A terminal of ours as it is announced; it has the name of its call."""
+    return schema.TerminalUpdate(terminal_id=call_id, command=content.command, cwd=content.cwd or None)
+
+
+def ended_terminals(event: ToolCallFinished) -> list[schema.SessionUpdate]:
+    """The terminal of a call that ended, with all of its output."""
+    terminals = [item for item in event.content if isinstance(item, TerminalContent)]
+    return [
+        schema.TerminalUpdate(
+            terminal_id=event.call_id,
+            command=item.command,
+            cwd=item.cwd or None,
+            output=schema.TerminalOutput(data=_base64(shortened(item.output))),
+            exit_status=schema.TerminalExitStatus(),
+        )
+        for item in terminals[:1]
+    ]
+
+
+def terminal_updates(event: TerminalStreamed | TerminalEnded) -> list[schema.SessionUpdate]:
+    """Return the updates of a terminal of ours while it runs and at its end."""
+    if isinstance(event, TerminalStreamed):
+        return [
+            schema.TerminalOutputChunk(terminal_id=event.call_id, data=_base64(piece)) for piece in pieces(event.data)
+        ]
+    ended = schema.TerminalExitStatus(exit_code=event.exit_code, signal=event.signal)
+    return [schema.TerminalUpdate(terminal_id=event.call_id, exit_status=ended)]
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode("utf-8", "replace")).decode("ascii")
+
+
+def plan_update(plan: Plan) -> schema.PlanUpdate:
+    """The whole plan."""
+    entries = tuple(
+        v1.PlanEntry(content=entry.content, priority=entry.priority, status=entry.status) for entry in plan.entries
+    )
+    return schema.PlanUpdate(plan=schema.PlanItems(plan_id=PLAN_ID, entries=entries))
+
+
+def config_options(options: Sequence[Option]) -> tuple[schema.ConfigOption, ...]:
+    """The complete config options; the mode is one of them."""
+    return tuple(
+        schema.ConfigOption(
+            config_id=option.option_id,
+            name=option.name,
+            current_value=option.current,
+            description=option.description or None,
+            category=option.category,
+            options=tuple(
+                v1.SelectOption(value=c.value, name=c.name, description=c.description or None) for c in option.choices
+            ),
+        )
+        for option in options
+        if option.choices
+    )
+
+
+def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.AvailableCommand, ...]:
+    """The slash commands for the wire."""
+    return tuple(
+        schema.AvailableCommand(
+            name=spec.name,
+            description=spec.description,
+            input=schema.CommandInput(hint=spec.usage) if spec.usage else None,
+        )
+        for spec in (*COMMANDS.values(), *more)
+    )
