@@ -245,7 +245,7 @@ def _error_of(end: TurnEnd) -> RpcError | None:
     if end.failure is None or end.stop_reason is not StopReason.END_TURN:
         return None
     sentence = end.sentence or "The turn stopped because something failed."
-    return RpcError(INTERNAL_ERROR, sentence, {"failure": end.failure.code}, failure_code=end.failure.code)
+    return RpcError(INTERNAL_ERROR, sentence, {"failure": end.failure.code})
 
 
 def _shown_error(error: RpcError) -> schema.RpcErrorObject:
