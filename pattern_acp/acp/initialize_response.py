@@ -98,6 +98,13 @@ def implementation() -> dict[str, object]:
     return {"name": "pattern-acp", "title": "Pattern", "version": __version__}
 
 
+def second_result(*, in_terminal: bool) -> dict[str, object]:
+    """The result of initialize in version 2."""
+    from pattern_acp.acp.second_introduction import initialize_result
+
+    return initialize_result(implementation(), auth_methods(in_terminal=in_terminal))
+
+
 def asks_for_second(params: object) -> bool:
     """Tell whether an initialize is one of version 2: it has its number or a newer one, and its form."""
     if not isinstance(params, dict):
@@ -144,8 +151,6 @@ def answer_plainly(line: bytes) -> bytes | None:
     if not is_plain:
         return None
     if asks_for_second(params):
-        from pattern_acp.acp.v2.introduction import initialize_result as second_result
-
         result = second_result(in_terminal=second_in_terminal(params))
     else:
         in_terminal = _runs_in_terminal(params)

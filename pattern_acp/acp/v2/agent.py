@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from pattern_acp.acp import schema as v1
 from pattern_acp.acp import schema_extensions as extensions
-from pattern_acp.acp.initialize_response import second_in_terminal
+from pattern_acp.acp.initialize_response import second_in_terminal, second_result
 from pattern_acp.acp.v2 import schema
-from pattern_acp.acp.v2.introduction import initialize_result
 from pattern_acp.jsonrpc.dispatcher import Answer, InOrderHook, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND, RpcError
 
@@ -102,7 +101,7 @@ class _Second:
             self._connection.begin(client, info)
 
         context.after_response(begin)
-        return initialize_result(in_terminal=in_terminal)
+        return second_result(in_terminal=in_terminal)
 
     def keep_version(self, raw: msgspec.Raw, context: RequestContext) -> None:
         """Do nothing in wire order: the version stays."""

@@ -1,13 +1,10 @@
 """The answer to an initialize of ACP v2, as data.
 
-Owns: what we promise in version 2. Must not know: wire structs (see `acp.initialize_response`).
+Owns: what we promise in version 2. Must not know: wire structs (see `acp.initialize_response`, which loads this
+when a client asks for version 2).
 """
 
-from pattern_acp.acp.initialize_response import (
-    SECOND_VERSION,
-    auth_methods,
-    implementation,
-)
+VERSION = 2
 
 EXTENSIONS: dict[str, object] = {
     "pattern": {
@@ -20,11 +17,11 @@ EXTENSIONS: dict[str, object] = {
 """Our own methods that work in version 2, by the parts of their names."""
 
 
-def initialize_result(*, in_terminal: bool) -> dict[str, object]:
-    """The result of initialize: exactly what works. `in_terminal`: the client can run sign-in methods in one."""
+def initialize_result(info: dict[str, object], auth_methods: list[dict[str, object]]) -> dict[str, object]:
+    """The result of initialize: exactly what works. The ways to sign in are those of version 1."""
     return {
-        "protocolVersion": SECOND_VERSION,
-        "info": implementation(),
+        "protocolVersion": VERSION,
+        "info": info,
         "capabilities": {
             "session": {
                 "prompt": {"image": {}, "embeddedContext": {}},
@@ -34,7 +31,7 @@ def initialize_result(*, in_terminal: bool) -> dict[str, object]:
             },
             "_meta": EXTENSIONS,
         },
-        "authMethods": [_auth_method(method) for method in auth_methods(in_terminal=in_terminal)],
+        "authMethods": [_auth_method(method) for method in auth_methods],
     }
 
 
