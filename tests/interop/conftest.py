@@ -75,3 +75,9 @@ def oidc_provider() -> list[str]:
 def sdk_client() -> list[str]:
     """A client on the official TypeScript SDK."""
     return program_beside("sdk_client.mjs", "sdk", SDK, ZOD)
+
+
+@pytest.fixture(scope="session")
+def sdk_client_v2() -> list[str]:
+    """A client of ACP v2 on the official TypeScript SDK."""
+    return program_beside("sdk_client_v2.mjs", "sdk", SDK, ZOD)

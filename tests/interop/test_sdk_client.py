@@ -42,3 +42,18 @@ def test_every_method_of_sessions_works_with_the_official_sdk(sdk_client: list[s
     assert seen["replayed"].count("user_message_chunk") == 3
     assert seen["replayed"].count("tool_call") == 3
     assert seen["code"] == 0
+
+
+def test_a_client_of_version_2_works_with_the_official_sdk(sdk_client_v2: list[str], place: Place):
+    seen = run(sdk_client_v2, place)
+
+    assert (seen["protocolVersion"], seen["name"], seen["exit"]) == (2, "pattern-acp", 0)
+    assert seen["stops"] == ["end_turn"] * 4 + ["cancelled"] + ["end_turn"] * 2
+    assert seen["code"] == -32800
+    assert seen["shown"] == seen["messages"] == seen["replayedMessages"]
+    assert (place.work / "greeting.txt").read_text(encoding="utf-8") == "good day\nworld\n"
+    assert len(seen["asked"]) == 4
+    assert ["mode", "plan"] in seen["options"]
+    assert seen["listed"] == [1, 0]
+    assert seen["replayed"].count("terminal_update") >= 1
+    assert seen["replayed"][-1] == "state_update"

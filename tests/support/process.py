@@ -33,7 +33,8 @@ from pattern_acp.jsonrpc.stdio_transport import StdioTransport
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from tests.support.agent import temporary_folder
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
-from tests.support.official_schema import official_schema
+from tests.support.official_schema import official_schema, second_schema
+from tests.support.second_judge import SecondJudge
 from tests.support.turn_judge import TurnJudge
 from tests.support.wire import WireFaultError, WireJudge
 
@@ -101,7 +102,7 @@ def judge_conversation(written: Sequence[bytes], answered: bytes) -> list[JsonDi
 class ProcessTransport:
     """`Transport` over the pipes of a process; every line of either side is judged. Use as `async with`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *judges: WireJudge | TurnJudge) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], *judges: WireJudge | TurnJudge | SecondJudge) -> None:
         self.faults: list[str] = []
         """What the judges found; a test's own failure must not hide it, nor it the test's."""
         self._judges = judges
@@ -219,7 +220,7 @@ async def running_process(launch: Launch) -> AsyncGenerator[AgentProcess, None]:
         process = _spawn(launch, stderr_file)
         try:
             async with (
-                ProcessTransport(process, WireJudge(official_schema()), TurnJudge()) as transport,
+                ProcessTransport(process, *_judges_of(launch)) as transport,
                 anyio.create_task_group() as tasks,
             ):
                 streams = launch.wrap(transport)
@@ -233,6 +234,12 @@ async def running_process(launch: Launch) -> AsyncGenerator[AgentProcess, None]:
                 raise WireFaultError("\n".join(transport.faults))
         finally:
             await _end(process)
+
+
+def _judges_of(launch: Launch) -> tuple[WireJudge | TurnJudge | SecondJudge, ...]:
+    if (launch.introduction or {}).get("protocolVersion") == 2:
+        return (SecondJudge(second_schema()),)
+    return WireJudge(official_schema()), TurnJudge()
 
 
 def _spawn(launch: Launch, stderr_file: Path) -> subprocess.Popen[bytes]:
@@ -303,9 +310,11 @@ def judge_recordings(folder: Path) -> int:
     """
     count = 0
     for file in sorted(folder.glob("*.jsonl")):
-        judge = WireJudge(official_schema())
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+        second = any('"protocolVersion\\":2' in line and '"from": "agent"' in line for line in lines)
+        judge = SecondJudge(second_schema()) if second else WireJudge(official_schema())
         # The last line may be cut: some clients kill what they spawned.
-        for kept in file.read_text(encoding="utf-8").split("\n")[:-1]:
+        for kept in lines:
             entry = cast("dict[str, str]", json.loads(kept))
             line = entry["line"].encode("utf-8", "surrogateescape")
             if entry["from"] == "client":
