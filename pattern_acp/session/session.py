@@ -54,19 +54,20 @@ class PromptTicket(Struct):
         self.scope.cancel()
 
     async def wait_for_earlier(self) -> None:
-        """Wait for the prompt that this one replaced, also when this one is cancelled: turns never interleave."""
-        if self.before is None:
-            return
-        try:
-            await self.before.done.wait()
-            # asyncio may have woken us for the end although a cancel had come before.
-            await anyio.lowlevel.checkpoint_if_cancelled()
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(END_SECONDS, shield=True):
-                await self.before.done.wait()
-            raise
-        finally:
-            self.before = None
+        """Wait for the prompts before this one, also when this one is cancelled: turns never interleave."""
+        while (before := self.before) is not None:
+            try:
+                await before.done.wait()
+                # asyncio may have woken us for the end although a cancel had come before.
+                await anyio.lowlevel.checkpoint_if_cancelled()
+            except anyio.get_cancelled_exc_class():
+                with anyio.move_on_after(END_SECONDS, shield=True):
+                    await before.done.wait()
+                raise
+            finally:
+                if before.done.is_set():
+                    # One that was withdrawn may have left before the one that it had to wait for.
+                    self.before = before.before
 
     @property
     def seconds_to_end(self) -> float:

@@ -5,6 +5,7 @@ Batching and previews are those of `acp.client`.
 """
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 import anyio
 
@@ -54,6 +55,8 @@ class SecondView(EditorView):
 
     def __init__(self, session_id: SessionId, dispatcher: Dispatcher, timer: FlushTimer, clock: Clock) -> None:
         super().__init__(session_id, dispatcher, EditorAbilities(compactions=True), timer, clock)
+        self.cwd = ""
+        """The session's folder, in which a command runs that names none."""
         self._begun = Compactions()
         self._terminals: set[ToolCallId] = set()
         self._calls: set[ToolCallId] = set()
@@ -188,7 +191,7 @@ class SecondApprover:
         try:
             response = await self._dispatcher.request(
                 "session/request_permission",
-                permission_request(self._session_id, request),
+                permission_request(self._session_id, request, self._view.cwd),
                 schema.PermissionResponse,
                 deadline=None,
                 repair=v1.repair,
@@ -208,8 +211,8 @@ class SecondApprover:
         return answer
 
 
-def permission_request(session_id: SessionId, request: ApprovalRequest) -> schema.PermissionRequest:
-    """The question for the wire: about a command, or about a call with all that it would do."""
+def permission_request(session_id: SessionId, request: ApprovalRequest, cwd: str) -> schema.PermissionRequest:
+    """The question for the wire: about a command, which runs in `cwd` unless it names a folder, or about a call."""
     call = request.call
     options = tuple(
         v1.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer) for option in request.options
@@ -218,7 +221,7 @@ def permission_request(session_id: SessionId, request: ApprovalRequest) -> schem
         session_id=session_id,
         title=call.title,
         description=request.reason or None,
-        subject=_command_of(request)
+        subject=_command_of(request, cwd)
         or schema.ToolCallSubject(
             tool_call=schema.ToolCall(
                 tool_call_id=call.call_id,
@@ -234,15 +237,14 @@ def permission_request(session_id: SessionId, request: ApprovalRequest) -> schem
     )
 
 
-def _command_of(request: ApprovalRequest) -> schema.CommandSubject | None:
-    """The command that the question is about, where its folder is known."""
+def _command_of(request: ApprovalRequest, cwd: str) -> schema.CommandSubject | None:
+    """The command that the question is about; None for any other call."""
     call = request.call
-    command, cwd = call.raw_input.get("command"), call.raw_input.get("cwd")
-    if call.kind is not ToolKind.EXECUTE or not isinstance(command, str) or not isinstance(cwd, str):
+    command, folder = call.raw_input.get("command"), call.raw_input.get("cwd")
+    if call.kind is not ToolKind.EXECUTE or not isinstance(command, str) or not cwd:
         return None
-    if not cwd.startswith("/") or call.content:
-        return None
-    return schema.CommandSubject(command=command, cwd=cwd, tool_call_id=call.call_id)
+    runs_in = str(PurePath(cwd, folder)) if isinstance(folder, str) else cwd
+    return schema.CommandSubject(command=command, cwd=runs_in, tool_call_id=call.call_id)
 
 
 def _answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> PermissionAnswer:

@@ -231,6 +231,7 @@ def _view_of(session: Session) -> SecondView:
     view = session.view
     if not isinstance(view, SecondView):
         raise TypeError("A connection has views of one version.")
+    view.cwd = session.state.cwd
     return view
 
 

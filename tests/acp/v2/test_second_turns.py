@@ -84,6 +84,9 @@ async def test_a_command_is_shown_live_in_a_terminal_of_ours():
         session = await opened(agent)
         await send(agent.editor, session, "Run")
         await until_idle(agent.editor)
+        (asked,) = agent.editor.asked
+        assert (asked["subject"]["type"], asked["subject"]["command"]) == ("command", "echo hello; echo more")
+        assert asked["subject"]["cwd"] == str(agent.folder)
         announced, *_, ended = agent.editor.of_kind("terminal_update")
         assert announced["command"] == "echo hello; echo more"
         assert ended["exitStatus"] == {"exitCode": 0}
