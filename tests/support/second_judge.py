@@ -24,6 +24,7 @@ RESULTS: Final[Mapping[str, str]] = {
     "session/delete": "DeleteSessionResponse",
     "session/set_config_option": "SetSessionConfigOptionResponse",
     "session/prompt": "PromptResponse",
+    "tool_call/cancel": "CancelToolCallResponse",
 }
 
 CALLS: Final[Mapping[str, str]] = {

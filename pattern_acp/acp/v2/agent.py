@@ -72,6 +72,7 @@ def second_version(connection: Connection) -> Tables:
         "session/close": serve(v1.SessionRequest, lambda ours: ours.first.close),
         "session/delete": serve(v1.SessionRequest, lambda ours: ours.first.delete),
         "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
+        "tool_call/cancel": serve(schema.CancelToolCallRequest, lambda ours: ours.cancel_call),
         "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
         extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.first.stop_subagent),
         extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.first.memory_events.subscribe),

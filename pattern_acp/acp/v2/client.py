@@ -17,6 +17,7 @@ from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.updates import (
     available_commands,
     beginning_updates,
+    cancellable,
     config_options,
     ended_terminals,
     live_updates,
@@ -37,6 +38,7 @@ from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option
+from pattern_acp.tools.base import DELEGATE
 from pattern_acp.turn.events import (
     ContextChanged,
     TerminalEnded,
@@ -60,16 +62,23 @@ class SecondView(EditorView):
         self._begun = Compactions()
         self._terminals: set[ToolCallId] = set()
         self._calls: set[ToolCallId] = set()
+        self._delegated: set[ToolCallId] = set()
         self._shown_message = ""
         self._questions = 0
+        self._is_blocked = False
 
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
+        if self._is_blocked and not self._questions:
+            # Its question was withdrawn with the part of the turn that asked it, and the rest goes on.
+            await self.show_state("running")
         match event:
             case TextStreamed(message_id, text):
                 await self._batch.add(Chunk(message_id, text, thought=False))
             case ThinkingStreamed(message_id, text):
                 await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
+            case ToolCallRunning(call_id) if call_id in self._delegated:
+                await self._put(cancellable(call_id, yes=True))
             case ToolCallRunning(call_id):
                 await self._put(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.IN_PROGRESS))
             case ToolCallWaits(call_id):
@@ -95,6 +104,7 @@ class SecondView(EditorView):
     ) -> None:
         """Show the state of the foreground, after all that led to it."""
         await self._put(schema.StateUpdate(state=state, stop_reason=stop_reason, error=error))
+        self._is_blocked = state == "requires_action"
 
     async def begin_question(self) -> None:
         """Show that the foreground waits for the user."""
@@ -152,8 +162,13 @@ class SecondView(EditorView):
     async def _show_durable(self, event: Event) -> None:
         if isinstance(event, ToolCallStarted):
             self._calls.add(event.call.call_id)
+            if event.call.name == DELEGATE:
+                self._delegated.add(event.call.call_id)
         elif isinstance(event, ToolCallFinished):
             self._calls.discard(event.call_id)
+            if event.call_id in self._delegated:
+                self._delegated.discard(event.call_id)
+                await self._put(cancellable(event.call_id, yes=False))
             if event.call_id not in self._terminals:
                 await self._put(*ended_terminals(event))
         await self._put(*live_updates(await with_previews(event), self._begun))

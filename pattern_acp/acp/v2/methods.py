@@ -24,7 +24,7 @@ from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.client import SecondFaces, SecondView
 from pattern_acp.acp.v2.updates import available_commands, config_options
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import TurnStarted
@@ -129,6 +129,14 @@ class SecondMethods:
 
             context.after_response(lambda: show_context(session))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
+
+    async def cancel_call(self, request: schema.CancelToolCallRequest, _context: RequestContext, /) -> v1.EmptyResponse:
+        """tool_call/cancel: ends a subagent; its turn goes on with what it had found."""
+        end = self._sessions.get(request.session_id).subagents.get(ToolCallId(request.tool_call_id))
+        if end is None:
+            raise RpcError(INVALID_PARAMS, "This call does not run, or cannot be cancelled by itself; cancel the turn.")
+        end()
+        return v1.EmptyResponse()
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:
         """Give the prompt its place behind those that came before, and let it run; the answer is its insertion."""

@@ -15,6 +15,7 @@ from pattern_acp.acp.schema import (
     CompactionUpdate,
     Content,
     ContentBlock,
+    Flag,
     Implementation,
     McpServer,
     MetaWire,
@@ -151,6 +152,19 @@ class ToolCallStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+class CancelToolCallRequest(MetaWire, frozen=True, kw_only=True):
+    """Cancel one call and leave the turn to go on."""
+
+    session_id: str
+    tool_call_id: str
+
+
+class ToolCallCapabilities(MetaWire, frozen=True, kw_only=True):
+    """The controls of a call that its user has."""
+
+    cancel: Flag
+
+
 class ToolCall(MetaWire, frozen=True, kw_only=True):
     """A call, new or changed: what is absent stays as it is."""
 
@@ -163,6 +177,7 @@ class ToolCall(MetaWire, frozen=True, kw_only=True):
     locations: tuple[ToolCallLocation, ...] | None = None
     raw_input: object = msgspec.UNSET
     raw_output: object = msgspec.UNSET
+    capabilities: ToolCallCapabilities | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ToolCallUpdate(ToolCall, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"):

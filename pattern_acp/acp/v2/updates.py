@@ -205,6 +205,13 @@ def tool_call(call: ToolCallView) -> schema.ToolCallUpdate:
     )
 
 
+def cancellable(call_id: ToolCallId, *, yes: bool) -> schema.ToolCallUpdate:
+    """A call that its user can cancel from now on, or no longer."""
+    status = schema.ToolCallStatus.IN_PROGRESS if yes else None
+    can = schema.ToolCallCapabilities(cancel=v1.Flag()) if yes else None
+    return schema.ToolCallUpdate(tool_call_id=call_id, status=status, capabilities=can)
+
+
 def tool_call_shows(event: ToolCallShows) -> schema.ToolCallUpdate:
     """New content of a running call."""
     return schema.ToolCallUpdate(

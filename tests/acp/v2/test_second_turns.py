@@ -5,6 +5,7 @@ from typing import cast
 import anyio
 import pytest
 
+from pattern_acp.config.settings import Settings
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
 from tests.support.agent import RunningAgent, running_agent
@@ -280,3 +281,48 @@ async def test_methods_of_version_1_are_not_there(method: str):
     async with running_agent(ScriptedProvider([]), introduce=False) as agent:
         await agent.editor.initialize(SECOND)
         assert (await refused(agent.editor, method, {})).code == -32601
+
+
+async def test_a_subagent_is_cancelled_by_its_call_and_the_turn_goes_on():
+    waits = gate()
+    model = ScriptedProvider(
+        [calls("delegate", kind="explorer", name="finder", task="Look."), says("Done.")],
+        subagents={"finder": [(waits, *says("Found."))]},
+    )
+    async with running_agent(model, introduce=False, settings=Settings(mode="edit")) as agent:
+        session = await opened(agent)
+        await send(agent.editor, session, "Go on")
+        await waits.reached.wait()
+        update = next(one for one in agent.editor.of_kind("tool_call_update") if one.get("capabilities"))
+        assert update["capabilities"] == {"cancel": {}}
+        params: JsonDict = {"sessionId": session, "toolCallId": update["toolCallId"]}
+        assert await agent.editor.request("tool_call/cancel", params) == {}
+        await until_idle(agent.editor)
+        assert agent.editor.said() == "Done."
+        controls = [one["capabilities"] for one in agent.editor.of_kind("tool_call_update") if "capabilities" in one]
+        assert controls == [{"cancel": {}}, None]
+        assert (await refused(agent.editor, "tool_call/cancel", params)).code == -32602
+
+
+async def test_a_question_that_is_withdrawn_with_its_subagent_leaves_the_turn_running():
+    asked = anyio.Event()
+
+    async def never(params: JsonDict) -> JsonDict:
+        del params
+        asked.set()
+        await anyio.sleep_forever()
+        return {}
+
+    model = ScriptedProvider(
+        [calls("delegate", kind="worker", name="maker", task="Make."), says("Done.")],
+        subagents={"maker": [calls("run_command", command="echo made"), says("Made.")]},
+    )
+    async with running_agent(model, introduce=False, permission=never, settings=Settings(mode="edit")) as agent:
+        session = await opened(agent)
+        await send(agent.editor, session, "Go on")
+        await asked.wait()
+        update = next(one for one in agent.editor.of_kind("tool_call_update") if one.get("capabilities"))
+        params: JsonDict = {"sessionId": session, "toolCallId": update["toolCallId"]}
+        await agent.editor.request("tool_call/cancel", params)
+        await until_idle(agent.editor)
+        assert states(agent.editor) == ["running", "requires_action", "running", "idle:end_turn"]
