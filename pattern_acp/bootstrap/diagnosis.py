@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import anyio
@@ -43,6 +44,7 @@ from pattern_acp.memory.hashing import HASHED_NGRAMS
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.secrets import find_secret
 from pattern_acp.policy.commands import read_command_line
+from pattern_acp.processes.confinement import Confinement
 from pattern_acp.providers.catalogue import assumed
 from pattern_acp.providers.choose import WHERE_TO_SET, usable_providers
 from pattern_acp.providers.endpoints import sent_openly
@@ -115,6 +117,7 @@ async def diagnose(
         _persona(process),
         _grammar(),
         _code_grammars(),
+        await _sandbox(process),
     ]
     findings += await _database_findings(process, database)
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
@@ -268,6 +271,19 @@ def _language_servers(process: Process) -> list[Finding]:
             remedy = "Install it, or correct its table in config.toml."
             findings.append(Finding(f"Language server {kind.name}", Health.NOTE, detail, remedy))
     return findings or [Finding("Language servers", Health.OK, "none on PATH; docs/lsp.md says which are looked for")]
+
+
+async def _sandbox(process: Process) -> Finding:
+    """Report what confines commands here."""
+    setting = process.loaded.settings.policy.sandbox
+    if setting == "off":
+        return Finding("Sandbox", Health.NOTE, "It is off.", 'Set sandbox = "auto" in [policy].')
+    with TemporaryDirectory(prefix="pattern-acp-") as folder:
+        found = await Confinement(Path(folder)).find()
+    if found.problem:
+        shown = f"{found.name}. {found.problem}" if found.name else found.problem
+        return Finding("Sandbox", Health.NOTE, shown, "docs/permissions.md says what the sandbox needs.")
+    return Finding("Sandbox", Health.OK, f"{found.name} confine commands that run unasked.")
 
 
 def _grammar() -> Finding:
