@@ -427,6 +427,20 @@ KEYS: tuple[Key, ...] = (
         20,
         _TURN.stream_retries,
     ),
+    _turn_limit(
+        "repeats_noted",
+        "The model reads a note from this call on when it repeats one, with the same result and no change in between.",
+        2,
+        1000,
+        _TURN.repeats_noted,
+    ),
+    _turn_limit(
+        "repeats_asked",
+        "You are asked before this call when the model repeats one, with the same result and no change in between.",
+        2,
+        1000,
+        _TURN.repeats_asked,
+    ),
     Key(
         name="turn.slow_commands",
         summary="What becomes of a command at its time limit: it is ended, or goes on in the background.",

@@ -184,6 +184,10 @@ class TurnSettings(Struct, frozen=True):
     """8,192 tokens, the longest answer of a model that nobody knows, at 5 tokens a second, and some more."""
     stream_retries: int = 4
     """Number of times in a row that the model goes on with an answer that broke off, before the turn ends there."""
+    repeats_noted: int = 3
+    """Number of calls with the same arguments and result from which on the model reads a note."""
+    repeats_asked: int = 5
+    """Number of the call before which the user is asked whether the turn goes on."""
 
 
 class DelegateSettings(Struct, frozen=True):

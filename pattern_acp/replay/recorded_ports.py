@@ -48,14 +48,14 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.turn.budget import REPEATS_TOLD, repeat_notice
+from pattern_acp.turn.budget import REPEAT_RULE, STOPPED_FOR_REPEATS, RepeatGuard
 from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
 from pattern_acp.turn.permissions import Denied, PermissionChecker, PolicyState
 from pattern_acp.turn.recorder import TurnRecorder
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
 
-MOST_REPEATS = 100
-"""Longest row of failing calls to look for; a turn stops long before."""
+NOT_DECIDED = "not recorded"
+"""The rule of a decision on a call that the journal has none for."""
 
 STOPPED_BY_HOOK = "A hook ended this turn: "
 """The beginning of the sentence of a turn that a hook ended (turn/loop.py)."""
@@ -92,7 +92,7 @@ class RecordedTool(Struct, frozen=True):
             raise ToolFailedError(NOT_RECORDED)
         view = call.started.call
         if not was_prepared:
-            error = ToolFailedError(without_notice(result_of(call), view.name))
+            error = ToolFailedError(result_of(call))
             if call.finished is not None:
                 error.failure_code = call.finished.failure
             raise error
@@ -111,7 +111,7 @@ class RecordedTool(Struct, frozen=True):
                 progress.note(noted(finished.result_text))
             await self.position.cut()
         return ToolOutcome(
-            without_notice(finished.result_text, view.name),
+            finished.result_text,
             is_error=finished.status is ToolCallStatus.FAILED,
             content=finished.content,
             locations=finished.locations,
@@ -155,11 +155,39 @@ def cancel_reason(turn: RecordedTurn) -> str:
     return next(recorded, OUT_OF_TIME if turn.out_of_time else CANCELLED_SENTENCE)
 
 
-def without_notice(text: str, name: str) -> str:
-    """Remove the loop's note on a row of failing calls from a result."""
-    for count in range(REPEATS_TOLD, MOST_REPEATS):
-        text = text.removesuffix(repeat_notice(name, count))
-    return text
+class RecordedRepeats(RepeatGuard):
+    """`RepeatGuard` that asks, notes and stops where the recorded turn did."""
+
+    def __init__(self, position: Position) -> None:
+        super().__init__()
+        self._position = position
+
+    @property
+    def stop(self) -> str:
+        """See `RepeatGuard.stop`."""
+        ended = self._position.turn.ended
+        if ended is None or self._position.following is not None:
+            return ""
+        return ended.sentence if ended.sentence.startswith(STOPPED_FOR_REPEATS) else ""
+
+    def is_due(self, call_id: ToolCallId, name: str, arguments: JsonObject) -> bool:
+        """See `RepeatGuard.is_due`."""
+        del name, arguments
+        decided = self._position.call(call_id).decided
+        return decided is not None and decided.rule == REPEAT_RULE
+
+    def decide(self, call: ToolCallView, decision: Decision) -> Decision:
+        """See `RepeatGuard.decide`; the recorded gate knows no calls that could not be prepared."""
+        decided = self._position.call(call.call_id).decided
+        if decided is None or decided.rule != REPEAT_RULE or decision.rule != NOT_DECIDED:
+            return decision
+        return Decision(Verdict(decided.verdict), decided.rule, decided.reason, sandbox=decided.sandbox)
+
+    def note(self, call: ToolCallView, text: str, *, failed: bool, changes: bool) -> str:
+        """See `RepeatGuard.note`: whatever was recorded behind the text."""
+        del failed, changes
+        recorded = result_of(self._position.call(call.call_id))
+        return recorded.removeprefix(text) if recorded.startswith(text) else ""
 
 
 class RecordedPermissions(PermissionChecker):
@@ -180,7 +208,7 @@ class RecordedPermissions(PermissionChecker):
         if decided is None and was_deferred(call):
             return Decision(Verdict.ALLOW, "replay", "")
         if decided is None:
-            return Decision(Verdict.DENY, "replay", NOT_RECORDED)
+            return Decision(Verdict.DENY, NOT_DECIDED, NOT_RECORDED)
         return Decision(Verdict(decided.verdict), decided.rule, decided.reason, sandbox=decided.sandbox)
 
     async def authorize(
@@ -197,8 +225,8 @@ class RecordedPermissions(PermissionChecker):
         if denied is None:
             return None
         earlier = re.sub(r"(?<=[Tt]he )user\b", "person", denied.sentence)
-        recorded = without_notice(result_of(self._position.call(view.call_id)), view.name)
-        return replace(denied, sentence=earlier) if recorded == earlier else denied
+        recorded = result_of(self._position.call(view.call_id))
+        return replace(denied, sentence=earlier) if recorded.startswith(earlier) else denied
 
 
 class RecordedApprover:
@@ -227,7 +255,7 @@ class RecordedWarnings:
         """See `BeforeEdits.before`."""
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
         call = self._position.call(named)
-        return without_notice(result_of(call), call.started.call.name) if was_deferred(call) and call.started else ""
+        return result_of(call) if was_deferred(call) and call.started else ""
 
 
 class RecordedHooks:

@@ -41,6 +41,7 @@ from pattern_acp.replay.recorded_ports import (
     RecordedHooks,
     RecordedPermissions,
     RecordedProvider,
+    RecordedRepeats,
     RecordedTool,
     RecordedWarnings,
     cancel_reason,
@@ -260,6 +261,7 @@ class TurnReplay:
             hooks=RecordedHooks(position),
         )
         self._runner.before_edits = RecordedWarnings(position)
+        self._runner.repeats = RecordedRepeats(position)
 
     def withhold(self, tools: frozenset[str]) -> None:
         """Refuse calls of these tools, which the turn's command did not allow."""

@@ -81,7 +81,7 @@ from pattern_acp.session.truncated_text import whole_text
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.window import SessionWindow, tokens_in
 from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
+from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
@@ -489,6 +489,8 @@ def runner_of(
     from pattern_acp.session.edit_warnings import EditWarnings
 
     runner.before_edits = EditWarnings(session, session.state)
+    limits = session.state.settings.turn
+    runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
     return runner, checks
 
 

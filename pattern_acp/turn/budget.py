@@ -6,15 +6,19 @@ is used of both.
 """
 
 import json
-from collections import Counter
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.policy.decision import Decision, Verdict
 
 KEPT_FOR_THE_TURN = 1
 """Model requests that a subagent leaves its turn, which has to answer the user."""
@@ -142,12 +146,6 @@ class Budget(Struct):
         return outer.replace("its", "the turn's", 1)
 
 
-REPEATS_TOLD = 3
-"""Identical failing calls in a row after which the model is told (issue 2, section 5)."""
-
-REPEATS_STOP = 5
-"""Identical failing calls in a row after which the turn stops."""
-
 UNREAD_STOP = 4
 """Messages in a row whose calls cannot be read at all after which the turn stops: the first, and three repairs."""
 
@@ -155,40 +153,112 @@ CUT_STOP = 3
 """Answers in a row with a call that the limit of tokens cut after which the turn stops."""
 
 
-class RepeatGuard(Struct):
-    """Counts identical failing calls in a row."""
+class RepeatLimits(Struct, frozen=True):
+    """Numbers of calls with the same arguments and the same result, without a change of the workspace between them."""
 
-    worst: int = 0
-    """The highest count so far."""
-    _counts: Counter[str] = field(default_factory=Counter[str])
-    _failed_now: set[str] = field(default_factory=set[str])
+    noted: int = 3
+    """From this one on, the model reads a note behind the result."""
+    asked: int = 5
+    """Before this one, the user is asked."""
 
-    def note(self, name: str, arguments: JsonObject, *, failed: bool) -> int:
-        """Count how often this call has now failed in a row; 0 when it did not fail."""
-        key = f"{name} {json.dumps(arguments, sort_keys=True)}"
-        if not failed:
-            del self._counts[key]
-            return 0
-        self._counts[key] += 1
-        self._failed_now.add(key)
-        self.worst = max(self.worst, self._counts[key])
-        return self._counts[key]
 
-    def end_message(self) -> None:
-        """All calls of one message have ended: what did not fail among them starts afresh.
+REPEAT_RULE = "repeat"
+"""The rule of a decision to ask about a call because it is repeated."""
 
-        So a row is one of messages, and two calls that fail side by side in every message are both found.
+STOPPED_FOR_REPEATS = "Stopped: the model made the same "
+"""The beginning of the sentence of a turn that ends for repeats; a replay knows such an end by it."""
+
+
+_DURATION = re.compile(r" after [\d.]+ s\.")
+"""The duration in the result of a command, which is another one each time."""
+
+
+class _Row(Struct):
+    result: int
+    count: int = 1
+
+
+class RepeatGuard:
+    """Notices a call that is made again and again in one turn and that has the same result each time.
+
+    A call that fails has the same result each time, whatever its error says. A change of the workspace begins all
+    counts anew: the result may be another one then.
+    """
+
+    def __init__(self, limits: RepeatLimits | None = None) -> None:
+        self._limits = limits or RepeatLimits()
+        self._rows: dict[str, _Row] = {}
+        self._seen: set[tuple[str, int]] = set()
+        """All calls with their results; a command that was run before with the same result is no change."""
+        self._stop = ""
+
+    @property
+    def stop(self) -> str:
+        """The sentence with which the turn has to end; empty while it may go on."""
+        return self._stop
+
+    def is_due(self, call_id: ToolCallId, name: str, arguments: JsonObject) -> bool:
+        """True if the user is to be asked before this call runs."""
+        del call_id
+        row = self._rows.get(_key(name, arguments))
+        return row is not None and row.count + 1 >= self._limits.asked
+
+    def decide(self, call: ToolCallView, decision: Decision) -> Decision:
+        """Return the decision on `call`: a question if it is due, or the end of the turn if policy denies it."""
+        if not self.is_due(call.call_id, call.name, call.raw_input):
+            return decision
+        count = self._limits.asked - 1
+        if decision.verdict is Verdict.DENY:
+            self._stop = (
+                f"{STOPPED_FOR_REPEATS}refused call of {call.name} again after {count} refusals. "
+                "Tell it what to change and prompt again."
+            )
+            return decision
+        reason = f"The model has made this call {count} times with the same result. Let it go on?"
+        return replace(decision, verdict=Verdict.ASK, rule=REPEAT_RULE, reason=reason, scopes=())
+
+    def answered(self, call: ToolCallView, decision: Decision, *, goes_on: bool) -> None:
+        """Note the user's answer to `decision`, if that asked because the call is repeated."""
+        if decision.rule != REPEAT_RULE:
+            return
+        if goes_on:
+            self._rows.pop(_key(call.name, call.raw_input), None)
+        else:
+            self._stop = (
+                f"{STOPPED_FOR_REPEATS}call of {call.name} again and again, with the same result, and you refused to "
+                "let it go on. Tell it what to change and prompt again."
+            )
+
+    def note(self, call: ToolCallView, text: str, *, failed: bool, changes: bool) -> str:
+        """Count the result of a call; return the note that the model reads behind it, empty for none.
+
+        `changes`: the call may have changed the workspace, unless it is itself a repeat.
         """
-        for key in set(self._counts) - self._failed_now:
-            del self._counts[key]
-        self._failed_now.clear()
+        key, shown = _key(call.name, call.raw_input), "" if failed else _DURATION.sub("", text, count=1)
+        result = hash((failed, shown))
+        if changes and (key, result) not in self._seen:
+            self._rows.clear()
+        self._seen.add((key, result))
+        row = self._rows.get(key)
+        if row is None or row.result != result:
+            self._rows[key] = _Row(result)
+            return ""
+        row.count += 1
+        return "" if row.count < self._limits.noted else repeat_note(call.name, row.count, failed=failed)
 
 
-def repeat_notice(name: str, count: int) -> str:
-    """Note for the model about a call that keeps failing the same way; empty at first."""
-    if count < REPEATS_TOLD:
-        return ""
+def _key(name: str, arguments: JsonObject) -> str:
+    return f"{name} {json.dumps(arguments, sort_keys=True)}"
+
+
+def repeat_note(name: str, count: int, *, failed: bool) -> str:
+    """Return the note for the model behind the result of a call that it has made `count` times."""
+    if failed:
+        return (
+            f"\n\n[This exact call of {name} has now failed {count} times. Repeating it will not help: "
+            "read the error, change the arguments or take another way.]"
+        )
     return (
-        f"\n\n[This exact call of {name} has now failed {count} times in a row. Repeating it will not help: "
-        "read the error, change the arguments or take another way.]"
+        f"\n\n[This exact call of {name} has now had the same result {count} times, and nothing changed in between. "
+        "Repeating it tells you nothing new: use what you know, or do something else.]"
     )

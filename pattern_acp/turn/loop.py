@@ -27,7 +27,7 @@ from pattern_acp.providers.errors import (
     ProviderStalledError,
 )
 from pattern_acp.providers.retry import RetryPolicy, without_advice
-from pattern_acp.turn.budget import CUT_STOP, REPEATS_STOP, UNREAD_STOP, Budget
+from pattern_acp.turn.budget import CUT_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.turn.request_fingerprints import RequestDigests
@@ -441,13 +441,8 @@ class TurnLoop:
             return TurnEnd(StopReason.END_TURN, f"{sentence}Say it in smaller steps, or choose another model (/model).")
         if self._runner.stop:
             return TurnEnd(StopReason.END_TURN, f"A hook ended this turn: {self._runner.stop}")
-        if self._runner.repeats.worst >= REPEATS_STOP:
-            return TurnEnd(
-                StopReason.END_TURN,
-                f"Stopped: the model made the same failing call {self._runner.repeats.worst} times in a row. "
-                "Tell it what to change and prompt again.",
-                failure=TurnFailure("turn.repeating"),
-            )
+        if stop := self._runner.repeats.stop:
+            return TurnEnd(StopReason.END_TURN, stop, failure=TurnFailure("turn.repeating"))
         return None
 
 

@@ -39,8 +39,16 @@ from pattern_acp.hooks.answers import Opinion
 from pattern_acp.hooks.answers import Verdict as HookVerdict
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.decision import Decision, Verdict
-from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, ToolInputError, ToolOutcome
-from pattern_acp.turn.budget import RepeatGuard, repeat_notice
+from pattern_acp.tools.base import (
+    PreparedCall,
+    Progress,
+    Tool,
+    ToolContext,
+    ToolFailedError,
+    ToolInputError,
+    ToolOutcome,
+)
+from pattern_acp.turn.budget import REPEAT_RULE, RepeatGuard
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.permissions import LookedAt, PermissionChecker
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
@@ -288,6 +296,11 @@ class CallProgress:
         await self._recorder.show(TerminalEnded(self._call_id, terminal_id, exit_code, signal))
 
 
+def sandbox_of(decision: Decision) -> str:
+    """Return the sandbox of a call that may run: what the user allowed runs outside, unless it only repeats a call."""
+    return decision.sandbox if decision.verdict is Verdict.ALLOW or decision.rule == REPEAT_RULE else ""
+
+
 class _Place:
     """Position of a call among those that run side by side: it is announced after all before it."""
 
@@ -360,7 +373,6 @@ class ToolRunner:
             await self._run_batch(turn_id, calls, batch, results)
             index = batch[-1] + 1
         await self._follow_edits(turn_id, results)
-        self.repeats.end_message()
         return [results[position] for position in range(len(calls))]
 
     async def _follow_edits(self, turn_id: TurnId, results: dict[int, ToolResultPart]) -> None:
@@ -429,13 +441,12 @@ class ToolRunner:
             raise
         except PatternError as error:
             await place.reached()
-            return await self._fail_unprepared(turn_id, call, tool, error.sentence, error.failure_code)
+            return await self._fail_unprepared(turn_id, call, tool, error, place)
         except Exception:
             logger.exception("preparing a call of %s failed", call.name)
             await place.reached()
-            return await self._fail_unprepared(
-                turn_id, call, tool, f"The tool {call.name} failed; the log has details.", "tool.fault"
-            )
+            failed = ToolFailedError(f"The tool {call.name} failed; the log has details.", failure_code="tool.fault")
+            return await self._fail_unprepared(turn_id, call, tool, failed, place)
         if read.repairs:
             logger.info("a call of %s was repaired: %s", understood.view.name, "; ".join(read.repairs))
         changed = (CHANGED_BY_HOOK,) if understood.opinion.updated_input is not None else ()
@@ -479,6 +490,7 @@ class ToolRunner:
             decided = with_opinion(self._permissions.decide(prepared.accesses), opinion)
             if decided.sandbox and prepared.run_confined is None:
                 decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE)
+            decided = self.repeats.decide(view, decided)
             latest[:] = [decided]
             return decided
 
@@ -497,6 +509,7 @@ class ToolRunner:
             await self._permissions.announce(turn_id, decision, view.call_id, announced)
             place.passed.set()
             denied = await self._permissions.authorize(turn_id, decision, prepared.accesses, view, again=decide)
+            self.repeats.answered(view, decision, goes_on=denied is None)
             if denied is not None:
                 shown = (*view.content, TextContent(denied.shown))
                 outcome = ToolOutcome(denied.sentence, is_error=True, content=shown, failure="policy.refused")
@@ -504,7 +517,7 @@ class ToolRunner:
                 started = self._clock.monotonic()
                 await self._recorder.show(ToolCallRunning(view.call_id))
                 # What the user answered for may run outside.
-                confined = latest[0].sandbox if latest[0].verdict is Verdict.ALLOW else ""
+                confined = sandbox_of(latest[0])
                 outcome = await self._effect(turn_id, view, prepared, progress, confined=bool(confined))
                 if outcome.stopped and confined:
                     outcome = await self._outside(turn_id, view, prepared, progress, outcome)
@@ -569,9 +582,10 @@ class ToolRunner:
         duration_ms = 0 if started is None else round((self._clock.monotonic() - started) * 1000)
         text = outcome.text
         if not interrupted:
-            count = self.repeats.note(view.name, view.raw_input, failed=outcome.is_error)
+            tool = find_tool(view.name, self._tools)
+            acted = tool is not None and tool.changes_things and not outcome.is_error
             # Recorded with the result, so that a reloaded conversation is the same to the byte.
-            text += repeat_notice(view.name, count)
+            text += self.repeats.note(view, text, failed=outcome.is_error, changes=acted or bool(outcome.changed))
         finished = ToolCallFinished(
             turn_id,
             view.call_id,
@@ -598,7 +612,7 @@ class ToolRunner:
         return ToolResultPart(view.call_id, text, outcome.is_error, outcome.images)
 
     async def _fail_unprepared(
-        self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, sentence: str, failure: str
+        self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, error: PatternError, place: _Place
     ) -> ToolResultPart:
         # Late: most calls can be prepared.
         from pattern_acp.tools.fallback_titles import failed_title
@@ -607,8 +621,18 @@ class ToolRunner:
         arguments = lenient_arguments(call.arguments)
         title = failed_title(call.name if tool is None else tool.spec.name, arguments)
         view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title, kind, arguments)
-        shown = (TextContent(sentence),)
-        outcome = ToolOutcome(sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=failure)
+        if self.repeats.is_due(view.call_id, view.name, arguments):
+
+            async def fail(_progress: Progress) -> ToolOutcome:
+                raise error
+
+            failing = PreparedCall(title, (), fail)
+            looked_at = LookedAt(self._context, self._permissions)
+            return await self._run_prepared(turn_id, _Understood(view, failing, looked_at), (), place)
+        shown = (TextContent(error.sentence),)
+        outcome = ToolOutcome(
+            error.sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=error.failure_code
+        )
         # In one transaction: a turn that is cancelled between the two would leave a call without an end.
         return await self._finish(turn_id, view, outcome, None, NewEvent(ToolCallStarted(turn_id, view)))
 

@@ -1,12 +1,16 @@
 """When a turn stops by itself, and what is said about it."""
 
+import pytest
 from msgspec.structs import replace
 
+from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import Settings, TurnSettings
-from pattern_acp.journal.events import TurnEnded
+from pattern_acp.journal.events import ErrorReported, PermissionAsked, TurnEnded
+from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.replay.session_replay import replay_turns
 from tests.support.agent import FULL_CLIENT, running_agent
-from tests.support.editor import JsonDict
+from tests.support.editor import JsonDict, choose
 from tests.support.editor_terminals import hang
 from tests.support.passing_time import passing
 from tests.support.scripts import calls, gate, says
@@ -74,34 +78,63 @@ async def test_the_time_is_limited_within_a_call_and_the_model_is_told_why_it_en
         assert "The turn reached its limit of time" in last_result(model.requests[-1]).text
 
 
-async def test_an_identical_failing_call_is_told_at_three_and_stopped_at_five():
-    model = ScriptedProvider([calls("read_file", path="missing.txt")], repeat=True)
-    async with running_agent(model) as agent:
+@pytest.mark.parametrize("path", ["missing.txt", "a.txt"], ids=["fails", "works"])
+async def test_a_repeated_call_is_noted_at_the_third_time_and_ends_the_turn_when_the_user_refuses_the_fifth(path: str):
+    model = ScriptedProvider([calls("read_file", path=path)], repeat=True)
+    async with running_agent(model, permission=choose("reject_once")) as agent:
+        (agent.folder / "a.txt").write_text("One line.\n", encoding="utf-8")
         session = await agent.editor.open_session(str(agent.folder))
         assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert len(model.requests) == 5
-        told = ["times in a row" in result.text for result in results_of(model.requests[4])]
-        assert told == [False, False, True, True]
-        assert "same failing call 5 times in a row" in agent.editor.said()
+        noted = [" times" in result.text for result in results_of(model.requests[4])]
+        assert noted == [False, False, True, True]
+        assert "same call of read_file again and again" in agent.editor.said()
+        assert [event.code for event in of_type(await events_of(agent, session), ErrorReported)] == ["turn.repeating"]
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        report = await replay_turns(session, recorded, current_means())
+        assert (report.difference, report.requests) == (None, 5)
+
+
+@pytest.mark.parametrize("path", ["missing.txt", "a.txt"], ids=["fails", "works"])
+async def test_a_repeated_call_goes_on_when_the_user_allows_the_fifth(path: str):
+    model = ScriptedProvider([*[calls("read_file", path=path)] * 7, says("Done.")])
+    async with running_agent(model, permission=choose("allow_once")) as agent:
+        (agent.folder / "a.txt").write_text("One line.\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert agent.editor.said() == "Done."
+        assert len(of_type(await events_of(agent, session), PermissionAsked)) == 1
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        report = await replay_turns(session, recorded, current_means())
+        assert (report.difference, report.requests) == (None, 8)
 
 
 async def test_two_failing_calls_side_by_side_are_stopped_as_well():
     both = calls("read_file", path="missing.txt") + calls("read_file", path="gone.txt")
     model = ScriptedProvider([both], repeat=True)
-    async with running_agent(model) as agent:
+    async with running_agent(model, permission=choose("reject_once")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         assert len(model.requests) == 5
 
 
-async def test_a_call_that_succeeds_in_between_starts_the_count_afresh():
-    fails, works = calls("read_file", path="missing.txt"), calls("list_directory", path=".")
-    model = ScriptedProvider([fails, fails, works, fails, fails, works, fails, says("Done.")])
-    async with running_agent(model) as agent:
+async def test_a_change_of_the_workspace_begins_the_count_anew():
+    fails, writes = calls("read_file", path="missing.txt"), calls("write_file", path="b.txt", content="b")
+    model = ScriptedProvider([*[fails] * 2, writes, *[fails] * 2, says("Done.")])
+    async with running_agent(model, permission=choose("allow_once")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
-        assert len(model.requests) == 8
-        assert not any("times in a row" in result.text for result in results_of(model.requests[7]))
+        assert not any(" times" in result.text for result in results_of(model.requests[-1]))
+
+
+async def test_the_limits_of_repeats_are_settings():
+    model = ScriptedProvider([calls("list_directory", path=".")], repeat=True)
+    settings = Settings(editor_deadline_seconds=30, turn=TurnSettings(repeats_noted=2, repeats_asked=3))
+    async with running_agent(model, settings=settings, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert len(model.requests) == 3
+        assert [" 2 times" in result.text for result in results_of(model.requests[2])] == [False, True]
 
 
 async def test_a_notice_about_repeats_is_still_there_after_a_load():
@@ -111,7 +144,7 @@ async def test_a_notice_about_repeats_is_still_there_after_a_load():
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         told = last_result(model.requests[3]).text
-        assert "3 times in a row" in told
+        assert "failed 3 times" in told
         load: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         await agent.editor.request("session/load", load)
         await agent.editor.prompt(session, "Again?")

@@ -120,7 +120,8 @@ async def end_of(agent: RunningAgent, session: str, prompt: str) -> None:
 async def test_a_turn_has_one_failure_with_its_code_exactly_when_it_failed(name: str):
     way = WAYS[name]
     means = Settings(editor_deadline_seconds=30, mode="auto", budget=way.budget, turn=way.turn)
-    async with running_agent(ScriptedProvider([*way.model, says("Here again.")]), settings=means) as agent:
+    model = ScriptedProvider([*way.model, says("Here again.")])
+    async with running_agent(model, settings=means, permission=choose("reject_once")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         said = partial(agent.editor.wait_until, lambda: "One" in agent.editor.said())
         async with passing(2, said) if way.is_slow else nullcontext():

@@ -120,7 +120,7 @@ async def test_what_the_user_refuses_and_calls_that_fail_again_and_again_replay_
         await agent.editor.prompt(session, "Go.")
         await agent.editor.prompt(session, "Go on.")
         report = await replayed(agent, session)
-        assert "5 times in a row" in agent.editor.said()
+        assert "same call of read_file again and again" in agent.editor.said()
         recorded = await agent.database.read(lambda tx: read_history(tx, session))
         earlier = await replay_turns(session, in_earlier_words(recorded), current_means())
     assert "The person refused" in str(in_earlier_words(recorded))

@@ -418,15 +418,16 @@ async def test_ids_are_unique_in_one_answer_and_over_the_whole_session():
     assert (asked[0], asked[3]) == ("c", "d")
 
 
-async def test_a_call_that_fails_the_same_way_five_times_ends_the_turn():
+async def test_a_call_that_fails_the_same_way_ends_the_turn_when_the_user_refuses_the_fifth():
     async def fail(progress: Progress) -> ToolOutcome:
         del progress
         return ToolOutcome("No.", is_error=True)
 
     made = bench(calls("look"), repeat=True, tool=FakeTool(effect=fail))
+    made.answers.append(PermissionAnswer.REJECT_ONCE)
     end = await made.run()
     assert end.stop_reason is StopReason.END_TURN
-    assert "5 times" in end.sentence
+    assert "again and again" in end.sentence
     assert len(made.model.requests) == 5
 
 

@@ -16,7 +16,14 @@ from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
-from pattern_acp.journal.events import PermissionDecided, PlanUpdated, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.events import (
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionDecided,
+    PlanUpdated,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
@@ -83,7 +90,7 @@ async def most_at_once(tool: FakeTool, together: Together, count: int) -> int:
     bench = Bench([tool])
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bench.run, *(call(number) for number in range(count)))
+            tasks.start_soon(bench.run, *(call(number, arguments=f'{{"n": {number}}}') for number in range(count)))
             await anyio.wait_all_tasks_blocked()
             together.opened.set()
     assert len(bench.finished) == count
@@ -328,28 +335,42 @@ async def test_a_tool_that_does_not_exist_is_answered_with_those_that_do():
     assert "x" * 81 not in result.text
 
 
-async def test_a_failing_call_is_told_at_the_third_time_and_a_success_starts_afresh():
-    outcomes = [True, True, True, False, True]
+@pytest.mark.parametrize("failed", [True, False])
+async def test_a_repeated_call_is_noted_at_the_third_time_and_asked_about_at_the_fifth(failed: bool):
+    ran: list[int] = []
 
-    async def fail_sometimes(progress: Progress) -> ToolOutcome:
+    async def act(progress: Progress) -> ToolOutcome:
         del progress
-        return ToolOutcome("told", is_error=outcomes.pop(0))
+        ran.append(1)
+        return ToolOutcome("the same", is_error=failed)
 
-    bench = Bench([FakeTool(effect=fail_sometimes)])
-    told = ["times in a row" in (await bench.run(call(number)))[0].text for number in range(5)]
-    assert told == [False, False, True, False, False]
-    assert bench.runner.repeats.worst == 3
+    bench = Bench([FakeTool(effect=act)], [PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE])
+    noted = [" 3 times" in (await bench.run(call(number)))[0].text for number in range(3)]
+    assert noted == [False, False, True]
+    await bench.run(call(3))
+    # The user lets the fifth go on, and refuses the ninth.
+    for number in range(4, 9):
+        assert bench.runner.repeats.stop == ""
+        results = await bench.run(call(number))
+        assert ("refused" in results[0].text) is (number == 8)
+    assert len(ran) == 8
+    assert "again and again" in bench.runner.repeats.stop
 
 
-async def test_a_row_of_failures_is_one_of_messages_in_which_the_call_failed():
-    async def fail(progress: Progress) -> ToolOutcome:
-        del progress
-        return ToolOutcome("no", is_error=True)
-
-    bench = Bench([FakeTool("bad", effect=fail), FakeTool("good")])
-    for number, name in enumerate(["bad", "bad", "good", "bad", "bad"]):
-        await bench.run(call(number, name))
-    assert bench.runner.repeats.worst == 2
+async def test_a_repeated_call_that_cannot_be_prepared_is_asked_about_and_reads_its_error_again():
+    bench = Bench([FakeTool("look")], [PermissionAnswer.ALLOW_ONCE])
+    texts = [(await bench.run(call(number, "nosuch")))[0].text for number in range(5)]
+    assert "4 times" in texts[3]
+    assert texts[4] == texts[0]
+    assert [type(event) for event in bench.recorder.order][-6:] == [
+        ToolCallStarted,
+        PermissionDecided,
+        PermissionAsked,
+        PermissionAnswered,
+        ToolCallRunning,
+        ToolCallFinished,
+    ]
+    assert bench.runner.repeats.stop == ""
 
 
 async def test_a_call_that_cannot_be_prepared_begins_and_ends_in_one_transaction():

@@ -81,7 +81,7 @@ from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.kinds import TurnParts, limits_of, model_for, tools_for
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
-from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
+from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
 from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.permissions import PermissionChecker
@@ -560,6 +560,8 @@ class Subagent:
             effects=self._effects,
         )
         self._runner.before_edits = EditWarnings(session, self._heard)
+        limits = session.state.settings.turn
+        self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         self._idle = ToolRunner((), context, permissions, self._recorder, clock=shared.clock)
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
