@@ -67,9 +67,9 @@ SETTINGS = (
     ),
     Parameter(
         "thinking",
-        "how much the model thinks in new sessions; default leaves that to its vendor",
+        "how much the model thinks in new sessions; auto leaves that to its vendor",
         option="--thinking",
-        choices=("default", "off", "low", "medium", "high"),
+        choices=("auto", "off", "low", "medium", "high", "max"),
     ),
     Parameter(
         "log_level",

@@ -27,7 +27,7 @@ _Form: TypeAlias = Any
 
 _TOKENS = Annotated[int, Field(gt=0)]
 _DOLLARS = Annotated[float | str, Field()]
-_LEVEL = Literal["off", "low", "medium", "high"]
+_LEVEL = Literal["off", "low", "medium", "high", "max"]
 _TEXTS = list[str]
 _TABLE = dict[str, str]
 
@@ -61,7 +61,7 @@ FORMS: Mapping[str, Mapping[str, _Form]] = {
         "tools": bool,
         "images": bool,
         "thinking": list[_LEVEL],
-        "thinking_level": _any_case("default", "off", "low", "medium", "high"),
+        "thinking_level": _any_case("auto", "off", "low", "medium", "high", "max"),
         "input_price": _DOLLARS,
         "output_price": _DOLLARS,
         "cached_price": _DOLLARS,

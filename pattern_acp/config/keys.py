@@ -174,8 +174,8 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="thinking",
-        summary="How much the model thinks in a new session; default leaves that to its vendor.",
-        rule=choice("default", "off", "low", "medium", "high"),
+        summary="How much the model thinks in a new session; auto: as its vendor lets it, or medium if it would not.",
+        rule=choice("auto", "off", "low", "medium", "high", "max"),
         default=_SETTINGS.thinking,
         variable="PATTERN_ACP_THINKING",
         flag="--thinking",

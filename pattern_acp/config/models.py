@@ -20,7 +20,7 @@ TABLE = "models"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
 _MOST_TOKENS = 100_000_000
 _MOST_DOLLARS = 1_000_000
-_LEVELS = ("off", "low", "medium", "high")
+_LEVELS = ("off", "low", "medium", "high", "max")
 
 
 class ModelKey(Struct, frozen=True):
@@ -123,7 +123,7 @@ def _thinking(model: ModelSettings, raw: object) -> ModelSettings | None:
 
 def _thinking_level(model: ModelSettings, raw: object) -> ModelSettings | None:
     level = raw.strip().lower() if isinstance(raw, str) else ""
-    return replace(model, thinking_level=level) if level in ("default", *_LEVELS) else None
+    return replace(model, thinking_level=level) if level in ("auto", *_LEVELS) else None
 
 
 def _input_price(model: ModelSettings, raw: object) -> ModelSettings | None:
@@ -161,10 +161,10 @@ MODEL_KEYS: Mapping[str, ModelKey] = {
     "tools": ModelKey("true or false", "Whether it has native tool calls; without, it writes them as text.", _tools),
     "images": ModelKey("true or false", "Whether it sees images.", _images),
     "thinking": ModelKey(
-        "a list of off, low, medium, high", "How much it can be asked to think; empty: not at all.", _thinking
+        "a list of off, low, medium, high, max", "How much it can be asked to think; empty: not at all.", _thinking
     ),
     "thinking_level": ModelKey(
-        "one of default, off, low, medium, high",
+        "one of auto, off, low, medium, high, max",
         "How much it thinks in new sessions, in place of `thinking` outside this table.",
         _thinking_level,
     ),

@@ -120,7 +120,7 @@ class ModelSettings(Struct, frozen=True):
 
 
 Mode = Literal["ask", "edit", "plan", "auto"]
-ThinkingSetting = Literal["default", "off", "low", "medium", "high"]
+ThinkingSetting = Literal["auto", "off", "low", "medium", "high", "max"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 ReviewSetting = Literal["off", "project"]
@@ -389,8 +389,8 @@ class Settings(Struct, frozen=True):
     constellation: str = "default"
     persona: str = "default"
     mode: Mode = "ask"
-    thinking: ThinkingSetting = "default"
-    """The amount of thinking that a new session asks of its model; `default` leaves that to its vendor."""
+    thinking: ThinkingSetting = "auto"
+    """The amount of thinking that a new session asks of its model; `auto`: as its vendor lets it, or `medium`."""
     log_level: LogLevel = "info"
     edit_tool: EditToolSetting = "auto"
     """The edit tool that the model is offered; `auto`: the one that it was trained on."""

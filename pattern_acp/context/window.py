@@ -280,7 +280,7 @@ def limits_of(
     settings: CompactionSettings,
     max_output_tokens: int,
     refused: int | None = None,
-    thought_level: ThoughtLevel = ThoughtLevel.DEFAULT,
+    thought_level: ThoughtLevel = ThoughtLevel.AUTO,
 ) -> WindowLimits:
     """The limits for requests to a model, whose answers may have so many tokens, beside what it reasons at its level.
 

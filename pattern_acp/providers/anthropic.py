@@ -335,7 +335,7 @@ def _body(request: ProviderRequest, facts: ModelFacts, provider: str, history: E
 
 def _thinking(level: ThoughtLevel, kind: Thinking, tokens: int) -> tuple[JsonObject, str]:
     """The `thinking` object and the effort word; `display` since newer models hide their reasoning otherwise."""
-    if kind is Thinking.NONE or level is ThoughtLevel.DEFAULT:
+    if kind is Thinking.NONE or level is ThoughtLevel.AUTO:
         return {}, ""
     if level is ThoughtLevel.OFF:
         if kind is Thinking.ADAPTIVE:

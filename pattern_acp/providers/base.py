@@ -25,12 +25,18 @@ class ToolSpec(Struct, frozen=True):
 class ThoughtLevel(StrEnum):
     """Amount of thinking to ask of a model that can think, from the least to the most."""
 
-    DEFAULT = "default"
-    """Nothing is asked of it: it thinks as much as its vendor lets it by itself."""
+    AUTO = "auto"
+    """As much as its vendor lets it by itself, and a medium amount if that is nothing."""
     OFF = "off"
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+    MAX = "max"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ThoughtLevel | None":
+        # The name of AUTO in journals of earlier releases.
+        return cls.AUTO if value == "default" else None
 
 
 def nearest_level(wanted: ThoughtLevel, known: Sequence[ThoughtLevel]) -> ThoughtLevel:
@@ -38,8 +44,8 @@ def nearest_level(wanted: ThoughtLevel, known: Sequence[ThoughtLevel]) -> Though
 
     A model that has none is asked for nothing.
     """
-    if wanted is ThoughtLevel.DEFAULT or not known:
-        return ThoughtLevel.DEFAULT
+    if wanted is ThoughtLevel.AUTO or not known:
+        return ThoughtLevel.AUTO
     order = tuple(ThoughtLevel)
     below = [level for level in known if order.index(level) <= order.index(wanted)]
     return below[-1] if below else known[0]
@@ -69,7 +75,7 @@ class ProviderRequest(Struct, frozen=True):
     messages: tuple[Message, ...]
     volatile: str = ""
     max_output_tokens: int = 8192
-    thought_level: ThoughtLevel = ThoughtLevel.DEFAULT
+    thought_level: ThoughtLevel = ThoughtLevel.AUTO
     cache_key: str = ""
     """Names the conversation, for wires that route caches by a key."""
     patience_ms: int = 300_000
@@ -237,6 +243,8 @@ class ModelInfo(Struct, frozen=True):
     sees_images: bool = False
     thought_levels: tuple[ThoughtLevel, ...] = ()
     """Levels that can be asked for, beside its vendor's default; empty if it does not think."""
+    auto_level: ThoughtLevel = ThoughtLevel.AUTO
+    """The level to ask for where the user leaves it to us: `medium` if it does not think unasked."""
     input_price: int = 0
     output_price: int = 0
     cache_read_price: int = 0

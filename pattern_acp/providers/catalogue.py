@@ -221,6 +221,10 @@ class ModelFeatures(Struct, frozen=True):
     """Takes `reasoning_effort` low, medium, high."""
     off_effort: str = ""
     """The effort word that turns reasoning (nearly) off; empty where there is none, and the parameter is left out."""
+    reaches_max: bool = False
+    """Has a level above high: the effort `max` or `xhigh`, or a larger number of tokens."""
+    thinks_unasked: bool = True
+    """False if a request without a field for it gets no reasoning, of a model that can."""
     fixed_effort: bool = False
     """Reasons as much as it will, and refuses most efforts, so that none is sent."""
     speaks_responses: bool = False
@@ -281,13 +285,20 @@ class _Row(NamedTuple):
     traits: ModelFeatures
 
 
-_ADAPTIVE = ModelFeatures(Thinking.ADAPTIVE)
-_ALWAYS = ModelFeatures(Thinking.ALWAYS)
+_ADAPTIVE = ModelFeatures(Thinking.ADAPTIVE, reaches_max=True)
+_ADAPTIVE_ASKED = ModelFeatures(Thinking.ADAPTIVE, reaches_max=True, thinks_unasked=False)
+_ALWAYS = ModelFeatures(Thinking.ALWAYS, reaches_max=True)
 _BUDGET = ModelFeatures(Thinking.BUDGET)
+_BUDGET_ASKED = ModelFeatures(Thinking.BUDGET, thinks_unasked=False)
+_BUDGET_MAX = ModelFeatures(Thinking.BUDGET, reaches_max=True, thinks_unasked=False)
 _BY_LEVEL = ModelFeatures(Thinking.ALWAYS, thinks_by_level=True)
-_EFFORT_NONE = ModelFeatures(takes_effort=True, off_effort="none")
 _EFFORT_MINIMAL = ModelFeatures(takes_effort=True, off_effort="minimal")
 _EFFORT = ModelFeatures(takes_effort=True)
+_NONE_ASKED = ModelFeatures(takes_effort=True, off_effort="none", thinks_unasked=False)
+_NONE_MAX_ASKED = ModelFeatures(takes_effort=True, off_effort="none", reaches_max=True, thinks_unasked=False)
+_NONE_MAX = ModelFeatures(takes_effort=True, off_effort="none", reaches_max=True)
+_EFFORT_MAX = ModelFeatures(takes_effort=True, reaches_max=True)
+_EFFORT_MAX_ASKED = ModelFeatures(takes_effort=True, reaches_max=True, thinks_unasked=False)
 _FIXED = ModelFeatures(takes_effort=True, fixed_effort=True)
 _PLAIN = ModelFeatures()
 _ECHO = ModelFeatures(echoes_reasoning=True)
@@ -306,29 +317,32 @@ ROWS = (
     _Row(r"claude-(fable|mythos)-5-2", _BIG, _BIG_OUT, _SEES, _Price(8, 40), _ALWAYS),
     _Row(r"claude-(fable|mythos)", _BIG, _BIG_OUT, _SEES, _Price(10, 50), _ALWAYS),
     _Row(r"claude-opus-5-5", _BIG, _BIG_OUT, _SEES, _Price(4, 20, 0.2, 5), _ALWAYS),
-    _Row(r"claude-opus-(5|4-[678])", _BIG, _BIG_OUT, _SEES, _Price(5, 25), _ADAPTIVE),
+    _Row(r"claude-opus-5", _BIG, _BIG_OUT, _SEES, _Price(5, 25), _ADAPTIVE),
+    _Row(r"claude-opus-4-[678]", _BIG, _BIG_OUT, _SEES, _Price(5, 25), _ADAPTIVE_ASKED),
     _Row(r"claude-sonnet-5", _BIG, _BIG_OUT, _SEES, _Price(2, 10), _ADAPTIVE),
     _Row(r"claude-haiku-5", _BIG, _BIG_OUT, _SEES, _Price(0.1, 0.5, 0.01, 0.125, 100_000, 500, 500), _ADAPTIVE),
-    _Row(r"claude-sonnet-4-6", 200_000, 64_000, _SEES, _Price(3, 15), _ADAPTIVE),
-    _Row(r"claude-opus-4-5", 200_000, 64_000, _SEES, _Price(5, 25), _BUDGET),
-    _Row(r"claude-haiku-4-5", 200_000, 64_000, _SEES, _Price(1, 5), _BUDGET),
-    _Row(r"claude-opus-4", 200_000, 32_000, _SEES, _Price(15, 75), _BUDGET),
-    _Row(r"claude-(sonnet-4|3-7)", 200_000, 64_000, _SEES, _Price(3, 15), _BUDGET),
+    _Row(r"claude-sonnet-4-6", 200_000, 64_000, _SEES, _Price(3, 15), _ADAPTIVE_ASKED),
+    _Row(r"claude-opus-4-5", 200_000, 64_000, _SEES, _Price(5, 25), _BUDGET_MAX),
+    _Row(r"claude-haiku-4-5", 200_000, 64_000, _SEES, _Price(1, 5), _BUDGET_MAX),
+    _Row(r"claude-opus-4", 200_000, 32_000, _SEES, _Price(15, 75), _BUDGET_ASKED),
+    _Row(r"claude-(sonnet-4|3-7)", 200_000, 64_000, _SEES, _Price(3, 15), _BUDGET_MAX),
     _Row(r"claude-3", 200_000, 8_192, _SEES, None, _PLAIN),
     _Row(r"claude-", 200_000, 32_000, _SEES, None, _ADAPTIVE),
     _Row(r"gpt-\d(\.\d)?-pro", 400_000, _BIG_OUT, _SEES, None, _FIXED),
+    _Row(r"gpt-5(\.[2-9]-codex|\.1-codex-max)", 400_000, _BIG_OUT, _SEES, None, _EFFORT_MAX),
     _Row(r"gpt-5(\.\d)?-codex", 400_000, _BIG_OUT, _SEES, None, _EFFORT),
-    _Row(r"gpt-6(\.\d)?-astra|gpt-6\.2-", _GPT6, _BIG_OUT, _SEES, None, _EFFORT),
-    _Row(r"gpt-6\.1-sol", _GPT6, _BIG_OUT, _SEES, _gpt(2, 10, 0.1), _EFFORT),
-    _Row(r"gpt-6\.1-terra", _GPT6, _BIG_OUT, _SEES, _gpt(1, 5, 0.05), _EFFORT_NONE),
-    _Row(r"gpt-6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.1, 0.5, 0.01), _EFFORT_NONE),
-    _Row(r"gpt-6", _GPT6, _BIG_OUT, _SEES, None, _EFFORT_NONE),
-    _Row(r"gpt-5\.6-sol", _GPT6, _BIG_OUT, _SEES, _gpt(4, 20, 0.4), _EFFORT_NONE),
-    _Row(r"gpt-5\.6-terra", _GPT6, _BIG_OUT, _SEES, _gpt(2, 12, 0.2), _EFFORT_NONE),
-    _Row(r"gpt-5\.6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.2, 1.2, 0.02), _EFFORT_NONE),
-    _Row(r"gpt-5\.[45]", 400_000, _BIG_OUT, _SEES, None, _EFFORT),
+    _Row(r"gpt-6(\.\d)?-astra|gpt-6\.2-", _GPT6, _BIG_OUT, _SEES, None, _EFFORT_MAX),
+    _Row(r"gpt-6\.1-sol", _GPT6, _BIG_OUT, _SEES, _gpt(2, 10, 0.1), _EFFORT_MAX),
+    _Row(r"gpt-6\.1-terra", _GPT6, _BIG_OUT, _SEES, _gpt(1, 5, 0.05), _NONE_MAX),
+    _Row(r"gpt-6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.1, 0.5, 0.01), _NONE_MAX),
+    _Row(r"gpt-6", _GPT6, _BIG_OUT, _SEES, None, _NONE_MAX),
+    _Row(r"gpt-5\.6-sol", _GPT6, _BIG_OUT, _SEES, _gpt(4, 20, 0.4), _NONE_MAX),
+    _Row(r"gpt-5\.6-terra", _GPT6, _BIG_OUT, _SEES, _gpt(2, 12, 0.2), _NONE_MAX),
+    _Row(r"gpt-5\.6-luna", _GPT6, _BIG_OUT, _SEES, _gpt(0.2, 1.2, 0.02), _NONE_MAX),
+    _Row(r"gpt-5\.[45]", 400_000, _BIG_OUT, _SEES, None, _EFFORT_MAX_ASKED),
     _Row(r"gpt-5(\.\d)?-chat", 128_000, 16_384, _SEES, None, _PLAIN),
-    _Row(r"gpt-5\.[123]", 400_000, _BIG_OUT, _SEES, None, _EFFORT_NONE),
+    _Row(r"gpt-5\.[23]", 400_000, _BIG_OUT, _SEES, None, _NONE_MAX_ASKED),
+    _Row(r"gpt-5\.1", 400_000, _BIG_OUT, _SEES, None, _NONE_ASKED),
     _Row(r"gpt-5-mini", 400_000, _BIG_OUT, _SEES, _Price(0.25, 2, 0.025, 0.25), _EFFORT_MINIMAL),
     _Row(r"gpt-5-nano", 400_000, _BIG_OUT, _SEES, _Price(0.05, 0.4, 0.005, 0.05), _EFFORT_MINIMAL),
     _Row(r"gpt-5", 400_000, _BIG_OUT, _SEES, _Price(1.25, 10, 0.125, 1.25), _EFFORT_MINIMAL),
@@ -344,7 +358,7 @@ ROWS = (
     _Row(r"deepseek", 128_000, 32_768, _BLIND, None, _ECHO),
     _Row(r"kimi", 256_000, 32_768, _BLIND, None, _ECHO),
     _Row(r"gemini-2\.5-pro", 1_048_576, 65_536, _SEES, _Price(1.25, 10, 0.125, 1.25, 200_000, 200, 150), _ALWAYS),
-    _Row(r"gemini-2\.5-flash-lite", 1_048_576, 65_536, _SEES, _Price(0.1, 0.4, 0.01, 0.1), _BUDGET),
+    _Row(r"gemini-2\.5-flash-lite", 1_048_576, 65_536, _SEES, _Price(0.1, 0.4, 0.01, 0.1), _BUDGET_ASKED),
     _Row(r"gemini-2\.5-flash", 1_048_576, 65_536, _SEES, _Price(0.3, 2.5, 0.03, 0.3), _BUDGET),
     _Row(r"gemini-([3-9]|(pro|flash|flash-lite)-latest)", 1_048_576, 65_536, _SEES, None, _BY_LEVEL),
     _Row(r"gemini", 1_048_576, 65_536, _SEES, None, _PLAIN),
@@ -499,7 +513,8 @@ def _beginning(pattern: str) -> str:
 
 
 def _facts(provider: str, model: str, row: _Row) -> ModelFacts:
-    info = ModelInfo(provider, model, row.window, row.output, row.sees, _levels(row.traits))
+    auto = ThoughtLevel.AUTO if row.traits.thinks_unasked else ThoughtLevel.MEDIUM
+    info = ModelInfo(provider, model, row.window, row.output, row.sees, _levels(row.traits), auto)
     known = (
         ModelProperty.WINDOW,
         ModelProperty.OUTPUT,
@@ -567,6 +582,7 @@ def _priced(info: ModelInfo, price: _Price) -> ModelInfo:
 
 def _levels(traits: ModelFeatures) -> tuple[ThoughtLevel, ...]:
     some = (ThoughtLevel.LOW, ThoughtLevel.MEDIUM, ThoughtLevel.HIGH)
+    some = (*some, ThoughtLevel.MAX) if traits.reaches_max else some
     if traits.fixed_effort:
         return ()
     if traits.thinking is Thinking.ALWAYS:
@@ -578,13 +594,19 @@ def _levels(traits: ModelFeatures) -> tuple[ThoughtLevel, ...]:
 
 REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
     # The models' default thinking is about that of the medium level.
-    ThoughtLevel.DEFAULT: 10_240,
+    ThoughtLevel.AUTO: 10_240,
     ThoughtLevel.OFF: 0,
     ThoughtLevel.LOW: 4_096,
     ThoughtLevel.MEDIUM: 10_240,
     ThoughtLevel.HIGH: 24_576,
+    ThoughtLevel.MAX: 32_768,
 }
 """Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
+
+
+def effort_word(level: ThoughtLevel) -> str:
+    """Return the word for a level on the wires of OpenAI."""
+    return "xhigh" if level is ThoughtLevel.MAX else level.value
 
 
 USUAL_ANSWER_TOKENS = 8_192

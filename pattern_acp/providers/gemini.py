@@ -329,12 +329,13 @@ def encode_body(
 
 def _thinking(level: ThoughtLevel, facts: ModelFacts) -> JsonObject:
     kind = facts.traits.thinking
-    if kind is Thinking.NONE or level is ThoughtLevel.DEFAULT:
+    if kind is Thinking.NONE or level is ThoughtLevel.AUTO:
         return {}
     if level is ThoughtLevel.OFF:
         return {"thinkingBudget": 0} if kind is Thinking.BUDGET else {}
     if facts.traits.thinks_by_level:
-        return {"thinkingLevel": level.value.upper(), "includeThoughts": True}
+        most = min(level, ThoughtLevel.HIGH, key=tuple(ThoughtLevel).index)
+        return {"thinkingLevel": most.value.upper(), "includeThoughts": True}
     return {"thinkingBudget": REASONING_TOKENS[level], "includeThoughts": True}
 
 

@@ -33,7 +33,7 @@ from pattern_acp.providers.base import (
     ToolSpec,
     UsageKnown,
 )
-from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of
+from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of, effort_word
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, is_official, openai_headers
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.event_streams import SseEvent
@@ -292,9 +292,9 @@ def encode_body(
 
 def _effort(request: ProviderRequest, facts: ModelFacts) -> str:
     traits = facts.traits
-    if not traits.takes_effort or traits.fixed_effort or request.thought_level is ThoughtLevel.DEFAULT:
+    if not traits.takes_effort or traits.fixed_effort or request.thought_level is ThoughtLevel.AUTO:
         return ""
-    return traits.off_effort if request.thought_level is ThoughtLevel.OFF else request.thought_level.value
+    return traits.off_effort if request.thought_level is ThoughtLevel.OFF else effort_word(request.thought_level)
 
 
 def _tool(tool: ToolSpec) -> Json:

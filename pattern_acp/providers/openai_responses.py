@@ -35,7 +35,7 @@ from pattern_acp.providers.base import (
     ToolSpec,
     UsageKnown,
 )
-from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of
+from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of, effort_word
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
 from pattern_acp.providers.errors import ProviderConnectionError
 from pattern_acp.providers.event_streams import SseEvent
@@ -352,11 +352,11 @@ def free_form_arguments(tools: Sequence[ToolSpec], facts: ModelFacts) -> Mapping
 
 
 def _reasoning(request: ProviderRequest, facts: ModelFacts) -> JsonObject:
-    if not facts.traits.takes_effort or facts.traits.fixed_effort or request.thought_level is ThoughtLevel.DEFAULT:
+    if not facts.traits.takes_effort or facts.traits.fixed_effort or request.thought_level is ThoughtLevel.AUTO:
         return {}
     if request.thought_level is ThoughtLevel.OFF:
         return {"effort": facts.traits.off_effort} if facts.traits.off_effort else {}
-    return {"effort": request.thought_level.value, "summary": "auto"}
+    return {"effort": effort_word(request.thought_level), "summary": "auto"}
 
 
 def _tool(tool: ToolSpec, facts: ModelFacts) -> Json:

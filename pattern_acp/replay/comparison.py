@@ -41,7 +41,7 @@ from pattern_acp.journal.events import (
     TurnStarted,
     UsageReported,
 )
-from pattern_acp.providers.base import ProviderRequest, ToolSpec
+from pattern_acp.providers.base import ProviderRequest, ThoughtLevel, ToolSpec
 from pattern_acp.replay.recorded_turns import RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.replay.turn_replay import ReplayedTurn
 from pattern_acp.turn.request_fingerprints import RequestDigests
@@ -251,7 +251,11 @@ def _only_digest(digest: str | None) -> str:
 
 def _settings(recorded: RecordedRequest) -> str:
     parts = recorded.event.parts
-    limits = {} if parts is None else {"answer": f"{parts.max_output_tokens} tokens", "thinking": parts.thought_level}
+    limits = (
+        {}
+        if parts is None
+        else {"answer": f"{parts.max_output_tokens} tokens", "thinking": ThoughtLevel(parts.thought_level).value}
+    )
     return fields_text({"model": recorded.event.model, **limits, "whole": recorded.event.digest})
 
 

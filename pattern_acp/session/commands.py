@@ -20,6 +20,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.errors import DuplicateFoundError
 from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.context_usage import stable_part
 from pattern_acp.session.definitions import written_commands
 from pattern_acp.session.errors import OptionUnusableError
@@ -65,7 +66,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Model", f"`{state.model.qualified}`" + (f". {shared.model_reason}" if shared.model_reason else "")),
         *((("Assumed of it", taken),) if (taken := assumed(shared.models.resolve(state.model.qualified)[1])) else ()),
         *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
-        *((("Thinking", thought_level_of(state.model, state.thought_level)),) if state.model.thought_levels else ()),
+        *((("Thinking", _thinking_of(state.model, state.thought_level)),) if state.model.thought_levels else ()),
         ("Mode", state.policy.mode.value),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
@@ -117,6 +118,11 @@ async def run_model(session: "Session", argument: str) -> str:
     names = sorted({info.qualified for info in session.constellation.models.available()} | {current})
     lines = [f"- `{name}`{' ← in use' if name == current else ''}" for name in names]
     return "\n".join([*lines, "", "Switch with `/model PROVIDER/MODEL`."])
+
+
+def _thinking_of(model: ModelInfo, chosen: ThoughtLevel) -> str:
+    asked = thought_level_of(model, chosen)
+    return asked if asked is chosen else f"{chosen} ({asked})"
 
 
 async def run_thinking(session: "Session", argument: str) -> str:

@@ -66,7 +66,7 @@ def context_tokens(session: "Session", model: ModelInfo) -> int:
         session_id=session.session_id,
         stable=stable_part(session),
         model=model,
-        thought_level=ThoughtLevel.DEFAULT,
+        thought_level=ThoughtLevel.AUTO,
         history=session.state.history,
         memory=(),
         max_output_tokens=session.state.settings.turn.max_output_tokens,

@@ -43,20 +43,21 @@ MODES: tuple[Choice, ...] = (
 )
 
 _THOUGHT_NAMES = {
-    ThoughtLevel.DEFAULT: "Default",
+    ThoughtLevel.AUTO: "Auto",
     ThoughtLevel.OFF: "Off",
     ThoughtLevel.LOW: "Low",
     ThoughtLevel.MEDIUM: "Medium",
     ThoughtLevel.HIGH: "High",
+    ThoughtLevel.MAX: "Max",
 }
 
 
-_THOUGHT_WORDS = {ThoughtLevel.DEFAULT: "As much as the model's vendor lets it by itself."}
+_THOUGHT_WORDS = {ThoughtLevel.AUTO: "As much as the model's vendor lets it by itself; medium where that is nothing."}
 
 
 def thought_level_of(model: ModelInfo, wanted: ThoughtLevel) -> ThoughtLevel:
-    """The level at which the model works; see `nearest_level`."""
-    return nearest_level(wanted, model.thought_levels)
+    """The level that the model is asked for; see `nearest_level`."""
+    return nearest_level(model.auto_level if wanted is ThoughtLevel.AUTO else wanted, model.thought_levels)
 
 
 def first_level(settings: Settings, model: ModelInfo) -> ThoughtLevel:
@@ -87,8 +88,8 @@ def session_options(
         ),
     ]
     if model.thought_levels:
-        levels = (ThoughtLevel.DEFAULT, *model.thought_levels)
-        current = thought_level_of(model, thought_level)
+        levels = (ThoughtLevel.AUTO, *model.thought_levels)
+        current = nearest_level(thought_level, model.thought_levels)
         options.append(
             Option(
                 THOUGHT_OPTION,

@@ -168,6 +168,9 @@ class Session:
         Raises:
             InvalidRequestError: there is no such option, or it has no such value.
         """
+        if option_id == THOUGHT_OPTION and value == "default":
+            # The name of `auto` in earlier releases, which editors have saved.
+            value = ThoughtLevel.AUTO
         chosen = next((option for option in self.options() if option.option_id == option_id), None)
         if chosen is None:
             known = ", ".join(option.option_id for option in self.options())

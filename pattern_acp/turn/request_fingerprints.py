@@ -73,6 +73,8 @@ class RequestDigests:
         volatile = _text(request.volatile)
         pieces = (_text(request.system), _encoded(request.tools), volatile)
         rest = _encoded(replace(request, system="", tools=(), messages=(), volatile=""))
+        # The name of the level in earlier releases, whose digests stay the same.
+        rest = rest.replace(b'"thought_level":"auto"', b'"thought_level":"default"')
         digests = [hashlib.sha256(piece).digest() for piece in pieces]
         whole = hashlib.sha256(b"".join((hashlib.sha256(rest).digest(), *digests, *self._digests)))
         size = len(rest) + sum(map(len, pieces)) + self._size

@@ -488,7 +488,7 @@ thinking_level = "high"
 
 
 def test_how_much_models_think_is_set_for_all_and_for_each(tmp_path: Path):
-    assert load_with(tmp_path).settings.thinking == "default"
+    assert load_with(tmp_path).settings.thinking == "auto"
     settings = load_with(tmp_path, user=THINKING).settings
     assert (settings.thinking, settings.models["lab/a"].thinking_level) == ("low", "high")
 
@@ -505,9 +505,9 @@ def test_what_a_flag_or_variable_says_of_thinking_counts_for_every_model(tmp_pat
 def test_a_level_of_thinking_that_there_is_not_is_named_with_the_choices(tmp_path: Path):
     user = 'thinking = "extreme"\n[models."lab/a"]\nthinking_level = "much"\n'
     loaded = load_with(tmp_path, user=user, project='thinking = "high"')
-    assert (loaded.settings.thinking, loaded.settings.models["lab/a"].thinking_level) == ("default", "")
+    assert (loaded.settings.thinking, loaded.settings.models["lab/a"].thinking_level) == ("auto", "")
     told = "\n".join(sentences(loaded, tmp_path))
-    assert told.count("it must be one of default, off, low, medium, high") == 2
+    assert told.count("it must be one of auto, off, low, medium, high, max") == 2
     assert "a project may not set it" in told
 
 

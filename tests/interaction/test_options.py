@@ -54,7 +54,7 @@ async def test_an_unknown_option_or_value_is_refused_and_changes_nothing(option_
         assert error.code == INVALID_PARAMS
         assert error.message.endswith(".")
         options = await choose(agent, session, "mode", "ask")
-        assert [item["currentValue"] for item in options] == ["ask", "scripted/test", "default"]
+        assert [item["currentValue"] for item in options] == ["ask", "scripted/test", "auto"]
 
 
 @pytest.mark.parametrize("params", [{"configId": "mode"}, {"value": "ask"}, {"configId": "mode", "value": 5}])
@@ -153,7 +153,7 @@ async def test_the_command_that_switches_the_model_tells_modes_and_options():
 
 
 async def test_a_new_session_asks_for_no_thinking_unless_the_settings_do():
-    for settings, level in ((Settings(), "default"), (Settings(thinking="high"), "high")):
+    for settings, level in ((Settings(), "auto"), (Settings(thinking="high"), "high")):
         async with running_agent(ScriptedProvider([says("Hi.")]), settings=settings) as agent:
             session = await agent.editor.open_session(str(agent.folder))
             await agent.editor.prompt(session, "Hi")
@@ -161,7 +161,7 @@ async def test_a_new_session_asks_for_no_thinking_unless_the_settings_do():
             options = (await load(agent, session))["configOptions"]
             assert option(options, "thought_level")["currentValue"] == level
             values = [choice["value"] for choice in option(options, "thought_level")["options"]]
-            assert values == ["default", "off", "low", "high"]
+            assert values == ["auto", "off", "low", "high"]
 
 
 async def test_the_command_for_thinking_shows_the_choices_and_sets_one():
@@ -170,7 +170,7 @@ async def test_the_command_for_thinking_shows_the_choices_and_sets_one():
         await agent.editor.prompt(session, "/thinking")
         shown = agent.editor.said()
         assert [line for line in shown.splitlines() if "in use" in line] == [
-            "- `default`: As much as the model's vendor lets it by itself. ← in use"
+            "- `auto`: As much as the model's vendor lets it by itself; medium where that is nothing. ← in use"
         ]
         assert all(f"- `{level}`" in shown for level in ("off", "low", "high"))
         await agent.editor.prompt(session, "/thinking HIGH")
@@ -189,7 +189,7 @@ async def test_the_command_for_thinking_names_the_choices_or_that_there_are_none
         agent.models.infos["plain"] = ModelInfo("plain", "test")
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "/thinking extreme")
-        assert "has no level `extreme`; choose one of default, off, low, high." in agent.editor.said()
+        assert "has no level `extreme`; choose one of auto, off, low, high." in agent.editor.said()
         await agent.editor.prompt(session, "/model plain/test")
         for typed in ("/thinking", "/thinking high"):
             await agent.editor.prompt(session, typed)
@@ -201,7 +201,7 @@ async def test_a_change_of_model_follows_its_table_until_the_user_chooses_a_leve
     others = {"other": ScriptedProvider([])}
     async with running_agent(ScriptedProvider([]), settings=Settings(models=own), others=others) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        for name, level in (("other/test", "high"), ("scripted/test", "default"), ("other/test", "high")):
+        for name, level in (("other/test", "high"), ("scripted/test", "auto"), ("other/test", "high")):
             options = await choose(agent, session, "model", name)
             assert option(options, "thought_level")["currentValue"] == level
         options = (await load(agent, session))["configOptions"]

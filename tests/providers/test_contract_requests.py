@@ -255,7 +255,7 @@ KNOWN: dict[Wire, tuple[str, ...]] = {
 @pytest.mark.parametrize("wire", WIRES)
 def test_by_default_no_request_says_anything_of_reasoning(wire: Wire):
     for model in ("some-model", *KNOWN[wire]):
-        body = body_of(body_for(wire, request(user("a"), level=ThoughtLevel.DEFAULT), model=model))
+        body = body_of(body_for(wire, request(user("a"), level=ThoughtLevel.AUTO), model=model))
         said = {"thinking", "output_config", "reasoning", "reasoning_effort"} & body.keys()
         assert (model, said) == (model, set())
         assert "thinkingConfig" not in cast("Body", body.get("generationConfig", {}))
@@ -265,14 +265,14 @@ def test_the_clouds_requests_say_nothing_of_reasoning_by_default_either():
     for wire in (BedrockWire, VertexWire):
         settings = ProviderSettings("cloud", "anthropic", "https://127.0.0.1:1", project="p", region="r")
         for model in ("anthropic.claude-opus-5-5-v1:0", "claude-sonnet-5-5", "claude-sonnet-4-5@20250929"):
-            asked = replace(request(user("a"), level=ThoughtLevel.DEFAULT), model=model)
+            asked = replace(request(user("a"), level=ThoughtLevel.AUTO), model=model)
             body = body_of(wire(settings, partial(describe, "cloud")).encode(asked).body)
             assert not {"thinking", "output_config"} & body.keys()
 
 
 def test_a_model_that_the_user_says_thinks_is_asked_for_nothing_by_default():
     facts = configure(describe("lab", "m"), ModelSettings(thinking=("off", "low")))
-    asked = request(user("a"), level=ThoughtLevel.DEFAULT)
+    asked = request(user("a"), level=ThoughtLevel.AUTO)
     bodies = [
         body_of(encode_openai(asked, facts, "lab", is_openai=False)),
         body_of(encode_anthropic(asked, facts, "lab")),
@@ -285,9 +285,9 @@ def test_a_model_that_the_user_says_thinks_is_asked_for_nothing_by_default():
 @pytest.mark.parametrize(
     ("wire", "model", "level", "tokens"),
     [
-        ("responses", "gpt-6.1-terra", ThoughtLevel.DEFAULT, 8_192 + 10_240),
-        ("gemini", "gemini-2.5-flash", ThoughtLevel.DEFAULT, 8_192 + 10_240),
-        ("openai", "gpt-4.1", ThoughtLevel.DEFAULT, 8_192),
+        ("responses", "gpt-6.1-terra", ThoughtLevel.AUTO, 8_192 + 10_240),
+        ("gemini", "gemini-2.5-flash", ThoughtLevel.AUTO, 8_192 + 10_240),
+        ("openai", "gpt-4.1", ThoughtLevel.AUTO, 8_192),
         ("responses", "gpt-6.1-terra", ThoughtLevel.OFF, 8_192),
         ("responses", "gpt-6.1-terra", ThoughtLevel.HIGH, 8_192 + 24_576),
         ("responses", "gpt-5.2-codex", ThoughtLevel.OFF, 8_192 + 10_240),

@@ -163,7 +163,7 @@ async def test_a_request_is_cut_to_what_the_other_model_takes():
     asked = request(user("Hi"))
     await chain.ask(replace(asked, max_output_tokens=5_000, thought_level=ThoughtLevel.HIGH))
     (sent,) = chain.others["spare"].requests
-    assert (sent.model, sent.max_output_tokens, sent.thought_level) == ("m", 100, ThoughtLevel.DEFAULT)
+    assert (sent.model, sent.max_output_tokens, sent.thought_level) == ("m", 100, ThoughtLevel.AUTO)
     assert sent.messages == asked.messages
 
 

@@ -32,7 +32,7 @@ def test_the_model_in_use_is_a_choice_even_when_no_list_has_it():
 
 def test_thinking_goes_only_as_far_as_the_model_does():
     thinking = session_options(Mode.ASK, THINKER, [], ThoughtLevel.MEDIUM)[-1]
-    assert [choice.value for choice in thinking.choices] == ["default", "off", "low", "high"]
+    assert [choice.value for choice in thinking.choices] == ["auto", "off", "low", "high"]
     assert thinking.current == "low"
 
 
@@ -41,19 +41,19 @@ def test_a_model_that_does_not_think_has_no_such_option():
 
 
 def test_nothing_is_asked_of_a_model_unless_the_user_does():
-    assert session_options(Mode.ASK, THINKER, [], ThoughtLevel.DEFAULT)[-1].current == "default"
+    assert session_options(Mode.ASK, THINKER, [], ThoughtLevel.AUTO)[-1].current == "auto"
 
 
 @pytest.mark.parametrize(
     ("wanted", "known", "level"),
     [
-        ("default", "off low high", "default"),
+        ("auto", "off low high", "auto"),
         ("medium", "off low high", "low"),
         ("high", "off low", "low"),
         ("off", "low medium high", "low"),
         ("low", "high", "high"),
-        ("high", "", "default"),
-        ("off", "", "default"),
+        ("high", "", "auto"),
+        ("off", "", "auto"),
     ],
 )
 def test_a_level_that_a_model_does_not_have_becomes_the_nearest_below_or_its_least(wanted: str, known: str, level: str):
