@@ -167,6 +167,8 @@ class Stopped(Struct, frozen=True):
     detail: str = ""
     is_final: bool = False
     """True if an answer that was interrupted would be again: its provider refused to go on."""
+    attempts: int | None = None
+    """Most interruptions in a row for this reason; None for as many as the settings allow."""
 
 
 class Retrying(Struct, frozen=True):

@@ -24,14 +24,16 @@ class ProviderTooSlowError(ProviderError):
 class ProviderOverloadedError(ProviderError):
     """Rate limited, overloaded or broken on the provider's side (408, 409, 429, 5xx), also after retries.
 
-    `retry_after_ms` is the wait that the provider asks for; None when it does not say.
+    `retry_after_ms` is the wait that the provider asks for; None when it does not say. `attempts` are the most that
+    it is worth, first one included; None for the usual number.
     """
 
     failure_code = "provider.overloaded"
 
-    def __init__(self, sentence: str, retry_after_ms: int | None = None) -> None:
+    def __init__(self, sentence: str, retry_after_ms: int | None = None, *, attempts: int | None = None) -> None:
         super().__init__(sentence)
         self.retry_after_ms = retry_after_ms
+        self.attempts = attempts
 
 
 class NoModelLeftError(ProviderError):

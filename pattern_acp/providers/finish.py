@@ -63,6 +63,16 @@ _FILTERED: Mapping[str, str] = {
     }.items()
 }
 """Words of filters, with the reason in each."""
+_BROKEN = _plain_words(
+    "error errored server_error api_error internal_error network_error connection_error abort aborted cancelled "
+    "canceled timeout insufficient_system_resource load overloaded rate_limit failed failure incomplete interrupted "
+    "other"
+)
+"""Words of servers that gave up, which may do better the next time."""
+UNREADABLE_ATTEMPTS = 3
+"""Attempts at an answer whose call the server itself could not read."""
+UNKNOWN_ATTEMPTS = 2
+"""Attempts at an answer that ends for a reason that nobody knows: one that comes again is not a passing fault."""
 _UNREADABLE = _plain_words(
     "MALFORMED_FUNCTION_CALL MALFORMED_TOOL_CALL MALFORMED_TOOL_USE UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS "
     "MALFORMED_RESPONSE"
@@ -112,8 +122,10 @@ def stop_for(
         return Stopped(ProviderStop.INTERRUPTED, "The provider paused a long answer.")
     if plain in _UNREADABLE:
         raise ProviderOverloadedError(
-            f"{settings.name}/{model} wrote a tool call that cannot be read (finish reason {word[:_WORD_CHARS]!r})."
+            f"{settings.name}/{model} wrote a tool call that cannot be read (finish reason {word[:_WORD_CHARS]!r}).",
+            attempts=UNREADABLE_ATTEMPTS,
         )
     raise ProviderOverloadedError(
-        f"{settings.name}/{model} did not finish its answer; the reason that it gives is {word[:_WORD_CHARS]!r}."
+        f"{settings.name}/{model} did not finish its answer; the reason that it gives is {word[:_WORD_CHARS]!r}.",
+        attempts=None if plain in _BROKEN else UNKNOWN_ATTEMPTS,
     )

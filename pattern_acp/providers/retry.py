@@ -75,6 +75,8 @@ def attempts_for(error: ProviderError, most: int) -> int:
     """Number of attempts that an error is worth: one when trying again cannot help."""
     if isinstance(error, ProviderStalledError):
         return min(MAX_STALLED_ATTEMPTS, most)
+    if isinstance(error, ProviderOverloadedError) and error.attempts is not None:
+        return min(error.attempts, most)
     return most if isinstance(error, ProviderConnectionError | ProviderOverloadedError) else 1
 
 
@@ -113,7 +115,8 @@ async def with_retries(
                     yield event
         except ProviderError as error:
             if has_content and not isinstance(error, EmptyAnswerError):
-                yield Stopped(ProviderStop.INTERRUPTED, error.sentence, is_refusal(error))
+                attempts = error.attempts if isinstance(error, ProviderOverloadedError) else None
+                yield Stopped(ProviderStop.INTERRUPTED, error.sentence, is_refusal(error), attempts)
                 return
             delay = policy.delay_ms(error, number, patience_ms)
             if delay is None:

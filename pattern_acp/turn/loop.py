@@ -18,7 +18,7 @@ from pattern_acp.domain.untrusted_blocks import untrusted_line
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure
-from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop
+from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop, Stopped
 from pattern_acp.providers.errors import (
     ContextTooLongError,
     EmptyAnswerError,
@@ -109,6 +109,9 @@ BAD_REQUEST = 400
 NEARLY_FULL_PERCENT = 60
 """Share of the window, by our own estimate, from which on such a refusal is taken for one of length, once. As
 conversations are compacted at about three quarters of the window, this is four fifths of what they come to."""
+
+EMPTY_ATTEMPTS = 3
+"""Attempts at an answer that ends well and without a word."""
 
 STALLED = ProviderStalledError | EmptyAnswerError
 """Failures of a provider that had taken the request."""
@@ -310,6 +313,11 @@ class TurnLoop:
         assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
         try:
             await read_stream(self._model.provider, request, assembly, self._recorder, turn_id)
+        except EmptyAnswerError as error:
+            if self._has_words or not self._may_go_on(EMPTY_ATTEMPTS):
+                await self._record_cut(turn_id, assembly, history, error)
+                raise
+            assembly.take(Stopped(ProviderStop.INTERRUPTED, error.sentence))
         except BaseException as error:
             # Cancelled or failed: what came is kept and marked, then the error goes on.
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
@@ -383,9 +391,10 @@ class TurnLoop:
 
     async def _go_on(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> bool:
         """Prepare to go on after an answer broke off: pause, and add a note for the model. False: the turn ends."""
+        may_go_on = not answer.assembly.is_final and self._may_go_on(answer.assembly.attempts)
         self._breaks += 1
         self._has_words = self._has_words or bool(answer.message.text.strip())
-        if self.resumption is None or answer.assembly.is_final or not self.resumption.goes_on(self._breaks):
+        if self.resumption is None or not may_go_on:
             return False
         sentence = f"{without_advice(answer.assembly.detail) or BROKE} {GOES_ON}"
         await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._recorder, turn_id)
@@ -398,6 +407,12 @@ class TurnLoop:
             )
             add_context(history, told)
         return True
+
+    def _may_go_on(self, attempts: int | None) -> bool:
+        """Return whether the model may be asked again after one more break, of `attempts` for its reason."""
+        breaks = self._breaks + 1
+        is_bounded = attempts is not None and breaks >= attempts
+        return self.resumption is not None and not is_bounded and self.resumption.goes_on(breaks)
 
     def _usage_events(self, turn_id: TurnId, assembly: MessageAssembly, *, was_cut: bool) -> list[NewEvent]:
         """Usage of a request: the provider's figures, or an estimate where it sent none or was cut before."""

@@ -59,6 +59,8 @@ class MessageAssembly(Struct):
     detail: str = ""
     is_final: bool = False
     """True when an interrupted answer would be interrupted again."""
+    attempts: int | None = None
+    """Most interruptions in a row for this reason; None for as many as the settings allow."""
     info: ModelInfo | None = None
     """The model that stood in for the one that was asked, where one did and it is known."""
     is_waiting: bool = False
@@ -95,8 +97,8 @@ class MessageAssembly(Struct):
                 self.usage, self.cost, self.is_untold = usage, cost, False
             case UsageMissing():
                 self.is_untold = True
-            case Stopped(reason, detail, is_final):
-                self.stop, self.detail, self.is_final = reason, detail, is_final
+            case Stopped(reason, detail, is_final, attempts):
+                self.stop, self.detail, self.is_final, self.attempts = reason, detail, is_final, attempts
             case ModelSwitched(qualified, info=info):
                 self.provider, self.info = qualified, info
             case _:

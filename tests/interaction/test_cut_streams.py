@@ -254,3 +254,37 @@ async def test_a_call_whose_arguments_are_never_closed_is_answered_and_not_run(w
         assert not (agent.folder / "new.txt").exists()
         (ended,) = [update for update in agent.editor.of_kind("tool_call_update") if update.get("status") == "failed"]
         assert "not valid JSON" in str(ended)
+
+
+@wires
+async def test_an_empty_answer_is_asked_for_again_and_ends_the_turn_the_third_time(wire: Wire):
+    async with at_faulty_line(wire) as (agent, line, session):
+        line.server.then = [(http_answer(stream_of(wire, [ScriptStep(text="Here.")])),)]
+        line.server.pieces = (http_answer(stream_of(wire, [])),)
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert (agent.editor.said(), line.server.asked) == ("Here.", 2)
+        line.server.pieces = (http_answer(stream_of(wire, [])),)
+        await agent.editor.prompt(session, "And now?")
+        assert "without an answer" in agent.editor.said()
+        assert line.server.asked == 5
+        events = await events_of(agent, session)
+        assert [event.code for event in of_type(events, ErrorReported)] == ["provider.answer-empty"]
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None
+
+
+@pytest.mark.parametrize(("word", "asked"), [("no_such_word", 2), ("network_error", 5), ("MALFORMED_FUNCTION_CALL", 3)])
+@pytest.mark.parametrize("text", ["", "Half an ans"])
+async def test_a_reason_that_is_no_good_end_is_asked_again_as_often_as_it_is_worth(word: str, asked: int, text: str):
+    answer = stream_of("openai", [ScriptStep(text=text or "x")]).replace(b'"stop"', f'"{word}"'.encode())
+    answer = (
+        answer
+        if text
+        else answer.replace(b'"content":"x"', b'"content":""').replace(b'"content": "x"', b'"content": ""')
+    )
+    async with at_faulty_line("openai") as (agent, line, session):
+        line.server.pieces = (http_answer(answer),)
+        await agent.editor.prompt(session, "Go.")
+        assert line.server.asked == asked
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None

@@ -16,6 +16,8 @@ from tests.support.heard import conversation
 from tests.support.scripts import calls, gate, says, stops, thinks
 from tests.support.turns import events_of, of_type, prompting, unpaired_calls
 
+NO_RETRIES = Settings(editor_deadline_seconds=30, turn=TurnSettings(stream_retries=0))
+
 FAILURES: list[ProviderError] = [
     errors.ProviderConnectionError("The provider could not be reached; check the network."),
     errors.ProviderStalledError("Nothing came for 90 s; try again."),
@@ -38,7 +40,7 @@ async def session_goes_on(agent: RunningAgent, session: str) -> None:
 @pytest.mark.parametrize("failure", FAILURES, ids=[type(failure).__name__ for failure in FAILURES])
 async def test_a_failure_is_a_visible_message_and_an_ordinary_end(failure: ProviderError):
     model = ScriptedProvider([(failure,), says("Here again.")])
-    async with running_agent(model) as agent:
+    async with running_agent(model, settings=NO_RETRIES) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         answer = await agent.editor.prompt(session, "Go.")
         assert answer == {"stopReason": "end_turn", "_meta": {"pattern": {"failure": failure.failure_code}}}
@@ -103,8 +105,6 @@ async def test_a_stream_that_is_cut_ends_the_turn_with_what_came_and_says_so():
         assert [item.for_model for item in recorded] == [True, False]
         await session_goes_on(agent, session)
 
-
-NO_RETRIES = Settings(editor_deadline_seconds=30, turn=TurnSettings(stream_retries=0))
 
 CUTS = [ProviderStop.INTERRUPTED, ProviderStop.REFUSAL, ProviderStop.CONTENT_FILTER]
 
