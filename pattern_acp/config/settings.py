@@ -128,6 +128,7 @@ EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
+ReadingCommands = Literal["run", "ask"]
 LspMode = Literal["off", "on"]
 SandboxSetting = Literal["auto", "require", "off"]
 SandboxNetwork = Literal["none", "host"]
@@ -147,6 +148,9 @@ REVIEW_BY_REACH: tuple[ReviewSetting, ...] = ("project", "off")
 
 SECRETS_BY_REACH: tuple[SecretsSetting, ...] = ("block", "ask")
 """Treatments of a secret, from the least."""
+
+READING_BY_REACH: tuple[ReadingCommands, ...] = ("ask", "run")
+"""Treatments of commands that only read, from the least."""
 
 
 SANDBOX_BY_REACH: tuple[SandboxSetting, ...] = ("require", "auto", "off")
@@ -231,6 +235,8 @@ class PolicySettings(Struct, frozen=True):
     """The network of confined commands: none but a loopback of their own, or the machine's."""
     sandbox_writable: tuple[str, ...] = CACHE_FOLDERS
     """Folders that confined commands may write besides the session's; `~` is the user's home."""
+    reading_commands: ReadingCommands = "run"
+    """The treatment of command lines that surely only read inside the session's folders."""
 
 
 class CompactionSettings(Struct, frozen=True):

@@ -28,6 +28,8 @@ class RunCommand(Struct, frozen=True):
 
     line: str
     cwd: str
+    git_setting: str = ""
+    """The setting of a repository by which git's reading commands would run a program, such as `diff.external`."""
 
 
 class ReadMemory(Struct, frozen=True):

@@ -502,7 +502,7 @@ def read_command_line(line: str, *, windows: bool = False, read: SyntaxReader = 
     found |= syntax.features
     if len(syntax.commands) > MAX_COMMANDS or sum(len(command.words) for command in syntax.commands) > MAX_WORDS:
         found |= {Feature.TOO_LONG}
-    if syntax.commands and not found and not _readers_agree(syntax):
+    if syntax.commands and not found and not readers_agree(syntax):
         found |= {Feature.AMBIGUOUS}
     return CommandLine(line, syntax.commands, syntax.redirections, found, syntax.parse_ok)
 
@@ -518,7 +518,8 @@ def _text_features(line: str, *, windows: bool) -> frozenset[Feature]:
     return frozenset(feature for feature, is_there in tests.items() if is_there)
 
 
-def _readers_agree(read: CommandLine) -> bool:
+def readers_agree(read: CommandLine) -> bool:
+    """Return whether the standard library's reader splits the line into the same words."""
     # Control and invisible characters are features, so tabs and spaces are the only white space left.
     reader = shlex.shlex(read.text, posix=True, punctuation_chars=True)
     reader.whitespace_split = True

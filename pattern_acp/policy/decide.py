@@ -159,6 +159,7 @@ class _Situation(Struct, frozen=True):
     grants: tuple[Grant, ...]
     resolve: Resolver | None
     sandbox: str = ""
+    reading_asks: bool = False
 
 
 MOST_REASONS = 4
@@ -173,6 +174,7 @@ def decide(
     grants: Sequence[Grant] = (),
     resolve: Resolver | None = None,
     sandbox: str = "",
+    reading_asks: bool = False,
 ) -> Decision:
     """Decide on a call by everything that it wants to touch: the strictest answer wins.
 
@@ -180,6 +182,8 @@ def decide(
     roots run too; in `plan` every change is denied; in `auto` everything inside the roots runs, but commands that are
     destructive or reach beyond the roots (network, other processes, containers, the machine) ask. Anything outside the
     roots or protected asks in every mode, and so does our own program where it decides.
+
+    A command line that surely only reads inside the roots runs in every mode (`reading`), unless `reading_asks`.
 
     A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
 
@@ -199,8 +203,9 @@ def decide(
         resolve: see `paths.Resolver`; None reads paths by their text.
         sandbox: the sandbox of this machine, in a few words; empty when there is none. A command that runs
             without a question runs in it.
+        reading_asks: True when commands that only read are decided on like all others.
     """
-    situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox)
+    situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox, reading_asks)
     decisions = [_decide_one(access, situation) for access in accesses or (NoEffect(),)]
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
@@ -295,9 +300,13 @@ def _decide_write(access: WritePath, situation: _Situation) -> Decision:
 
 def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
     roots, mode, resolve = situation.roots, situation.mode, situation.resolve
-    if mode is Mode.PLAN:
-        return Decision(Verdict.DENY, "plan_mode", "Plan mode runs no commands, since they can change things.")
     windows = is_windows_path(access.cwd)
+    reads = _only_reads(access, situation, windows=windows)
+    if reads and situation.sandbox != SANDBOX_REQUIRED and _objection(access, situation) is None:
+        reason = "It only reads inside the folders of this session."
+        return Decision(Verdict.ALLOW, "reading", reason, sandbox=situation.sandbox)
+    if mode is Mode.PLAN:
+        return Decision(Verdict.DENY, "plan_mode", "Plan mode runs only commands that surely change nothing.")
     line = read_command_line(access.line, windows=windows)
     own = own_program_reason(line, access.cwd, resolve, windows=windows)
     if own is not None:
@@ -337,6 +346,13 @@ def outside_offer(accesses: Sequence[Access], stopped: str, roots: Sequence[str]
     commands = [access for access in accesses if isinstance(access, RunCommand)]
     scopes = command_scopes(commands[0], roots, resolve) if len(commands) == 1 else ()
     return Decision(Verdict.ASK, "sandbox_stopped", f"{stopped} Run it outside the sandbox?", scopes)
+
+
+def _only_reads(access: RunCommand, situation: _Situation, *, windows: bool) -> bool:
+    # Its table takes 10 ms to read; a start that decides on no command does not pay for it.
+    from pattern_acp.policy.reading import surely_reads
+
+    return not (situation.reading_asks or access.git_setting) and surely_reads(access.line, windows=windows)
 
 
 def _decide_server(access: CallServer, situation: _Situation) -> Decision:

@@ -168,7 +168,12 @@ async def _session_of(
         title=row.title,
         model=model,
         thought_level=ThoughtLevel(row.thought_level or ThoughtLevel.OFF),
-        policy=PolicyState(Mode(row.mode), place.roots, list(found.grants)),
+        policy=PolicyState(
+            Mode(row.mode),
+            place.roots,
+            list(found.grants),
+            reading_asks=place.settings.policy.reading_commands == "ask",
+        ),
         system=compiled.system,
         instructions=in_force(compiled),
         settings=place.settings,

@@ -11,7 +11,7 @@ on.
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated, Protocol
@@ -46,8 +46,10 @@ from pattern_acp.tools.base import (
 from pattern_acp.tools.job import has_settled, job_outcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target
+from pattern_acp.workspace.git import program_setting
 from pattern_acp.workspace.jobs import OUTPUT_BYTES, ends_with_prompt
 from pattern_acp.workspace.kinds import inspect_path
+from pattern_acp.workspace.shell import reading_variables
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand
 
 DEFAULT_SECONDS = COMMAND_SECONDS
@@ -124,15 +126,21 @@ class RunCommandTool:
         asked = parse_arguments(arguments, RunCommandArguments)
         require_command_text(asked.command)
         folder = await find_target(asked.cwd or context.cwd, context)
+        reading, git_setting = await anyio.to_thread.run_sync(_reading_facts, asked, folder)
         goes_on = asked.background or asked.interactive
         if not goes_on:
             _require_no_screen(asked.command)
-        run = partial(start_job, look_seconds=self._first_look_seconds) if goes_on else self._run
+        variables = reading_variables() if reading else {}
+        run = (
+            partial(start_job, look_seconds=self._first_look_seconds, variables=variables)
+            if goes_on
+            else partial(self._run, variables=variables)
+        )
         limits = context.limits
         return PreparedCall(
             # In front, since a long command is cut behind.
             title=one_line(f"In the background: {asked.command}" if goes_on else asked.command),
-            accesses=(RunCommand(asked.command, folder.resolved),),
+            accesses=(RunCommand(asked.command, folder.resolved, git_setting),),
             run=partial(run, asked, folder, context),
             preview=_preview(asked, folder, context),
             run_confined=partial(_run_confined, run, limits, asked, folder, context) if limits is not None else None,
@@ -145,10 +153,11 @@ class RunCommandTool:
         context: ToolContext,
         progress: Progress,
         *,
+        variables: Mapping[str, str],
         profile: Profile | None = None,
     ) -> ToolOutcome:
         await _check_folder(folder)
-        request = CommandRequest(asked.command, folder.path, output_limit=OUTPUT_LIMIT, profile=profile)
+        request = CommandRequest(asked.command, folder.path, variables, output_limit=OUTPUT_LIMIT, profile=profile)
         began = anyio.current_time()
         try:
             async with AsyncExitStack() as stack:
@@ -204,6 +213,17 @@ async def _run_confined(
     return await run(asked, folder, context, progress, profile=profile)
 
 
+def _reading_facts(asked: RunCommandArguments, folder: CodeTarget) -> tuple[bool, str]:
+    """Return whether the line only reads, and the setting of its repositories by which git would run a program."""
+    # Late: the grammar is read with it.
+    from pattern_acp.policy.reading import git_folders, surely_reads
+
+    if not surely_reads(asked.command, windows=PLATFORM.windows):
+        return False, ""
+    setting = program_setting(git_folders(asked.command, folder.resolved))
+    return not setting, setting
+
+
 async def start_job(
     asked: RunCommandArguments,
     folder: CodeTarget,
@@ -211,6 +231,7 @@ async def start_job(
     progress: Progress,
     *,
     look_seconds: float,
+    variables: Mapping[str, str],
     profile: Profile | None = None,
 ) -> ToolOutcome:
     """Start a command in the background, and look at it for `look_seconds` at most.
@@ -225,6 +246,7 @@ async def start_job(
     request = CommandRequest(
         asked.command,
         folder.path,
+        variables,
         output_limit=OUTPUT_BYTES,
         takes_input=asked.interactive,
         is_background=True,

@@ -52,6 +52,8 @@ class PolicyState(Struct):
     """The sandbox of commands that run without a question, in a few words; empty for none."""
     declined_outside: set[tuple[Access, ...]] = field(default_factory=set[tuple[Access, ...]])
     """Calls that the sandbox stopped and the user did not let run outside."""
+    reading_asks: bool = False
+    """True when commands that only read ask like all others."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
@@ -101,7 +103,13 @@ class PermissionChecker:
         mode = self._narrowing.mode(self._state.mode)
         state = self._state
         decision = decide(
-            accesses, mode=mode, roots=state.roots, grants=state.grants, resolve=resolved, sandbox=state.sandbox
+            accesses,
+            mode=mode,
+            roots=state.roots,
+            grants=state.grants,
+            resolve=resolved,
+            sandbox=state.sandbox,
+            reading_asks=state.reading_asks,
         )
         return self._narrowing.narrowed(decision, accesses)
 

@@ -84,6 +84,51 @@ def _small_text(path: str) -> str:
         return ""
 
 
+_SETTINGS_BYTES = 1_000_000
+_RUNS = re.compile(
+    r"^\s*(?:\[[^\]\n]*\]\s*)?(external|textconv|command|clean|smudge|process|fsmonitor|showsignature|program|"
+    r"alternaterefscommand|sshcommand|worktree|hookspath|attributesfile)\s*=\s*(\S.*)|^\s*\[\s*(include)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HARMLESS_VALUE = re.compile(r"git-lfs\s|(?:true|false|yes|no|on|off|0|1)\s*$", re.IGNORECASE)
+
+
+def program_setting(folders: Sequence[str]) -> str:
+    """Name the first setting by which git's reading commands in these folders would run a program; "" for none.
+
+    Only files of repositories count: the user's own settings are the user's. Blocks for a few small reads.
+    """
+    for folder in folders:
+        common = git_facts(folder).common_dir
+        for name in (*_settings_files(common),) if common else ():
+            text = _settings_text(name)
+            if text is None:
+                return "its settings, which cannot be read"
+            for match in _RUNS.finditer(text):
+                if match[3] or not _HARMLESS_VALUE.match(match[2]):
+                    return (match[1] or match[3]).lower()
+    return ""
+
+
+def _settings_files(common: str) -> list[str]:
+    found = [os.path.join(common, "config"), os.path.join(common, "config.worktree")]
+    for below in ("modules", "worktrees"):
+        for folder, _, names in os.walk(os.path.join(common, below)):
+            found += [os.path.join(folder, name) for name in names if name in {"config", "config.worktree"}]
+    return found
+
+
+def _settings_text(path: str) -> str | None:
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_SETTINGS_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    return text.decode("utf-8", "surrogateescape") if len(text) <= _SETTINGS_BYTES else None
+
+
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "--no-optional-locks")
 """A repository's own settings must not start programs, and names are needed as they are."""
 

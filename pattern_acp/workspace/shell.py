@@ -56,7 +56,11 @@ GIT_SETTINGS = {"safe.bareRepository": "explicit"}
 """Settings of git for every command. Files of a project with the names of a repository without a work tree would make a
 harmless `git status` run the programs that they name; git then requires `--git-dir`."""
 
-_FORCES_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE"})
+_READING_SETTINGS = {**GIT_SETTINGS, "core.fsmonitor": "false", "log.showSignature": "false", "core.pager": "cat"}
+_EMPTY_WHEN_READING = "BASH_ENV ENV LESSOPEN LESSCLOSE RIPGREP_CONFIG_PATH GREP_OPTIONS NODE_OPTIONS JAVA_TOOL_OPTIONS"
+
+_UNWANTED = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS"})
+"""Variables that no command gets: they force colours, or replace what git prints by what a program of theirs does."""
 _DIGITS = 4
 """A count of more digits is nobody's; git refuses it by itself."""
 
@@ -90,17 +94,28 @@ def command_environment(
     base: Mapping[str, str], added: Mapping[str, str], secret_variables: Collection[str] = ()
 ) -> dict[str, str]:
     """The environment of a command: `base` without keys, made quiet, then `added`, which wins."""
-    hidden = hidden_names(secret_variables) | _FORCES_COLOUR
+    hidden = hidden_names(secret_variables) | _UNWANTED
     kept = {name: value for name, value in base.items() if name.upper() not in hidden}
     return kept | QUIET_VARIABLES | git_variables(base) | dict(added)
 
 
-def git_variables(base: Mapping[str, str]) -> dict[str, str]:
-    """The variables that add `GIT_SETTINGS` to git's settings in `base`."""
+def reading_variables() -> dict[str, str]:
+    """The variables with which a command that only reads starts no program that a setting or variable names."""
+    return {
+        **dict.fromkeys(_EMPTY_WHEN_READING.split(), ""),
+        **git_variables({}, _READING_SETTINGS),
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GOTOOLCHAIN": "local",
+    }
+
+
+def git_variables(base: Mapping[str, str], settings: Mapping[str, str] = GIT_SETTINGS) -> dict[str, str]:
+    """The variables that add `settings` to git's settings in `base`."""
     said = base.get("GIT_CONFIG_COUNT", "")
     first = int(said) if said.isascii() and said.isdecimal() and len(said) < _DIGITS else 0
-    variables = {"GIT_CONFIG_COUNT": str(first + len(GIT_SETTINGS))}
-    for index, (name, value) in enumerate(GIT_SETTINGS.items(), start=first):
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for index, (name, value) in enumerate(settings.items(), start=first):
         variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
     return variables
 

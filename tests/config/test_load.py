@@ -94,6 +94,7 @@ review = "project"
 [fetch]
 private_addresses = true
 [policy]
+reading_commands = "ask"
 sandbox = "require"
 sandbox_network = "host"
 sandbox_writable = ["~/.cache", "/var/cache/build"]
@@ -149,7 +150,7 @@ day = 20
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9, 10, 11, 12),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
         fetch=FetchSettings(private_addresses=True),
-        policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build")),
+        policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask"),
         compaction=CompactionSettings("importance", 70, 50),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings(

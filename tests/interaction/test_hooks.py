@@ -77,7 +77,7 @@ async def test_a_hook_that_allows_one_file_of_a_patch_does_not_allow_the_others(
 async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(tmp_path: Path):
     hook = HookSettings("PreToolUse", """echo '{"decision": "approve", "reason": "known to be safe"}'""")
     write = calls("write_file", path="a", content="x")
-    model = ScriptedProvider([calls("run_command", command="echo hi"), says("Done."), write, says("No.")])
+    model = ScriptedProvider([calls("run_command", command="touch made"), says("Done."), write, says("No.")])
     async with running_agent(model, settings=hooked(hook)) as agent:
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "Say hi.")

@@ -40,7 +40,7 @@ async def test_what_tools_bring_is_data_with_an_origin_and_never_the_persons():
 
 async def test_an_order_in_a_file_allows_nothing():
     model = ScriptedProvider(
-        [calls("read_file", path="a.txt"), calls("run_command", command="echo done"), says("Done.")]
+        [calls("read_file", path="a.txt"), calls("run_command", command="touch done"), says("Done.")]
     )
     async with running_agent(model) as agent:
         (agent.folder / "a.txt").write_text(ORDER, encoding="utf-8")

@@ -286,7 +286,7 @@ async def test_four_run_at_once_and_the_fifth_waits():
 
 
 async def test_its_questions_name_it_in_the_call_that_the_client_knows_and_an_always_holds_for_the_session():
-    run_it = calls("run_command", command="echo one")
+    run_it = calls("run_command", command="touch one")
     model = model_of(
         delegates("worker", "maker"),
         run_it,
@@ -300,7 +300,7 @@ async def test_its_questions_name_it_in_the_call_that_the_client_knows_and_an_al
         call = asked["toolCall"]
         assert call["toolCallId"] == "call_1"
         assert call["title"].startswith("maker: ")
-        assert "echo one" in call["title"]
+        assert "touch one" in call["title"]
         events = await events_of(agent, session)
         assert len(of_type(events, GrantStored)) == 1
         assert of_type(events, PermissionAsked) == []

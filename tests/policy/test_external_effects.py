@@ -69,7 +69,7 @@ def test_what_reaches_beyond_the_folders_asks_in_auto_with_a_sentence(line: str)
 
 @pytest.mark.parametrize("line", STAYING, ids=ascii)
 def test_what_stays_inside_runs_in_auto(line: str):
-    decision = decide([RunCommand(line, ROOT)], mode=Mode.AUTO, roots=[ROOT])
+    decision = decide([RunCommand(line, ROOT)], mode=Mode.AUTO, roots=[ROOT], reading_asks=True)
     assert (decision.verdict, decision.rule) == (Verdict.ALLOW, "auto_mode"), decision.reason
 
 

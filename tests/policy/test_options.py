@@ -13,7 +13,7 @@ ROOT = "/work/project"
 
 
 def options_of(access: Access) -> tuple[ApprovalOption, ...]:
-    return approval_options(decide([access], mode=Mode.ASK, roots=[ROOT]), [access])
+    return approval_options(decide([access], mode=Mode.ASK, roots=[ROOT], reading_asks=True), [access])
 
 
 def test_a_question_offers_one_option_a_kind_that_says_how_far_it_reaches():
@@ -57,11 +57,11 @@ def test_labels_are_one_short_line(access: Access):
     "answer", [PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE, PermissionAnswer.CANCELLED]
 )
 def test_an_answer_for_once_stores_nothing(answer: PermissionAnswer):
-    assert grant_for(answer, decide([RunCommand("ls", ROOT)], mode=Mode.ASK, roots=[ROOT])) is None
+    assert grant_for(answer, decide([RunCommand("ls", ROOT)], mode=Mode.ASK, roots=[ROOT], reading_asks=True)) is None
 
 
 def test_an_always_stores_the_narrowest_scope():
-    decision = decide([RunCommand("ls -l", ROOT)], mode=Mode.ASK, roots=[ROOT])
+    decision = decide([RunCommand("ls -l", ROOT)], mode=Mode.ASK, roots=[ROOT], reading_asks=True)
     assert grant_for(PermissionAnswer.ALLOW_ALWAYS, decision) == Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["ls"]')
     assert grant_for(PermissionAnswer.REJECT_ALWAYS, decision) == Grant(Effect.DENY, GrantKind.COMMAND_PREFIX, '["ls"]')
 

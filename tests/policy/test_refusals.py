@@ -204,9 +204,10 @@ def test_the_corpus_is_large_and_has_no_doubles():
 @pytest.mark.parametrize("line", REFUSED_LINES, ids=ascii)
 def test_no_allowance_reaches_a_line_that_does_more(line: str):
     assert not is_covered(RunCommand(line, ROOT))
-    assert decide([RunCommand(line, ROOT)], mode=Mode.EDIT, roots=[ROOT], grants=GRANTS, resolve=resolve).verdict is (
-        Verdict.ASK
+    decision = decide(
+        [RunCommand(line, ROOT)], mode=Mode.EDIT, roots=[ROOT], grants=GRANTS, resolve=resolve, reading_asks=True
     )
+    assert decision.verdict is (Verdict.ASK)
 
 
 @pytest.mark.parametrize("line", COVERED_LINES, ids=ascii)

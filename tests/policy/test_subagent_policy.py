@@ -62,7 +62,7 @@ def test_a_narrowed_decision_is_never_freer_than_the_sessions(
 @given(st.sampled_from(Mode), GRANTS)
 def test_who_only_reads_changes_nothing_in_any_mode(mode: Mode, grants: list[Grant]):
     reader = SubagentLimits("finder", only_reads=True)
-    for access in (WritePath("/w/a.py"), RunCommand("ls", "/w"), WriteMemory("human"), CallServer("s", "t")):
+    for access in (WritePath("/w/a.py"), RunCommand("make", "/w"), WriteMemory("human"), CallServer("s", "t")):
         decision = decide((access,), mode=reader.mode(mode), roots=ROOTS, grants=grants)
         assert reader.narrowed(decision, (access,)).verdict is Verdict.DENY
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.workspace.git import GitFacts, git_facts
+from pattern_acp.workspace.git import GitFacts, git_facts, program_setting
 
 needs_git = pytest.mark.needs("git")
 
@@ -82,3 +82,28 @@ def test_a_submodule_is_a_repository_of_its_own(tmp_path: Path):
     assert facts.root == str(main / "lib")
     assert facts.common_dir == str(main / ".git" / "modules" / "lib")
     assert facts.branch == "trunk"
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ("[core]\n\tbare = false\n\tfsmonitor = true\n[diff]\n\trenames = true\n", ""),
+        ('[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tprocess = git-lfs filter-process\n', ""),
+        ("[diff]\n\texternal = ./x\n", "external"),
+        ('[diff "a"] textconv = ./x\n', "textconv"),
+        ('[filter "a"]\n\tclean = ./x\n', "clean"),
+        ("[core]\n\tFSMonitor = ./x\n", "fsmonitor"),
+        ("[include]\n\tpath = ../x\n", "include"),
+        ('[includeIf "gitdir:x"]\n\tpath = ../x\n', "include"),
+    ],
+)
+def test_a_setting_of_the_repository_that_starts_a_program_is_named(tmp_path: Path, settings: str, found: str):
+    root = repository(tmp_path / "repo", "ref: refs/heads/main")
+    (root / "src").mkdir()
+    (root / ".git" / "config").write_text(settings, encoding="utf-8")
+    assert program_setting((str(tmp_path), str(root / "src"))) == found
+    (root / ".git" / "config").write_text("", encoding="utf-8")
+    module = root / ".git" / "modules" / "sub"
+    module.mkdir(parents=True)
+    (module / "config").write_text(settings, encoding="utf-8")
+    assert program_setting((str(root),)) == found
