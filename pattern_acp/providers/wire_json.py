@@ -143,6 +143,8 @@ def _is_struct(kind: object) -> TypeGuard[type[msgspec.Struct]]:
 def _fitted_object(value: object, kind: type[msgspec.Struct]) -> msgspec.Struct:
     if not is_object(value):
         raise msgspec.ValidationError("no object")
+    if not isinstance(value.get("type") or "", str):
+        raise msgspec.ValidationError("a kind that is no text")
     hints = _hints(kind)
     fields = {
         name: (attribute, hints[attribute])
