@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.action_lines import Verbs, split_action
-from pattern_acp.domain.argument_repair import meant_name
+from pattern_acp.domain.argument_repair import meant_name, read_object
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
@@ -480,6 +481,140 @@ class ActionReader(Struct):
             self._in_fence = None
             if fence is not None and not (fence[1].startswith("`") and "`" in fence[2]):
                 self._fence = fence[1]
+
+
+_HERMES, _HERMES_END = "<tool_call>", "</tool_call>"
+_HERMES_NAME = late_pattern(r'"name"\s*:\s*"([^"]{1,80})"')
+_HERMES_HELD = tuple(_HERMES[:length] for length in range(len(_HERMES) - 1, 0, -1))
+
+
+class HermesCall(Struct, frozen=True):
+    """One call in the Hermes form. With a `problem` nothing can be run, and `raw` is what the model wrote."""
+
+    name: str
+    arguments: JsonObject
+    raw: str = ""
+    problem: str = ""
+
+
+class HermesReader(Struct):
+    """Takes calls in the form of Hermes, Qwen, Granite and SmolLM out of an answer while it is written.
+
+    A call is an object with `name` and `arguments` between `<tool_call>` and its end, outside code fences and quotes.
+    Its bounds are plain, so that text may follow it, unlike an action. One pair of marks may hold several, one a line.
+    """
+
+    verbs: Verbs[ToolVerb]
+    calls: list[HermesCall] = field(default_factory=list[HermesCall])
+    _held: str = ""
+    _line: str = ""
+    """The unfinished line of text so far."""
+    _fence: str = ""
+    _is_inside: bool = False
+    _is_behind: bool = False
+    """True right behind a call, where line breaks are no text."""
+
+    def feed(self, text: str) -> str:
+        """Take more of the answer; return what of it is text."""
+        self._held += text
+        shown: list[str] = []
+        while self._held:
+            if self._is_behind:
+                self._held = self._held.lstrip("\n")
+                self._is_behind = not self._held
+                continue
+            if self._is_inside:
+                inside, mark, rest = self._held.partition(_HERMES_END)
+                if not mark:
+                    break
+                self._is_inside, self._is_behind, self._held = False, True, rest
+                self._read(inside)
+                continue
+            before, mark, rest = self._held.partition(_HERMES)
+            if mark and self._may_begin(before):
+                shown.append(self._passed(before))
+                self._is_inside, self._held = True, rest
+                continue
+            if mark:
+                shown.append(self._passed(before + mark))
+                self._held = rest
+                continue
+            kept = next((part for part in _HERMES_HELD if self._held.endswith(part)), "")
+            shown.append(self._passed(self._held[: len(self._held) - len(kept)]))
+            self._held = kept
+            break
+        return "".join(shown)
+
+    def end(self, *, is_cut: bool) -> str:
+        """Take the end of the answer; return the text that was held back."""
+        held, self._held = self._held, ""
+        if not self._is_inside:
+            return held
+        self._is_inside = False
+        # Many models leave out the last mark, and servers take it for the end of the answer.
+        self._read(held, is_open=is_cut)
+        return ""
+
+    def _may_begin(self, before: str) -> bool:
+        line = (self._line + before).rpartition("\n")[2]
+        return not self._fence_behind(before) and line.count("`") % 2 == 0
+
+    def _fence_behind(self, text: str) -> str:
+        """The fence that is open behind `text`."""
+        fence = self._fence
+        for line in (self._line + text).split("\n")[:-1]:
+            found = _FENCE.match(line)
+            if found is None:
+                continue
+            if not fence:
+                fence = found[1]
+            elif found[1].startswith(fence) and not found[2].strip():
+                fence = ""
+        return fence
+
+    def _passed(self, text: str) -> str:
+        self._fence = self._fence_behind(text)
+        self._line = (self._line + text).rpartition("\n")[2]
+        return text
+
+    def _read(self, text: str, *, is_open: bool = False) -> None:
+        found: list[HermesCall] = []
+        for pieces in ([line for line in text.split("\n") if line.strip()], [text]):
+            try:
+                found = [_hermes_call(piece) for piece in pieces]
+                break
+            except (ValueError, RecursionError):
+                continue
+        if is_open or not found:
+            why = "The answer was cut before its end." if is_open else _NO_HERMES
+            named = _HERMES_NAME.search(text)
+            name = self._meant(named[1]) if named else next(iter(self.verbs.names()), "unreadable")
+            self.calls.append(HermesCall(name, {}, text, why))
+            return
+        self.calls += [replace(call, name=self._meant(call.name)) for call in found]
+
+    def _meant(self, name: str) -> str:
+        verb = self.verbs.find(name)
+        return verb.name if verb is not None else name
+
+
+_NO_HERMES = 'It cannot be read, so it did not run. Write <tool_call>{"name": "NAME", "arguments": {…}}</tool_call>.'
+
+
+def _hermes_call(text: str) -> HermesCall:
+    """The call that a text is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    whole = read_object(text).value
+    name = whole.get("name") or whole.get("function")
+    arguments = whole.get("arguments", whole.get("parameters", {}))
+    if isinstance(arguments, str):
+        arguments = read_object(arguments).value
+    if not isinstance(name, str) or not name or not isinstance(arguments, Mapping):
+        raise ValueError("no call")
+    return HermesCall(name, arguments)
 
 
 def _in_words(action: OpenAction, error: ActionError, number: int) -> str:

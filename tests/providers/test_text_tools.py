@@ -215,3 +215,62 @@ def test_a_refusal_of_tools_is_told_from_other_errors(status: int, message: str)
     settings = ProviderSettings("local", "openai", "http://127.0.0.1:1")
     body = json.dumps({"error": {"message": message}}).encode()
     assert isinstance(error_of_status(settings, "m", status, body), ToolsRefusedError)
+
+
+HERMES = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a"}}\n</tool_call>'
+
+
+def calls_of(events: Sequence[ProviderEvent]) -> list[tuple[str, str]]:
+    names = {event.index: event.name for event in events if isinstance(event, ToolCallBegun)}
+    return [(names[event.index], event.text) for event in events if isinstance(event, ToolCallFragment)]
+
+
+def text_of(events: Sequence[ProviderEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+READ = ("read_file", '{"path": "a"}')
+
+
+@pytest.mark.parametrize(
+    ("written", "shown", "made"),
+    [
+        (HERMES, "", [READ]),
+        (f"I look.\n{HERMES}", "I look.\n", [READ]),
+        (f"I look. {HERMES}\n", "I look. ", [READ]),
+        (f"{HERMES}\n{HERMES}", "", [READ, READ]),
+        (f"{HERMES}\nThen we see.", "Then we see.", [READ]),
+        (HERMES.removesuffix("</tool_call>"), "", [READ]),
+        (HERMES.replace("arguments", "parameters"), "", [READ]),
+        (HERMES.replace('{"path": "a"}', '"{\\"path\\": \\"a\\"}"'), "", [READ]),
+        (HERMES.replace('"', "'"), "", [READ]),
+        (HERMES.replace("read_file", "functions.Read-File"), "", [READ]),
+        (HERMES.replace("}}", "}}\n" + '{"name": "read_file", "arguments": {"path": "a"}}'), "", [READ, READ]),
+        ("A `<tool_call>` is a mark.", "A `<tool_call>` is a mark.", []),
+        (f"```\n{HERMES}\n```", f"```\n{HERMES}\n```", []),
+        ("a <tool", "a <tool", []),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_calls_in_the_form_of_hermes_are_calls(written: str, shown: str, made: list[tuple[str, str]], size: int):
+    pieces = [written[start : start + size] for start in range(0, len(written), size)]
+    events = await Model([says(*pieces)]).ask()
+    assert (text_of(events), calls_of(events)) == (shown, made)
+    assert events[-1] == Stopped(ProviderStop.END)
+
+
+async def test_a_call_in_the_form_of_hermes_that_cannot_be_read_runs_nothing_and_says_the_form():
+    events = await Model([says('<tool_call>\n{"name": "read_file", "arguments": {"path"\n</tool_call>')]).ask()
+    (problem,) = [event.problem for event in events if isinstance(event, MalformedToolCall)]
+    assert '<tool_call>{"name"' in problem
+    assert [event.name for event in events if isinstance(event, ToolCallBegun)] == ["read_file"]
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "granite-4", "SmolLM3", "nous-hermes-3"])
+def test_models_that_were_trained_on_that_form_are_offered_it_and_see_their_calls_in_it(model: str):
+    history = (user("a"), assistant("So.", call("c1")), results(result("c1")))
+    sent = put_as_text(replace(request(*history), model=model))
+    assert '"name": "read_file"' in sent.system
+    assert "</tools>" in sent.system
+    assert sent.messages[1].text == f"So.\n{HERMES}".replace('{"path": "a"}', '{"path": "a"}')
+    assert "</tools>" not in put_as_text(request(*history)).system
