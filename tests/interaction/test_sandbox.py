@@ -136,7 +136,7 @@ async def test_without_the_sandbox_everything_is_as_before(home: Path):
 async def test_what_is_typed_into_a_job_outside_the_sandbox_is_asked_about(home: Path):
     model = ScriptedProvider(
         [
-            calls("run_command", command="cat", interactive=True),
+            calls("run_command", command="tee typed", interactive=True),
             says("It runs."),
             calls("job", action="write", job="job1", text="hello"),
             says("Done."),
