@@ -52,6 +52,7 @@ async def run_status(session: "Session", argument: str) -> str:
     from pattern_acp.memory.permissions import Isolation, isolation_sentence
     from pattern_acp.providers.catalogue import assumed
     from pattern_acp.session.conversation_commands import place_rows, room_taken
+    from pattern_acp.session.sandbox import sandbox_summary
 
     state, shared = session.state, session.constellation
     isolation = Isolation(state.settings.memory.isolation)
@@ -68,6 +69,7 @@ async def run_status(session: "Session", argument: str) -> str:
         *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
         *((("Thinking", _thinking_of(state.model, state.thought_level)),) if state.model.thought_levels else ()),
         ("Mode", state.policy.mode.value),
+        ("Sandbox", await sandbox_summary(session)),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
         ("Disk usage", await room_taken(session)),

@@ -45,6 +45,15 @@ async def sandbox_of(session: "Session") -> SandboxState:
     return SandboxState(f"{found.name}, {'the network of the machine' if shared else NO_NETWORK}", problem)
 
 
+async def sandbox_summary(session: "Session") -> str:
+    """Name of what confines commands of `session` that run unasked, or why nothing does, for `/status`."""
+    if session.state.settings.policy.sandbox == "off":
+        return "off"
+    found = await sandbox_of(session)
+    confines = found.name not in {"", NO_SANDBOX, SANDBOX_REQUIRED}
+    return ". ".join(part for part in (found.name if confines else "none", found.problem) if part)
+
+
 async def note_sandbox(session: "Session") -> None:
     """Let the session's next decisions know its sandbox."""
     session.state.policy.sandbox = (await sandbox_of(session)).name

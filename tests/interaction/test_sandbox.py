@@ -149,3 +149,9 @@ async def test_what_is_typed_into_a_job_outside_the_sandbox_is_asked_about(home:
         await agent.editor.prompt(session, "Type.")
         events = await events_of(agent, session)
         assert [decided.rule for decided in of_type(events, PermissionDecided)] == ["command", "outside_sandbox"]
+
+
+async def test_status_names_what_confines_commands(home: Path) -> None:
+    async with ran(home) as (agent, _model, session):
+        await agent.editor.prompt(session, "/status")
+        assert f"| Sandbox | {CONFINED} |" in agent.editor.said()
