@@ -49,7 +49,7 @@ const seen = await app.connectWith(stream, async (peer) => {
   messages.push(await say('replace "hello" with "good day" in greeting.txt'));
   answers.push("reject_once");
   messages.push(await say('replace "world" with "moon" in greeting.txt'));
-  messages.push(await say("run echo one; echo two"));
+  messages.push(await say("run echo one | tee one.txt; echo two"));
   const chosen = { sessionId, configId: "mode", type: "id", value: "plan" };
   const options = (await peer.request(agent.session.setConfigOption, chosen)).configOptions;
   await peer.request(agent.session.setConfigOption, { ...chosen, value: "ask" });

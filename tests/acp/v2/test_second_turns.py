@@ -80,16 +80,19 @@ async def test_an_edit_is_an_upsert_whose_diff_has_changes_and_a_patch():
 
 
 async def test_a_command_is_shown_live_in_a_terminal_of_ours():
-    script = [calls("run_command", command="echo hello; echo more"), says("Done.")]
+    script = [calls("run_command", command="echo hello | tee said.txt; echo more"), says("Done.")]
     async with running_agent(ScriptedProvider(script), introduce=False) as agent:
         session = await opened(agent)
         await send(agent.editor, session, "Run")
         await until_idle(agent.editor)
         (asked,) = agent.editor.asked
-        assert (asked["subject"]["type"], asked["subject"]["command"]) == ("command", "echo hello; echo more")
+        assert (asked["subject"]["type"], asked["subject"]["command"]) == (
+            "command",
+            "echo hello | tee said.txt; echo more",
+        )
         assert asked["subject"]["cwd"] == str(agent.folder)
         announced, *_, ended = agent.editor.of_kind("terminal_update")
-        assert announced["command"] == "echo hello; echo more"
+        assert announced["command"] == "echo hello | tee said.txt; echo more"
         assert ended["exitStatus"] == {"exitCode": 0}
         assert agent.editor.of_kind("terminal_output_chunk")
         order = kinds(agent.editor)
@@ -315,7 +318,7 @@ async def test_a_question_that_is_withdrawn_with_its_subagent_leaves_the_turn_ru
 
     model = ScriptedProvider(
         [calls("delegate", kind="worker", name="maker", task="Make."), says("Done.")],
-        subagents={"maker": [calls("run_command", command="echo made"), says("Made.")]},
+        subagents={"maker": [calls("run_command", command="touch made.txt"), says("Made.")]},
     )
     async with running_agent(model, introduce=False, permission=never, settings=Settings(mode="edit")) as agent:
         session = await opened(agent)
