@@ -14,6 +14,7 @@ import anyio
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from pattern_acp.acp.client import FLUSH_SECONDS  # noqa: E402  the repository is put on the path first
 from pattern_acp.providers.scripted import ScriptedProvider  # noqa: E402  the repository is put on the path first
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent  # noqa: E402
 from tests.support.scripts import calls, says  # noqa: E402
@@ -46,7 +47,8 @@ class Counter:
 
 
 async def count(agent: RunningAgent, name: str, request: Callable[[], Awaitable[object]]) -> None:
-    """Send a request and print what it entered."""
+    """Send a request and print what it entered, once the editor may be sent text at once again."""
+    await anyio.sleep(4 * FLUSH_SECONDS)
     counter = Counter(agent.editor.updates)
     sys.setprofile(counter.note)
     try:
@@ -55,7 +57,7 @@ async def count(agent: RunningAgent, name: str, request: Callable[[], Awaitable[
         sys.setprofile(None)
     modules = len({code.co_filename for code in counter.functions})
     print(
-        f"{name:24} {len(counter.functions):5} functions in {modules:3} modules, "
+        f"{name:25} {len(counter.functions):5} functions in {modules:3} modules, "
         f"{counter.before_first_update or len(counter.functions):4} before the first update, "
         f"deepest stack {counter.deepest}"
     )
@@ -63,7 +65,7 @@ async def count(agent: RunningAgent, name: str, request: Callable[[], Awaitable[
 
 async def main() -> None:
     """Run each kind of request once, after a first turn that imports what is imported late."""
-    answers = [says("Hello."), says("Hello."), calls("read_file", path="a.txt"), says("Read."), says("Hello.")]
+    answers = [*[says("Hello.")] * 4, calls("read_file", path="a.txt"), says("Read."), says("Hello.")]
     async with running_agent(ScriptedProvider(answers), capabilities=FULL_CLIENT) as agent:
         path = str(agent.folder / "a.txt")
         agent.editor.files[path] = "hello\n"
@@ -71,6 +73,8 @@ async def main() -> None:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "say hello")
         await agent.editor.prompt(session, "/remember first")
+        await count(agent, "say hello, memory changed", lambda: agent.editor.prompt(session, "say hello"))
+        await agent.editor.prompt(session, "say hello")
         await count(agent, "say hello", lambda: agent.editor.prompt(session, "say hello"))
         await count(agent, "a prompt with one read", lambda: agent.editor.prompt(session, "read a.txt"))
         await count(agent, "/remember", lambda: agent.editor.prompt(session, "/remember that tests run with pytest"))

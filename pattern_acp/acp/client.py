@@ -106,35 +106,37 @@ class ChunkBatch:
 
     async def add(self, chunk: Chunk) -> None:
         """Take more text; a call that ends by cancellation has taken all of it or none."""
-        self._waiting += [Chunk(chunk.message_id, piece, chunk.thought) for piece in pieces(chunk.text)]
+        if len(chunk.text) <= CHUNK_CHARACTERS:
+            self._waiting.append(chunk)
+        else:
+            self._waiting += [Chunk(chunk.message_id, piece, chunk.thought) for piece in pieces(chunk.text)]
         self._size += len(chunk.text)
         quiet = self._clock.monotonic() - self._sent_at >= FLUSH_SECONDS
         if quiet or self._size >= FLUSH_CHARACTERS:
-            await self.flush()
+            await self.then()
         else:
             self._timer.schedule(self)
 
     async def flush(self) -> None:
         """Send all waiting text now."""
-        async with self._lock:
-            await self._flush_locked()
+        await self.then()
 
-    async def then(self, act: Callable[[], Awaitable[None]]) -> None:
+    async def then(self, act: Callable[[], Awaitable[None]] | None = None) -> None:
         """Send waiting text, then `act`, with nothing in between."""
         async with self._lock:
-            await self._flush_locked()
-            await act()
-
-    async def _flush_locked(self) -> None:
-        while self._waiting:
-            chunk, count = self._joined()
-            await self._send(chunk)
-            del self._waiting[:count]
-            self._size -= len(chunk.text)
-            self._sent_at = self._clock.monotonic()
+            while self._waiting:
+                chunk, count = self._joined()
+                await self._send(chunk)
+                del self._waiting[:count]
+                self._size -= len(chunk.text)
+                self._sent_at = self._clock.monotonic()
+            if act is not None:
+                await act()
 
     def _joined(self) -> tuple[Chunk, int]:
         first = self._waiting[0]
+        if len(self._waiting) == 1:
+            return first, 1
         count, size = 0, 0
         for chunk in self._waiting:
             size += len(chunk.text)
@@ -284,11 +286,12 @@ class EditorView:
         await self._batch.then(lambda: self._notify(update))
 
     async def _send_chunk(self, chunk: Chunk) -> None:
-        content = schema.TextContent(text=chunk.text)
-        if chunk.thought:
-            await self._notify(schema.AgentThoughtChunk(content=content, message_id=chunk.message_id))
-        else:
-            await self._notify(schema.AgentMessageChunk(content=content, message_id=chunk.message_id))
+        kind = schema.AgentThoughtChunk if chunk.thought else schema.AgentMessageChunk
+        update = kind(content=schema.TextContent(text=chunk.text), message_id=chunk.message_id)
+        # As `_notify` does, without a frame more for each piece of text.
+        await self._dispatcher.notify(
+            "session/update", schema.SessionNotification(session_id=self._session_id, update=update)
+        )
 
     async def _notify(self, update: schema.SessionUpdate) -> None:
         await self._dispatcher.notify(

@@ -120,7 +120,7 @@ async def with_checked_images(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     Raises:
         RpcError: `INVALID_PARAMS` for an image that is damaged, too large, or none.
     """
-    if not any(isinstance(part, ImagePart) for part in parts):
+    if ImagePart not in map(type, parts):
         return parts
     return tuple([await _checked(part) if isinstance(part, ImagePart) else part for part in parts])
 

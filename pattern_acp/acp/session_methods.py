@@ -28,7 +28,7 @@ from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.session.session_conflict import Claimed, claim, say
-from pattern_acp.session.turn_stages import answer_prompt
+from pattern_acp.session.turn_stages import new_turn, run_prompt
 from pattern_acp.turn.loop import TurnEnd
 
 if TYPE_CHECKING:
@@ -258,7 +258,11 @@ class SessionMethods:
             return schema.PromptResponse(stop_reason=held.stop_reason)
         context.on_cancel(held.ticket.cancel)
         # Within the prompt, so that a cancel also ends the wait for a client that does not read.
-        end = await answer_prompt(held.session, held.ticket, parts, partial(self._announce_first, session))
+        turn = new_turn(held.session.constellation.ids, parts)
+        try:
+            end = await run_prompt(held.session, held.ticket, turn, partial(self._announce_first, session))
+        finally:
+            held.session.drop_prompt(held.ticket)
         return schema.PromptResponse(stop_reason=end.stop_reason, meta=_meta_of(end, running_jobs(held.session.jobs)))
 
     async def _announce_first(self, session: Session) -> None:

@@ -27,7 +27,8 @@ def command_in(text: str) -> Typed | None:
 
 def command_of(message: Message) -> Typed | None:
     """The command that the user typed, or None, whatever a client put around it."""
-    return command_in(message.typed_line)
+    typed = message.typed_line
+    return command_in(typed) if typed.lstrip().startswith("/") else None
 
 
 COMMANDS: dict[str, Command] = {

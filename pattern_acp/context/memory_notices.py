@@ -60,7 +60,10 @@ def known_memory(shown: MemoryShown | None, history: Iterable[Message]) -> Memor
     if shown is None:
         return None
     wanted = _message_id(shown)
-    return shown if any(message.message_id == wanted for message in history) else None
+    for message in history:
+        if message.message_id == wanted:
+            return shown
+    return None
 
 
 def last_shown(events: Sequence[Event]) -> MemoryShown | None:
@@ -94,7 +97,7 @@ def change_notices(
 
 def is_worth_restating(shown: MemoryShown, notices: Sequence[str]) -> bool:
     """Tell whether so much changed that one restatement is shorter than the notices with every request."""
-    size = sum(len(notice) for notice in notices)
+    size = sum(map(len, notices))
     return size > max(RESTATE_CHARACTERS, len(shown.text) // 2)
 
 

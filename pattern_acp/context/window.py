@@ -6,6 +6,7 @@ not know: how a conversation is compacted. Pure.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -73,6 +74,7 @@ _MOST_REQUESTS = 4
 """Kept there: a session and its subagents take turns."""
 
 
+@cache
 def weight_per_token(model: str) -> float:
     """The weight (`text_weight`) that a token of this model has on average."""
     name = model.rsplit("/", 1)[-1].lower()
@@ -81,10 +83,7 @@ def weight_per_token(model: str) -> float:
 
 def text_weight(text: str) -> int:
     """The bytes of a text in UTF-8, digits and marks more than once."""
-    return _weight(text.encode("utf-8", "surrogatepass"))
-
-
-def _weight(data: bytes) -> int:
+    data = text.encode("utf-8", "surrogatepass")
     # Deleting runs through the bytes at the speed of memory: every request looks at what is new of its conversation.
     return len(data) + (MARK_WEIGHT - 1) * len(data.translate(None, _LIGHT))
 
@@ -121,7 +120,8 @@ def tool_weight(tool: ToolSpec) -> int:
     if found is None:
         if len(_tools) >= _MOST_TOOLS:
             _tools.clear()
-        size = text_weight(tool.name) + text_weight(tool.description) + _weight(canonical_json(tool.input_schema))
+        schema = canonical_json(tool.input_schema).decode()
+        size = text_weight(tool.name) + text_weight(tool.description) + text_weight(schema)
         # Kept with its size, so that no other one can get its identity.
         found = _tools[id(tool)] = (tool, size)
     return found[1]
@@ -134,7 +134,10 @@ def messages_tokens(messages: Iterable[Message], model: str) -> int:
 
 
 def _message_tokens(message: Message, per_token: float) -> int:
-    return MESSAGE_TOKENS + sum(_part_tokens(part, per_token) for part in message.parts)
+    tokens = MESSAGE_TOKENS
+    for part in message.parts:
+        tokens += _part_tokens(part, per_token)
+    return tokens
 
 
 def _part_tokens(part: Part, per_token: float) -> int:
@@ -257,7 +260,8 @@ class WindowLimits(Struct, frozen=True):
 
     def is_near(self, tokens: int) -> bool:
         """Tell whether an estimate is so near to the trigger, or to the end, that an exact count decides."""
-        return any(abs(tokens - limit) <= limit * NEAR for limit in (self.trigger, self.usable))
+        near_end = abs(tokens - self.usable) <= self.usable * NEAR
+        return near_end or abs(tokens - self.trigger) <= self.trigger * NEAR
 
 
 def output_limit(model: ModelInfo, wanted: int) -> int:

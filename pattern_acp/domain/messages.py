@@ -122,6 +122,9 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All plain text of the message, in order."""
+        first = self.parts[0] if len(self.parts) == 1 else None
+        if isinstance(first, TextPart):
+            return first.text
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
@@ -184,12 +187,20 @@ _ANY_NAME = late_pattern(r"\s*@[\w-]+[,:]?\s+(?=\S)")
 _NAME_AND_COMMAND = late_pattern(r"\s*@[\w-]+[,:]?\s+(?=/[^\s/]+(?:\s|\Z))")
 
 
+_MAY_BE_FRAMED = late_pattern(r"\s*(?:[<@]|IMPORTANT: |The user has |System note: |\Z)")
+"""The beginning of a text that may have something of a client in front of what the user typed."""
+
+
 def typed_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts with only what the user typed of their text; a text without any of it is left out.
 
     Of texts that follow one another directly, the last one with words is the user's: clients put notes, and prompts
     of before, in front of it. A text that goes on behind a mentioned file is the user's like the one before it.
     """
+    only = parts[0] if len(parts) == 1 else None
+    if isinstance(only, TextPart) and not _MAY_BE_FRAMED.match(only.text) and _AFTER_HISTORY not in only.text:
+        # Nearly every prompt.
+        return (only,)
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     previous = _previous_prompt(texts)
     if previous is not None:
@@ -200,12 +211,18 @@ def typed_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 def typed_words(parts: Sequence[Part]) -> str:
     """The user's own text, in one piece."""
-    return "".join(part.text for part in typed_parts(parts) if isinstance(part, TextPart))
+    typed = typed_parts(parts)
+    if len(typed) == 1 and isinstance(typed[0], TextPart):
+        return typed[0].text
+    return "".join(part.text for part in typed if isinstance(part, TextPart))
 
 
 def typed_line(parts: Sequence[Part]) -> str:
     """The text that may be a slash command: the last one if it looks like one, else all that the user typed."""
-    texts = [part.text for part in typed_parts(parts) if isinstance(part, TextPart)]
+    typed = typed_parts(parts)
+    if len(typed) == 1 and isinstance(typed[0], TextPart):
+        return typed[0].text
+    texts = [part.text for part in typed if isinstance(part, TextPart)]
     if texts and split_action(texts[-1].strip()) is not None:
         return texts[-1]
     return "".join(texts)

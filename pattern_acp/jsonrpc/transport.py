@@ -113,7 +113,8 @@ class _Pipe:
         if self._closed:
             raise ConnectionClosedError("The peer closed the connection.")
         self._lines.append(line)
-        self._wake()
+        self._changed.set()
+        self._changed = anyio.Event()
 
     def close(self) -> None:
         self._closed = True

@@ -52,6 +52,8 @@ def merge_texts(base: str, theirs: str, ours: str) -> Merge:
 
 def open_conflicts(text: str, conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
     """The conflicts that are still in `text`: those of which both sides are there, line by line."""
+    if not conflicts:
+        return ()
     lines = set(text.split("\n"))
     return tuple(
         conflict

@@ -298,7 +298,7 @@ class TurnReplay:
             loop = TurnLoop(
                 model=ModelInUse(provider, model),
                 build=lambda _, used=model: self._build(used),
-                runner=self._runner,
+                new_runner=lambda: self._runner,
                 recorder=self._recorder,
                 ids=self._ids,
                 budget=self._budget,

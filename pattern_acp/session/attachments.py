@@ -171,6 +171,9 @@ async def with_files(session: "Session", message: Message) -> Message:
 
     A link that cannot be read stays a link, with a note why. Sentences for the user go to the session's notices.
     """
+    only = message.parts[0] if len(message.parts) == 1 else None
+    if isinstance(only, TextPart) and "@" not in only.text:
+        return message
     parts: list[Part] = []
     known: set[tuple[str, str]] = set()
     missing: list[str] = []

@@ -182,7 +182,7 @@ class BudgetGate:
         Raises:
             DatabaseError: what was spent could not be read, or an answer not be recorded.
         """
-        if not any(limit.is_limited for _, _, limit in self._limits()):
+        if not self._is_limited():
             return None
         async with self._state.asking:
             while True:
@@ -287,8 +287,14 @@ class BudgetGate:
 
     async def after_turn(self) -> None:
         """Tell the user when most of a budget is used now."""
-        if any(limit.is_limited for _, _, limit in self._limits()):
+        if self._is_limited():
             await self._tell(await spent_now(self._session, self._turn_id), None, None)
+
+    def _is_limited(self) -> bool:
+        settings, state = self._session.state.settings.budget, self._state
+        if not (settings.turn or settings.session or settings.day or state.extended or state.changed):
+            return False
+        return any(limit.is_limited for _, _, limit in self._limits())
 
     def _limits(self) -> list[tuple[BudgetScope, str, Allowance]]:
         day = str(day_began_ms(self._session.constellation.clock.now_ms()))

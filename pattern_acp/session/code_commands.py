@@ -73,8 +73,8 @@ async def run_code(session: "Session", argument: str) -> str:
         InvalidRequestError: nothing was asked.
         PatternError: the answer is a sentence about what is wrong with the question.
     """
-    # Late: it imports the table of commands, which imports this.
-    from pattern_acp.session.turn_stages import tool_context
+    # Late: only a session that runs turns needs it.
+    from pattern_acp.session.turn_tools import tool_context
 
     turn_id = session.memory.turn_id or TurnId("")
     context = tool_context(session, turn_id)

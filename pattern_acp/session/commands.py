@@ -168,7 +168,9 @@ def one_line(text: str, limit: int = 240) -> str:
 
 def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
     """The commands beside ours: those that the user and the project wrote, and prompts of MCP servers."""
-    return (*written_commands(session.trust.definitions, tuple(COMMANDS)), *session.mcp.commands())
+    definitions = session.trust.definitions
+    written = written_commands(definitions, tuple(COMMANDS)) if definitions.commands else ()
+    return (*written, *session.mcp.commands())
 
 
 _LOOKS_LIKE_ONE = re.compile(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
@@ -199,11 +201,12 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
 
 
 async def _unknown(session: "Session", message: Message) -> str:
-    typed = message.typed_line
-    found = _LOOKS_LIKE_ONE.match(typed)
+    found = _LOOKS_LIKE_ONE.match(message.typed_line)
+    if found is None:
+        return ""
     names = [*COMMANDS, *(command.name for command in more_commands(session))]
     # A name that is a path of this machine (`/tmp`) is taken for one.
-    if found is None or found[1] in names or await anyio.Path(f"/{found[1]}").exists():
+    if found[1] in names or await anyio.Path(f"/{found[1]}").exists():
         return ""
     near = difflib.get_close_matches(found[1].lower(), names, 1, NEAR)
     meant = f" Did you mean /{near[0]}?" if near else ""

@@ -33,19 +33,28 @@ if TYPE_CHECKING:
 
 def stable_part(session: "Session") -> Stable:
     """System prompt and tools, the cached prefix of every request."""
-    tools = tuple(tool.spec for tool in offered_tools(session))
     state = session.state
-    return Stable(state.system, tools, state.tool_form, state.settings.cache_ttl, state.window.texts)
+    tools = offered_tools(session)
+    if state.window.offered_specs[0] is not tools:
+        state.window.offered_specs = tools, tuple(tool.spec for tool in tools)
+    return Stable(
+        state.system, state.window.offered_specs[1], state.tool_form, state.settings.cache_ttl, state.window.texts
+    )
 
 
 def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
     """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
-    plan = session.state.policy.mode is Mode.PLAN
-    left_out = edit_tool_left_out(session.state.settings.edit_tool, model or session.state.model)
-    if code_of(session) is None:
-        left_out = (*left_out, CODE_TOOL)
-    own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
-    return with_room(session, (*own, *skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan)))
+    state, plan = session.state, session.state.policy.mode is Mode.PLAN
+    more = (*skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan))
+    has_code = code_of(session) is not None
+    depends_on = (plan, model or state.model, state.model, state.settings, state.system, has_code, more)
+    if state.window.offered[0] != depends_on:
+        left_out = edit_tool_left_out(state.settings.edit_tool, model or state.model)
+        if not has_code:
+            left_out = (*left_out, CODE_TOOL)
+        own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
+        state.window.offered = depends_on, with_room(session, (*own, *more))
+    return state.window.offered[1]
 
 
 def skill_tools(session: "Session") -> tuple[Tool, ...]:

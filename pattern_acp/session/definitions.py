@@ -61,7 +61,8 @@ def usable_skills(session: "Session") -> tuple[SkillDefinition, ...]:
 
 def fix_skills(session: "Session") -> None:
     """Decide once a session's process whether the prompt offers skills, and which it lists."""
-    if session.state.skill_tool is None and usable_skills(session):
+    is_open = session.state.skill_tool is None and session.trust.definitions.skills
+    if is_open and usable_skills(session):
         session.state.skill_tool = LoadSkill(lambda: usable_skills(session))
 
 
@@ -82,8 +83,9 @@ async def run_skills(session: "Session", argument: str) -> str:
 
 def command_typed(session: "Session", message: Message) -> tuple[CommandDefinition, str] | None:
     """The written command that the last text of a message names, with what was typed behind it."""
-    typed = message.typed_line
-    match = _TYPED.fullmatch(typed.strip())
+    if not session.trust.definitions.commands:
+        return None
+    match = _TYPED.fullmatch(message.typed_line.strip())
     if match is None:
         return None
     found = next((each for each in session.trust.definitions.commands if each.name == match[1]), None)

@@ -128,6 +128,9 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
         DatabaseError: the refusal could not be recorded.
     """
     prompt, state = session.state.history[-1], session.hook_state
+    if not hooks_in_force(session):
+        state.started = True
+        return None
     if not state.started:
         state.started = True
         source = "startup" if len(session.state.history) == 1 else "resume"

@@ -95,7 +95,9 @@ def running_warnings(jobs: "Jobs | None") -> str:
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:
     """Notices to the user about commands that ended by themselves since the last turn."""
-    ended = [job for job in (jobs.all() if jobs is not None else ()) if job.state is JobState.EXITED]
+    if jobs is None or not (known := jobs.all()):
+        return []
+    ended = [job for job in known if job.state is JobState.EXITED]
     return [f"Background job {job_sentence(job)}" for job in ended if not job.end_told]
 
 

@@ -86,6 +86,8 @@ class SessionMcp:
         that want a login, each once a session.
         """
         if self.toolbox.is_fixed:
+            if not self.servers.servers:
+                return ()
             await self._offer(sign_in)
             return self._news()
         await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
@@ -137,6 +139,8 @@ class SessionMcp:
 
     def commands(self) -> tuple[ServerCommand, ...]:
         """The prompts of the servers that answer now."""
+        if not self.servers.servers:
+            return ()
         return tuple(
             ServerCommand(name, one_line(prompt.description or prompt.name, 200), hint_of(prompt))
             for name, (_, prompt) in self._prompts().items()

@@ -114,8 +114,10 @@ async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[Memor
     if not views:
         return
     shown = known_memory(session.state.shown, session.state.history)
-    if shown is not None and not is_worth_restating(shown, await memory_changes(session, shown, views)):
-        return
+    if shown is not None:
+        changes = await memory_changes(session, shown, views)
+        if not changes or not is_worth_restating(shown, changes):
+            return
     shown = shown_memory(turn_id, views)
     await session.recorder.record(NewEvent(shown, Actor.SYSTEM, Origin.MEMORY))
     session.state.history.insert(len(session.state.history) - 1, state_message(shown))
@@ -128,8 +130,11 @@ async def memory_changes(session: "Session", shown: MemoryShown, views: Sequence
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    notes = await _write_notes(session, shown, views)
-    return change_notices(shown, views, notes)
+    known = session.state.memory_changes
+    if known is None or known[:2] != (shown, views):
+        notes = await _write_notes(session, shown, views)
+        known = session.state.memory_changes = shown, tuple(views), change_notices(shown, views, notes)
+    return known[2]
 
 
 async def _write_notes(
@@ -218,7 +223,7 @@ async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlo
     damaged = session.memory.damaged
     for one in damaged:
         await _tell(session, turn_id, f"This session goes on without one block of memory: {one.sentence}")
-    return (*(memory_view(block) for block in blocks), *(damaged_view(one) for one in damaged))
+    return (*map(memory_view, blocks), *map(damaged_view, damaged))
 
 
 async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError) -> tuple[MemoryView, ...]:

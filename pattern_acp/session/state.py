@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.breaks import BreakDetector
-from pattern_acp.context.builder import ShortenedTexts
+from pattern_acp.context.builder import MemoryView, ShortenedTexts
 from pattern_acp.context.history import history_of
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.context.window import Calibration, MessageTokens
@@ -22,12 +22,14 @@ from pattern_acp.domain.allowance import Allowance
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import digest_of_parts
+from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import HistoryCleared, MemoryShown
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.service.session_memory import ConstellationMemory
-from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
+from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
+from pattern_acp.tools.base import Tool
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.trust.records import Agreement
 from pattern_acp.turn.loop import TurnEnd
@@ -107,6 +109,10 @@ class WindowState(Struct):
     """True when messages of the conversation left the context, so that search has to find them."""
     told: set[str] = field(default_factory=set[str])
     """Models of which the user was told that tools were left out."""
+    offered: tuple[object, tuple[Tool, ...]] = (None, ())
+    """The tools offered last, behind all that they depend on."""
+    offered_specs: tuple[tuple[Tool, ...], tuple[ToolSpec, ...]] = ((), ())
+    """The specifications of the tools offered last, behind these tools."""
 
 
 class HistoryCache(Struct, frozen=True):
@@ -221,6 +227,8 @@ class SessionState(Struct):
     """State of the model's window: token counts and breaks of the cache."""
     budgets: BudgetState = field(default_factory=BudgetState)
     """Spending limits and reservations, beside the settings."""
+    memory_changes: tuple[MemoryShown, tuple[MemoryView, ...], tuple[Section, ...]] | None = None
+    """The notices of changed memory that were worked out last, behind what they compare."""
     told_of_memory: set[str] = field(default_factory=set[str])
     """Sentences on what of memory cannot be read that the user was told."""
     is_read: bool = False

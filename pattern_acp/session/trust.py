@@ -175,6 +175,8 @@ def follow_servers(session: "Session") -> None:
     A server of the user or editor by the same name counts instead.
     """
     trust, host, servers = session.trust, session.constellation.servers, session.mcp.servers
+    if trust.servers is None and not trust.granted:
+        return
     running = trust.servers.servers if trust.servers is not None else ()
     wanted = [settings for settings in trust.in_force.mcp_servers.values() if not _has_other(session, settings.name)]
     if [server.settings for server in running] == wanted:

@@ -1,30 +1,27 @@
-"""The stages of one turn, from the prompt to its recorded end, in the order in which they run.
+"""One turn, from top to bottom: the stages that a prompt goes through, each a function, in `STAGES`.
 
-Receive (`answer_prompt`, `run_turn`), attach (`_answer`), prepare (`run_model_turn`, `_run_loop`), recall
-(`_before_turn`), compose (`_build`), ask and run tools (`turn.loop`), check (`_until_all_agree`), end (`end_cancelled`
-and what follows it).
+`run_prompt` receives a prompt and `run_turn` ends it. Between them `_answer` runs the stages one after the other;
+the first that returns the turn's end is the last. In `_ask` memory is recalled, requests are composed, the model
+answers and tools run (`turn.loop`), and checks have their say.
 
 Owns: that a turn which was begun is ended in the journal exactly once, with one failure where it failed, whatever goes
-wrong on the way. Must not know: which turn waits for which (`session.session`).
+wrong on the way. Must not know: which turn waits for which (`session.session`), what calls find (`session.turn_tools`).
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pattern_acp.commands.slash import COMMANDS, Typed, command_of
 from pattern_acp.context.builder import MemoryView, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
-from pattern_acp.context.window import text_limit
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role
@@ -43,20 +40,15 @@ from pattern_acp.session.activity_summary import catch_up_at_start
 from pattern_acp.session.attachments import given_files, with_files
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.checks import (
-    ChecksAndDiagnostics,
-    checks_of,
     checks_want_more,
     diagnostics_want_more,
-    servers_of,
 )
-from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.commands import more_commands, refuse_unknown
-from pattern_acp.session.constellation import AskGit
-from pattern_acp.session.context_usage import offered_tools, skill_tools, stable_part
+from pattern_acp.session.context_usage import skill_tools, stable_part
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.history_cache import reload_history
-from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_answer, before_prompt
+from pattern_acp.session.hooks import MOST_CONTINUATIONS, after_answer, before_prompt
 from pattern_acp.session.injected_context import add_waiting
 from pattern_acp.session.instructions import note_files_in_hand
 from pattern_acp.session.jobs import ended_notices, job_notes
@@ -70,36 +62,30 @@ from pattern_acp.session.memory_context import (
     tell_repeats,
 )
 from pattern_acp.session.options import thought_level_of
-from pattern_acp.session.sandbox import note_sandbox, profile_of
-from pattern_acp.session.searching import sessions_of
+from pattern_acp.session.sandbox import note_sandbox
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
-from pattern_acp.session.state import SessionState
-from pattern_acp.session.subagents.delegation import Subagents
-from pattern_acp.session.subagents.kinds import TurnParts
 from pattern_acp.session.titles import title_of
-from pattern_acp.session.truncated_text import whole_text
 from pattern_acp.session.trust import ensure_trust
+from pattern_acp.session.turn_tools import TurnTools
 from pattern_acp.session.window import SessionWindow, tokens_in
-from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
-from pattern_acp.turn.checks import ConfiguredChecks
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.loop import BuildRequest, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
-from pattern_acp.turn.permissions import PermissionChecker
-from pattern_acp.turn.recorder import SHOW_SECONDS, NewEvent, new_end_events
-from pattern_acp.turn.tool_runner import ToolRunner
+from pattern_acp.turn.loop import CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
+from pattern_acp.turn.recorder import SHOW_SECONDS, JournalRecorder, NewEvent, new_end_events
 from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
-from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
     from pattern_acp.mcp_servers.server import Server
-    from pattern_acp.memory.service.undo import AgentHistory
 
 logger = logging.getLogger(__name__)
 
 UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
 
-CONTINUED = TurnFailure("turn.continued-too-often")
+CONTINUED_TOO_OFTEN = TurnEnd(
+    StopReason.END_TURN,
+    f"Checks, language servers and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit.",
+    failure=TurnFailure("turn.continued-too-often"),
+)
 
 
 class Turn(Struct):
@@ -108,8 +94,11 @@ class Turn(Struct):
     turn_id: TurnId
     message: Message
     command: Typed | None
+    """The command of ours that the prompt is."""
     started: bool = False
     ended: bool = False
+    refusal: TurnEnd | None = None
+    """The end of a turn whose prompt could not be completed; it is recorded first."""
     insertion: "Insertion | None" = None
 
 
@@ -122,28 +111,21 @@ class Insertion(Struct, frozen=True):
     """Called once the journal has the message, also when a cancel kept it from being shown."""
 
 
-async def answer_prompt(
-    session: Session, ticket: PromptTicket, parts: Sequence[Part], first: Callable[[], Awaitable[None]] | None = None
+async def run_prompt(
+    session: Session, ticket: PromptTicket, turn: Turn, first: Callable[[], Awaitable[None]] | None = None
 ) -> TurnEnd:
-    """Run the prompt of `ticket` once the one before has ended; `first` is what comes before all else.
+    """Run the turn of `ticket` once the one before has ended; `first` is what comes before all else.
+
+    The caller drops the ticket: until then the next prompt waits.
 
     Raises:
         CredentialsError: the provider's key is missing or was refused.
     """
-    try:
-        return await run_prompt(session, ticket, new_turn(session.constellation.ids, parts), first)
-    finally:
-        session.drop_prompt(ticket)
-
-
-async def run_prompt(
-    session: Session, ticket: PromptTicket, turn: Turn, first: Callable[[], Awaitable[None]] | None = None
-) -> TurnEnd:
-    """Run a turn like `answer_prompt`, and leave it to the caller to drop the ticket: until then the next one waits."""
     end = TurnEnd(StopReason.CANCELLED)
     try:
         with ticket.scope:
-            await ticket.wait_for_earlier()
+            if ticket.before is not None:
+                await ticket.wait_for_earlier()
             if first is not None:
                 await first()
             session.is_answering = True
@@ -179,7 +161,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
     refused: CredentialsError | None = None
     try:
         try:
-            end = await _shown_answer(session, turn)
+            end = await _answer(session, turn)
         except CredentialsError as error:
             refused, end = error, failed_end(error)
         turn.ended = True
@@ -202,10 +184,16 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
     return end
 
 
-async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
-    """The turn's end, when all but that is recorded and shown."""
+async def _answer(session: Session, turn: Turn) -> TurnEnd:
+    """Run the stages, and show all but the turn's end, which it returns."""
+    end: TurnEnd | None = None
     try:
-        end = await _answer_committing(session, turn)
+        async with _committing(session.recorder):
+            for stage in STAGES:
+                end = await stage(session, turn)
+                if end is not None:
+                    break
+        end = end or TurnEnd(StopReason.CANCELLED)
         if end.was_cut:
             await reload_history(session)
         if end.sentence:
@@ -223,56 +211,39 @@ async def _shown_answer(session: Session, turn: Turn) -> TurnEnd:
     return end
 
 
-async def _answer_committing(session: Session, turn: Turn) -> TurnEnd:
-    """Answer while what waits for a commit gets one every second."""
-    end = TurnEnd(StopReason.CANCELLED)
+@asynccontextmanager
+async def _committing(recorder: JournalRecorder) -> AsyncGenerator[None, None]:
+    """Commit what waits for a commit every second."""
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.recorder.commit_every_second)
-            end = await _answer(session, turn)
+            tasks.start_soon(recorder.commit_every_second)
+            yield
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group_error:
         raise unwrap_exception_group(group_error) from group_error
-    return end
 
 
-async def _answer(session: Session, turn: Turn) -> TurnEnd:
-    await _close_unfinished(session)
-    if turn.command is not None:
-        # The requests of a turn of the model see to it themselves.
-        await drop_forgotten(session)
-    # What a turn changed that was cut off belongs to it and not to this one.
-    if session.checkpoints.rewinding:
-        from pattern_acp.session.rewind_requests import finish_left_over
-
-        await finish_left_over(session)
-    await session.checkpoints.close_turn()
-    refusal = await _expand(session, turn)
-    if turn.command is None:
-        turn.message = await with_files(session, turn.message)
-    await _record_start(session, turn)
-    if refusal is not None:
-        return refusal
-    if turn.command is not None:
-        end = await run_command(session, turn.turn_id, turn.command)
-        if not session.state.title and not session.checkpoints.is_clean:
-            # Lists leave out what has no title, and this session has files to go back in.
-            session.state.title = title_of(turn.message)
-            await session.recorder.record(NewEvent(SessionTitled(session.state.title), Actor.SYSTEM, Origin.PERSON))
-        return end
-    session.state.history.append(turn.message)
-    await note_files_in_hand(session, ToolKind.READ, given_files(session, turn.message), session.state)
-    return await run_model_turn(session, turn.turn_id)
-
-
-async def _close_unfinished(session: Session) -> None:
-    """Complete in the journal the turn whose end could not be recorded, and go on from what the journal has.
+async def _settle_earlier(session: Session, turn: Turn) -> None:
+    """Finish what an earlier turn, or going back, left unfinished: this turn goes on from what the journal has.
 
     Raises:
         DatabaseError: the journal still cannot be written.
     """
-    if not session.state.unfinished:
-        return
+    if session.state.unfinished:
+        await _close_unfinished(session)
+    if turn.command is not None:
+        # The requests of a turn of the model see to it themselves.
+        await drop_forgotten(session)
+    if session.checkpoints.rewinding:
+        from pattern_acp.session.rewind_requests import finish_left_over
+
+        await finish_left_over(session)
+    # What a turn changed that was cut off belongs to it and not to this one.
+    await session.checkpoints.close_turn()
+
+
+async def _close_unfinished(session: Session) -> None:
+    """Complete in the journal the turn whose end could not be recorded."""
     now = session.constellation.clock.now_ms()
     # Without an end that could not be recorded, it was a cancellation.
     end = session.state.unrecorded or TurnEnd(StopReason.CANCELLED)
@@ -288,15 +259,27 @@ async def _close_unfinished(session: Session) -> None:
     await reload_history(session)
 
 
-async def _expand(session: Session, turn: Turn) -> TurnEnd | None:
-    """Fill in a prompt of an MCP server that the user chose; the turn's end when the server does not give it."""
+async def _attach(session: Session, turn: Turn) -> None:
+    """Fill in a prompt of an MCP server that the user chose, and the files that the prompt names."""
     try:
-        turn.message = await session.mcp.expanded(turn.message)
+        if session.mcp.servers.servers:
+            turn.message = await session.mcp.expanded(turn.message)
     except ServerError as error:
         # Recorded like a command of ours, which the model does not see.
         turn.command = Typed(turn.message.typed_line.split()[0].lstrip("/"), "")
-        return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
-    return None
+        turn.refusal = TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
+    if turn.command is None:
+        turn.message = await with_files(session, turn.message)
+
+
+async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:
+    """Record that the turn has begun, and add the prompt to the conversation."""
+    await _record_start(session, turn)
+    if turn.command is None:
+        session.state.history.append(turn.message)
+        if files := given_files(session, turn.message):
+            await note_files_in_hand(session, ToolKind.READ, files, session.state)
+    return turn.refusal
 
 
 async def _record_start(session: Session, turn: Turn) -> None:
@@ -317,6 +300,18 @@ async def _record_start(session: Session, turn: Turn) -> None:
     session.state.title = title
     if insertion is not None:
         insertion.inserted(turn.message)
+
+
+async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
+    """Answer a slash command of ours, which ends the turn."""
+    if turn.command is None:
+        return None
+    end = await run_command(session, turn.turn_id, turn.command)
+    if not session.state.title and not session.checkpoints.is_clean:
+        # Lists leave out what has no title, and this session has files to go back in.
+        session.state.title = title_of(turn.message)
+        await session.recorder.record(NewEvent(SessionTitled(session.state.title), Actor.SYSTEM, Origin.PERSON))
+    return end
 
 
 async def run_command(session: Session, turn_id: TurnId, command: Typed) -> TurnEnd:
@@ -344,39 +339,32 @@ async def run_command(session: Session, turn_id: TurnId, command: Typed) -> Turn
     return TurnEnd(StopReason.END_TURN)
 
 
-async def run_model_turn(session: Session, turn_id: TurnId) -> TurnEnd:
-    """Run the loop; a failure of the provider, or of ours, becomes a visible message and an ordinary end.
-
-    Raises:
-        CredentialsError: the key is missing or was refused; editors then offer to sign in.
-    """
-    await exchange_files(session)
+async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
+    """Bring in what changed outside: files of memory, and what the folder offers, about which the user is asked."""
+    if session.state.settings.memory.files:
+        await exchange_files(session)
     commands = more_commands(session)
-    await ensure_trust(session, turn_id)
+    await ensure_trust(session, turn.turn_id)
     if more_commands(session) != commands:
         await session.view.show_commands(more_commands(session))
-    unknown = await refuse_unknown(session, turn_id)
-    if unknown is not None:
-        return unknown
-    fix_skills(session)
-    news = await session.mcp.get_ready(partial(_sign_in_at, session, turn_id))
+    unknown = await refuse_unknown(session, turn.turn_id)
+    if unknown is None:
+        fix_skills(session)
+    return unknown
+
+
+async def _show_news(session: Session, turn: Turn) -> None:
+    """Tell the user what they should know before the model answers: servers, commands that ended, keys."""
+    news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session)]
-    await show_notices(session, turn_id)
+    await show_notices(session, turn.turn_id)
     await session.constellation.models.learn(session.state.model.qualified)
     await note_sandbox(session)
-    refused = await before_prompt(session, turn_id)
-    if refused is not None:
-        return refused
-    try:
-        return await _run_loop(session, turn_id)
-    except ProviderAuthError as error:
-        raise CredentialsError(error.sentence, failure_code=error.failure_code) from error
-    except (DatabaseError, LeaseLostError):
-        raise
-    except Exception as error:  # noqa: BLE001  the boundary: it is logged, told and recorded
-        end = failed_end(error)
-        await reload_history(session)
-        return end
+
+
+async def _run_prompt_hooks(session: Session, turn: Turn) -> TurnEnd | None:
+    """Let the hooks of a prompt add to it or refuse it."""
+    return await before_prompt(session, turn.turn_id)
 
 
 async def _sign_in_at(session: Session, turn_id: TurnId, server: "Server") -> bool:
@@ -391,149 +379,127 @@ def _key_warnings(session: Session) -> list[str]:
     delegate = settings.delegate
     others = (delegate.model, delegate.explorer_model, delegate.worker_model, delegate.reviewer_model)
     names = (session.state.model.qualified, *settings.fallback, *others, settings.memory.embedder)
-    new = dict.fromkeys(warning for name in names if (warning := shared.models.key_warning(name)))
-    told = [warning for warning in new if warning not in shared.warned]
-    shared.warned.update(told)
-    return told
+    warnings: list[str] = []
+    for name in names:
+        warning = shared.models.key_warning(name)
+        if warning and warning not in shared.warned:
+            shared.warned.add(warning)
+            warnings.append(warning)
+    return warnings
 
 
-async def _run_loop(session: Session, turn_id: TurnId) -> TurnEnd:
-    shared = session.constellation
-    if missing := shared.models.missing_key(session.state.model.qualified):
-        raise ProviderAuthError(missing)
-    provider, info = shared.models.resolve(session.state.model.qualified)
-    session.state.model = info
-    budget = turn_budget(session.state, shared.clock)
-    gate = BudgetGate(session, turn_id, budget.waits, may_switch=True)
-    provider = shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal)
-    # All tools, also those that the mode does not offer: the mode may change meanwhile, and the gate refuses the rest.
-    tools = (*shared.tools, *skill_tools(session), *session.mcp.toolbox.callable())
-    refused = await expand_command(session, turn_id, lambda: runner_of(session, turn_id, tools, budget)[0])
-    if refused is not None:
-        return refused
-    allowed = allowed_by_command(session, tuple(tool.spec.name for tool in tools))
-    runner, checks = runner_of(session, turn_id, [tool for tool in tools if tool.spec.name in allowed], budget)
-    runner.withheld = frozenset(tool.spec.name for tool in tools).difference(allowed)
-    recalled = await _before_turn(session, turn_id)
-    memory: Sequence[MemoryView] = ()
-    # `offline` shows nothing of it to a model; all others are told with the first request of a turn.
-    asks_repeats = session.state.model.provider != "offline"
+async def _ask(session: Session, turn: Turn) -> TurnEnd:
+    """Ask the model until it, the checks and the hooks are done; a failure becomes an ordinary end.
 
-    async def build(window: SessionWindow, _history: Sequence[Message]) -> ProviderRequest:
-        nonlocal memory, recalled, asks_repeats
-        read = await memory_of_request(session, turn_id, asks_repeats=asks_repeats)
-        memory, asks_repeats = read.views, False
-        if read.was_forgotten:
-            # It was found before the words were forgotten, and may hold them.
-            recalled = ()
-        if read.repeats:
-            recalled = (*recalled, await tell_repeats(session, turn_id, read.repeats))
-        await add_waiting(session, turn_id)
-        # What the editor could not do is told before the answer that builds on it.
-        await show_notices(session, turn_id)
-        return await window.fitted()
-
-    def compose() -> Awaitable[ProviderRequest]:
-        return _build(session, turn_id, memory, recalled)
-
+    Raises:
+        CredentialsError: the key is missing or was refused; editors then offer to sign in.
+    """
+    shared, state, limits = session.constellation, session.state, session.state.settings.turn
+    # Of the whole turn, its subagents included.
+    asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
+    budget = Budget(asked, shared.clock, UserWaitTimer(shared.clock), cost=state.cost)
     try:
+        gate = BudgetGate(session, turn.turn_id, budget.waits, may_switch=True)
+        model = _model_in_use(session, gate)
+        tools = await _tools_of(session, turn, budget)
+        if isinstance(tools, TurnEnd):
+            return tools
+        composer = _Composer(session, turn.turn_id, await _recall(session, turn.turn_id))
         while True:
-            model = ModelInUse(provider, info)
-            window = SessionWindow(session, turn_id, model, compose, budget, gate)
-            loop = _turn_loop(session, model, runner, budget, partial(build, window))
+            window = composer.window = SessionWindow(session, turn.turn_id, model, composer.compose, budget, gate)
+            loop = TurnLoop(
+                model=model,
+                build=composer.build,
+                new_runner=tools.runner,
+                recorder=session.recorder,
+                ids=shared.ids,
+                call_ids=CallIds(state.used_calls),
+                digests=state.digests,
+                budget=budget,
+            )
             loop.window, loop.gate = window, gate
-            end = await _until_all_agree(session, turn_id, loop, checks)
-            if not session.state.budgets.switched:
+            loop.resumption = StreamRetries(state.settings.turn.stream_retries, shared.pauses)
+            for continued in range(MOST_CONTINUATIONS + 1):
+                end = await loop.run(turn.turn_id, state.history)
+                if not await _goes_on(session, turn.turn_id, end, tools, active=continued > 0):
+                    break
+            else:
+                state.waiting.clear()
+                end = CONTINUED_TOO_OFTEN
+            if not state.budgets.switched:
                 break
-            session.state.budgets.switched = False
-            provider, info = shared.models.resolve(session.state.model.qualified)
-            provider = shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal)
+            state.budgets.switched = False
+            model = _model_in_use(session, gate)
         await window.after_turn()
         await gate.after_turn()
-        return end
+    except ProviderAuthError as error:
+        raise CredentialsError(error.sentence, failure_code=error.failure_code) from error
+    except (DatabaseError, LeaseLostError):
+        raise
+    except Exception as error:  # noqa: BLE001  the boundary: it is logged, told and recorded
+        end = failed_end(error)
+        await reload_history(session)
     finally:
-        session.state.cost = budget.cost
+        state.cost = budget.cost
+    return end
 
 
-def turn_budget(state: SessionState, clock: Clock) -> Budget:
-    """Budget of one turn, its subagents included."""
-    limits = state.settings.turn
-    asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
-    return Budget(asked, clock, UserWaitTimer(clock), cost=state.cost)
+def _model_in_use(session: Session, gate: BudgetGate) -> ModelInUse:
+    """The session's model, with those that stand in for it."""
+    models = session.constellation.models
+    if missing := models.missing_key(session.state.model.qualified):
+        raise ProviderAuthError(missing)
+    provider, info = models.resolve(session.state.model.qualified)
+    session.state.model = info
+    return ModelInUse(models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
 
 
-def runner_of(
-    session: Session, turn_id: TurnId, tools: Sequence[Tool], budget: Budget
-) -> tuple[ToolRunner, ConfiguredChecks]:
-    """Build the runner for calls of `tools` in this turn, with policy, checks and hooks; return these checks too."""
-    shared = session.constellation
-    permissions = PermissionChecker(
-        session.state.policy, session.approver, session.recorder, clock=shared.clock, waits=budget.waits
-    )
-    context, hooks = tool_context(session, turn_id), SessionToolHooks(session)
-    parts = TurnParts(turn_id, tuple(tools), partial(offered_tools, session), context, hooks, budget)
-    subagents = Subagents(session, parts)
-    context = replace(context, delegation=subagents)
-    checks = subagents.checks = checks_of(session, permissions, context)
-    runner = ToolRunner(
-        tools,
-        context,
-        permissions,
-        session.recorder,
-        clock=shared.clock,
-        after_edits=ChecksAndDiagnostics(session, checks, session.recorder),
-        hooks=hooks,
-        effects=session.checkpoints,
-    )
-    # Late: a session is there before it can edit anything.
-    from pattern_acp.session.edit_warnings import EditWarnings
-
-    runner.before_edits = EditWarnings(session, session.state)
-    limits = session.state.settings.turn
-    runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
-    return runner, checks
+async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools | TurnEnd:
+    """The tools of this turn, or its end where a written command was typed that may not be used."""
+    # All tools, also those that the mode does not offer: the mode may change meanwhile, and policy refuses the rest.
+    tools = (*session.constellation.tools, *skill_tools(session), *session.mcp.toolbox.callable())
+    if not session.trust.definitions.commands:
+        return TurnTools(session, turn.turn_id, tools, budget)
+    refused = await expand_command(session, turn.turn_id, TurnTools(session, turn.turn_id, tools, budget).runner)
+    if refused is not None:
+        return refused
+    names = tuple(tool.spec.name for tool in tools)
+    withheld = frozenset(names).difference(allowed_by_command(session, names))
+    return TurnTools(session, turn.turn_id, tools, budget, withheld)
 
 
-def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
-    """Context for the tools of this turn."""
-    code, files = code_of(session), TrackedFiles(session.workbench.files, session.checkpoints)
-    return ToolContext(
-        session_id=session.session_id,
-        turn_id=turn_id,
-        cwd=session.state.cwd,
-        roots=session.state.policy.roots,
-        files=ObservedFiles(files, code.note_changed) if code is not None else files,
-        terminal=session.workbench.terminal,
-        limits=partial(profile_of, session),
-        memory=session.memory,
-        history=partial(_history, session, turn_id),
-        read_fingerprints=session.state.fingerprints,
-        jobs=session.jobs,
-        command_seconds=session.state.settings.turn.command_timeout_seconds,
-        keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
-        result_limit=text_limit(session.state.model, session.state.settings.turn.tool_result_chars),
-        command_ended=code.note_command_ended if code is not None else lambda: None,
-        code=code,
-        languages=servers_of(session),
-        sessions=sessions_of(session),
-        may_read=lambda path: may_read(session, path),
-        long_text=lambda text_id: whole_text(session.constellation.database, session.session_id, text_id),
-    )
+async def _goes_on(session: Session, turn_id: TurnId, end: TurnEnd, tools: TurnTools, *, active: bool) -> bool:
+    """Check an answer: True when a check failed or a hook does not take the turn for finished."""
+    if end.stop_reason is not StopReason.END_TURN or end.sentence:
+        return False
+    if tools.checks is not None and await checks_want_more(session, turn_id, tools.checks):
+        return True
+    return await diagnostics_want_more(session, turn_id) or await after_answer(session, turn_id, active=active)
 
 
-def _history(session: Session, turn_id: TurnId) -> "AgentHistory":
-    from pattern_acp.session.history_scope import agent_history
+STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
+    _settle_earlier,
+    _attach,
+    _record_prompt,
+    _run_own_command,
+    _check_folder,
+    _show_news,
+    _run_prompt_hooks,
+    _ask,
+)
+"""The stages of a turn between its receipt and its end; the first that returns an end is the last that runs."""
 
-    return agent_history(session, turn_id)
 
-
-async def _before_turn(session: Session, turn_id: TurnId) -> tuple[Section, ...]:
+async def _recall(session: Session, turn_id: TurnId) -> tuple[Section, ...]:
     """Show the model its memory when that is due; what is told of memory with every request of this turn."""
     told: list[Section] = []
     git: list[Section] = []
 
     async def ask_git() -> None:
-        git.append(await git_note(session.constellation.git_status, session.state.cwd))
+        ask = session.constellation.git_status
+        status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
+        if status is not None:
+            git.append(note_section(f"Git when this turn began: {status.sentence()}."))
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -546,37 +512,58 @@ async def _before_turn(session: Session, turn_id: TurnId) -> tuple[Section, ...]
             told.append(await recall_for(session, turn_id, prompt, views))
     except BaseExceptionGroup as group_error:
         raise unwrap_exception_group(group_error) from group_error
-    return tuple(text for text in (*git, *told) if text)
+    return tuple(filter(None, (*git, *told)))
 
 
-async def git_note(ask: AskGit | None, cwd: str) -> Section:
-    """The state of the repository for the requests of this turn; empty where there is none, or git is slow."""
-    status = await ask(cwd, GIT_SECONDS) if ask is not None else None
-    return note_section(f"Git when this turn began: {status.sentence()}.") if status is not None else NOTHING
+class _Composer:
+    """Builds the requests of one turn from the conversation, and from memory as it is when each leaves."""
 
+    def __init__(self, session: Session, turn_id: TurnId, recalled: tuple[Section, ...]) -> None:
+        self._session = session
+        self._turn_id = turn_id
+        self._recalled = recalled
+        self._memory: tuple[MemoryView, ...] = ()
+        # `offline` shows nothing of it to a model; all others are told with the first request of a turn.
+        self._asks_repeats = session.state.model.provider != "offline"
+        self.window: SessionWindow | None = None
+        """The window of the model in use, which compacts the conversation when it is full."""
 
-async def _build(
-    session: Session, turn_id: TurnId, memory: Sequence[MemoryView], recalled: Sequence[Section]
-) -> ProviderRequest:
-    history = session.state.history
-    shown = known_memory(session.state.shown, history)
-    changes = await memory_changes(session, shown, memory) if shown is not None else ()
-    return build_request(
-        session_id=session.session_id,
-        stable=stable_part(session),
-        model=session.state.model,
-        thought_level=thought_level_of(session.state.model, session.state.thought_level),
-        history=history,
-        # All of it stands in the history, unless it could not be read when this turn began, or was left out since.
-        memory=(*(memory if shown is None else ()), *changes, *recalled),
-        notes=(
-            *mode_notes(session.state.policy.mode),
-            *session.mcp.toolbox.notes(),
-            *(session.state.skill_tool.notes() if session.state.skill_tool is not None else ()),
-            *await job_notes(session.jobs, turn_id),
-        ),
-        max_output_tokens=session.state.settings.turn.max_output_tokens,
-    )
+    async def build(self, _history: Sequence[Message]) -> ProviderRequest:
+        """Read memory and what waits for the model, and build the request that fits the window."""
+        session, turn_id = self._session, self._turn_id
+        read = await memory_of_request(session, turn_id, asks_repeats=self._asks_repeats)
+        self._memory, self._asks_repeats = read.views, False
+        if read.was_forgotten:
+            # It was found before the words were forgotten, and may hold them.
+            self._recalled = ()
+        if read.repeats:
+            self._recalled = (*self._recalled, await tell_repeats(session, turn_id, read.repeats))
+        await add_waiting(session, turn_id)
+        # What the editor could not do is told before the answer that builds on it.
+        await show_notices(session, turn_id)
+        return await self.window.fitted() if self.window is not None else await self.compose()
+
+    async def compose(self) -> ProviderRequest:
+        """The request as the conversation is now."""
+        session, state = self._session, self._session.state
+        shown = known_memory(state.shown, state.history)
+        changes = await memory_changes(session, shown, self._memory) if shown is not None else ()
+        return build_request(
+            session_id=session.session_id,
+            stable=stable_part(session),
+            model=state.model,
+            thought_level=thought_level_of(state.model, state.thought_level),
+            history=state.history,
+            # All of it is in the history, unless it could not be read when this turn began, or was left out since.
+            memory=(*(self._memory if shown is None else ()), *changes, *self._recalled),
+            notes=(
+                *mode_notes(state.policy.mode),
+                *session.mcp.toolbox.notes(),
+                *(state.skill_tool.notes() if state.skill_tool is not None else ()),
+                *await job_notes(session.jobs, self._turn_id),
+            ),
+            max_output_tokens=state.settings.turn.max_output_tokens,
+        )
 
 
 def mode_notes(mode: Mode) -> tuple[str, ...]:
@@ -584,39 +571,6 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
     if mode is Mode.PLAN:
         return ("Plan mode: read, search and think, then present a plan. Nothing that changes anything is available.",)
     return ()
-
-
-def _turn_loop(
-    session: Session, model: ModelInUse, runner: ToolRunner, budget: Budget, build: BuildRequest
-) -> TurnLoop:
-    loop = TurnLoop(
-        model=model,
-        build=build,
-        runner=runner,
-        recorder=session.recorder,
-        ids=session.constellation.ids,
-        call_ids=CallIds(session.state.used_calls),
-        digests=session.state.digests,
-        budget=budget,
-    )
-    loop.resumption = StreamRetries(session.state.settings.turn.stream_retries, session.constellation.pauses)
-    return loop
-
-
-async def _until_all_agree(session: Session, turn_id: TurnId, loop: TurnLoop, checks: ConfiguredChecks) -> TurnEnd:
-    """Run the loop, and again when a check fails or a hook does not take the turn for finished; only so often."""
-    for continued in range(MOST_CONTINUATIONS + 1):
-        end = await loop.run(turn_id, session.state.history)
-        is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
-        if not is_answer:
-            return end
-        if await checks_want_more(session, turn_id, checks) or await diagnostics_want_more(session, turn_id):
-            continue
-        if not await after_answer(session, turn_id, active=continued > 0):
-            return end
-    session.state.waiting.clear()
-    sentence = f"Checks, language servers and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit."
-    return TurnEnd(StopReason.END_TURN, sentence, failure=CONTINUED)
 
 
 async def show_notices(session: Session, turn_id: TurnId) -> None:

@@ -134,16 +134,14 @@ class SessionWindow:
             ContextFullError: it does not fit whatever is left out.
             DatabaseError: a compaction could not be recorded.
         """
-        request, tokens = await self._fitted()
-        return with_answer_in_window(request, self._model.info, tokens)
-
-    async def _fitted(self) -> tuple[ProviderRequest, int]:
         request = await self._compose()
         tokens = await self._count(request)
         if tokens > self._limits.trigger and await self._make_room(tokens):
             request = await self._compose()
             tokens = self._estimated(request)
-        return (request, tokens) if tokens <= self._limits.usable else await self._cut_to_fit(request, tokens)
+        if tokens > self._limits.usable:
+            request, tokens = await self._cut_to_fit(request, tokens)
+        return with_answer_in_window(request, self._model.info, tokens)
 
     async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> tuple[ProviderRequest, int]:
         from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, Wanted

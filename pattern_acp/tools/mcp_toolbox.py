@@ -388,11 +388,15 @@ class McpToolbox:
 
     def offered(self, *, mode_is_plan: bool) -> tuple[Tool, ...]:
         """The tools in the prompt. In plan mode those that only read, and mcp_call, where policy looks at each call."""
-        fixed = self._fixed or ()
+        fixed = self._fixed
+        if not fixed:
+            return ()
         return tuple(tool for tool in fixed if not mode_is_plan or not tool.changes_things or isinstance(tool, McpCall))
 
     def callable(self) -> tuple[Tool, ...]:
         """Every tool that a call may name, also those outside the prompt."""
+        if not self._tools and not self._fixed:
+            return ()
         others = [tool for tool in self._fixed or () if not isinstance(tool, ServerTool)]
         return (*self._tools.values(), *others)
 
@@ -409,7 +413,7 @@ class McpToolbox:
 
     def notes(self) -> tuple[str, ...]:
         """The changes since the prompt was fixed, for the part of a request that may change."""
-        if self._fixed is None:
+        if self._fixed is None or not self._servers.servers:
             return ()
         self.tools()
         notes = [self._note(server) for server in self._servers.servers]

@@ -200,17 +200,22 @@ class TurnLoop:
         *,
         model: ModelInUse,
         build: BuildRequest,
-        runner: ToolRunner,
+        new_runner: Callable[[], ToolRunner],
         recorder: TurnRecorder,
         ids: IdFactory,
         budget: Budget,
         call_ids: CallIds | None = None,
         digests: RequestDigests | None = None,
     ) -> None:
-        """`digests` are those of the conversation, where more turns of it come; parts of requests are recorded then."""
+        """Take the parts of a turn.
+
+        `new_runner` is asked for the runner when the model makes a call. `digests` are those of the conversation,
+        where more turns of it come; parts of requests are recorded then.
+        """
         self._model = model
         self._build = build
-        self._runner = runner
+        self._new_runner = new_runner
+        self._runner: ToolRunner | None = None
         self._recorder = recorder
         self._ids = ids
         self._budget = budget
@@ -239,10 +244,15 @@ class TurnLoop:
         """
         self._budget.begin()
         end: TurnEnd | None = None
+        reached = ""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._end_in_time, tasks.cancel_scope)
-                end = await self._requests(turn_id, history)
+                while end is None and not (reached := self._budget.used_up()):
+                    end = await self._one_request(turn_id, history)
+                if end is None:
+                    sentence = f"This turn reached {reached}; send another prompt to go on."
+                    end = TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, failure=LIMIT_REACHED)
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group_error:
             raise unwrap_exception_group(group_error) from group_error
@@ -256,26 +266,16 @@ class TurnLoop:
         # What the user takes to answer does not count, so the end moves; it is looked at again when it was due.
         while (left := self._budget.seconds_left) >= 0:  # noqa: ASYNC110
             await anyio.sleep(max(left, MIN_LOOK_SECONDS))
-        self._runner.cancel_reason = OUT_OF_TIME
+        if self._runner is not None:
+            self._runner.cancel_reason = OUT_OF_TIME
         scope.cancel()
-
-    async def _requests(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
-        while not (reached := self._budget.used_up()):
-            end = await self._one_request(turn_id, history)
-            if end is not None:
-                return end
-        sentence = f"This turn reached {reached}; send another prompt to go on."
-        return TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, failure=LIMIT_REACHED)
 
     async def _one_request(self, turn_id: TurnId, history: list[Message]) -> TurnEnd | None:
         self._number += 1
         self._budget.take_request()
-        asked = await self._ask_model(turn_id, self._number, history)
-        return asked if isinstance(asked, TurnEnd) else await self._after_answer(turn_id, asked, history)
-
-    async def _ask_model(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
+        asked: _Answer | TurnEnd | None = None
         try:
-            return await self._ask_once(turn_id, number, history)
+            asked = await self._ask(turn_id, self._number, history)
         except (ContextTooLongError, ProviderRequestError, ProviderProtocolError) as error:
             if self.window is None or not self._may_be_too_long(error) or not await self.window.too_long():
                 raise
@@ -284,8 +284,10 @@ class TurnLoop:
                 # Only the end of the answer was lost, and the model has nothing to add to its words.
                 return TurnEnd(StopReason.END_TURN)
             raise
-        # Once only: what is too long after that is too long for good.
-        return await self._ask_once(turn_id, number, history)
+        if asked is None:
+            # Once only: what is too long after that is too long for good.
+            asked = await self._ask(turn_id, self._number, history)
+        return asked if isinstance(asked, TurnEnd) else await self._after_answer(turn_id, asked, history)
 
     def _may_be_too_long(self, error: ProviderError) -> bool:
         """Return whether a request was too long: its provider says so, or refuses one that nearly fills the window."""
@@ -295,35 +297,32 @@ class TurnLoop:
         nearly_full = self._model.info.context_window * NEARLY_FULL_PERCENT // 100
         return is_refused and self.window is not None and self.window.sent_tokens() > nearly_full
 
-    async def _ask_once(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
+    async def _ask(self, turn_id: TurnId, number: int, history: list[Message]) -> _Answer | TurnEnd:
         request = await self._build(history)
         try:
             if self.gate is not None:
                 end = await self.gate.before_request(self._model.info, request)
                 if end is not None:
                     return end
-            return await self._answer(turn_id, number, request, history)
+            await self._record_request(turn_id, number, request)
+            assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
+            try:
+                await read_stream(self._model.provider, request, assembly, self._recorder, turn_id)
+            except EmptyAnswerError as error:
+                if self._has_words or not self._may_go_on(EMPTY_ATTEMPTS):
+                    await self._record_cut(turn_id, assembly, history, error)
+                    raise
+                assembly.take(Stopped(ProviderStop.INTERRUPTED, error.sentence))
+            except BaseException as error:
+                # Cancelled or failed: what came is kept and marked, then the error goes on.
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                    await self._record_cut(turn_id, assembly, history, error)
+                raise
+            return await self._recorded(turn_id, assembly, request, history)
         finally:
             if self.gate is not None:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                     await self.gate.after_request()
-
-    async def _answer(self, turn_id: TurnId, number: int, request: ProviderRequest, history: list[Message]) -> _Answer:
-        await self._record_request(turn_id, number, request)
-        assembly = new_assembly(self._ids, f"{self._model.provider.name}/{request.model}")
-        try:
-            await read_stream(self._model.provider, request, assembly, self._recorder, turn_id)
-        except EmptyAnswerError as error:
-            if self._has_words or not self._may_go_on(EMPTY_ATTEMPTS):
-                await self._record_cut(turn_id, assembly, history, error)
-                raise
-            assembly.take(Stopped(ProviderStop.INTERRUPTED, error.sentence))
-        except BaseException as error:
-            # Cancelled or failed: what came is kept and marked, then the error goes on.
-            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                await self._record_cut(turn_id, assembly, history, error)
-            raise
-        return await self._recorded(turn_id, assembly, request, history)
 
     async def _record_request(self, turn_id: TurnId, number: int, request: ProviderRequest) -> None:
         known = self._digests.known(request, self._model.info.context_window)
@@ -339,8 +338,9 @@ class TurnLoop:
             estimate,
             known.parts if self._records_parts else None,
         )
-        tools = (known.tools,) if self._records_parts and known.tools is not None else ()
-        events = [NewEvent(event, Actor.SYSTEM) for event in (*tools, requested)]
+        events = [NewEvent(requested, Actor.SYSTEM)]
+        if self._records_parts and known.tools is not None:
+            events.insert(0, NewEvent(known.tools, Actor.SYSTEM))
         # The prompt is in the journal before the first request leaves; the next ones follow within a second.
         await (self._recorder.record(*events) if number == 1 else self._recorder.record_soon(*events))
         self._digests.recorded()
@@ -440,7 +440,8 @@ class TurnLoop:
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
     ) -> TurnEnd | None:
         self._budget.take_tool_calls(len(calls))
-        results = await self._runner.run(turn_id, calls)
+        runner = self._runner = self._new_runner()
+        results = await runner.run(turn_id, calls)
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
         self._cut = self._cut + 1 if any(map(was_cut, calls)) else 0
         if self._cut >= CUT_STOP:
@@ -454,9 +455,9 @@ class TurnLoop:
         if self._unread >= UNREAD_STOP:
             sentence = f"Stopped: the model wrote actions that cannot be read {self._unread} times in a row. "
             return TurnEnd(StopReason.END_TURN, f"{sentence}Say it in smaller steps, or choose another model (/model).")
-        if self._runner.stop:
-            return TurnEnd(StopReason.END_TURN, f"A hook ended this turn: {self._runner.stop}")
-        if stop := self._runner.repeats.stop:
+        if runner.stop:
+            return TurnEnd(StopReason.END_TURN, f"A hook ended this turn: {runner.stop}")
+        if stop := runner.repeats.stop:
             return TurnEnd(StopReason.END_TURN, stop, failure=TurnFailure("turn.repeating"))
         return None
 

@@ -170,10 +170,11 @@ class JournalRecorder:
             # Not after a cancellation, which a write does not hear.
             self._soon[:0] = waiting
             raise
-        if any(isinstance(f.event, MessageRecorded) and f.event.message.message_id == self._message_id for f in events):
-            # A part behind the whole would come back as a second message after a crash.
-            self._dirty = False
-        await self._show_all([new.event for new in events])
+        for new in events:
+            if isinstance(new.event, MessageRecorded) and new.event.message.message_id == self._message_id:
+                # A part behind the whole would come back as a second message after a crash.
+                self._dirty = False
+        await self._show_all(events)
 
     async def show(self, event: Transient) -> None:
         """See `TurnRecorder.show`."""
@@ -213,17 +214,17 @@ class JournalRecorder:
         text.was_committed(count)
         thinking.was_committed(thought_count)
 
-    async def _show_all(self, events: Sequence[Event]) -> None:
+    async def _show_all(self, events: Sequence[NewEvent]) -> None:
         shown = 0
         try:
-            for event in events:
-                await self._view.show(event)
+            for new in events:
+                await self._view.show(new.event)
                 shown += 1
         except anyio.get_cancelled_exc_class():
             # What is recorded must be shown, or the user would see a call that never ends.
             with anyio.move_on_after(SHOW_SECONDS, shield=True):
-                for event in events[shown:]:
-                    await self._view.show(event)
+                for new in events[shown:]:
+                    await self._view.show(new.event)
             raise
 
     def _forget_text(self, message_id: MessageId) -> None:

@@ -79,7 +79,7 @@ class RequestDigests:
         whole = hashlib.sha256(b"".join((hashlib.sha256(rest).digest(), *digests, *self._digests)))
         size = len(rest) + sum(map(len, pieces)) + self._size
         last, self._last = self._last, _Last()
-        system, tools, told = (_short(digest) for digest in digests)
+        system, tools, told = map(_short, digests)
         shorts = tuple(self._shorts)
         kept = _common(last.messages, shorts)
         self._sent = _Last(shorts, tools, told)

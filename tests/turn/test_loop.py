@@ -93,7 +93,7 @@ class Bench:
         self.loop = TurnLoop(
             model=ModelInUse(self.model, fake_model("scripted")),
             build=self.build,
-            runner=runner,
+            new_runner=lambda: runner,
             recorder=self.recorder,
             ids=RandomIds(),
             budget=self.budget,

@@ -56,6 +56,9 @@ class SessionRepeats:
 
     def telling(self, found: Sequence[tuple[Pair, str]]) -> tuple[str, ...]:
         """The sentences of these pairs, which this turn reports."""
+        if not found:
+            self._told = ()
+            return ()
         self._told = tuple(pair for pair, _ in found)
         return tuple(sentence for _, sentence in found)
 
@@ -105,6 +108,7 @@ class ConstellationMemory:
         self._touched: set[str] = set()
         """Labels that this session read."""
         self._recalled: Counter[int] = Counter()
+        self._default_keys = frozenset(spec.key for spec in self._rules.defaults(owner))
         self._seen: dict[str, str] = {}
         """By label, the last text shown, with the agent's own changes: the base of its rewrites."""
         self.repeats = SessionRepeats(owner, self._rules.isolation)
@@ -132,16 +136,21 @@ class ConstellationMemory:
         found, (seen, damaged, touched) = await self._database.read(
             lambda tx: (look(tx), _visible(tx, self._owner, isolation))
         )
-        there = {one.block.key for one in (*seen, *(one.visible for one in damaged))}
-        if not {spec.key for spec in self._rules.defaults(self._owner)} <= there:
+        there = {one.block.key for one in seen}
+        if damaged:
+            there.update(one.visible.block.key for one in damaged)
+        if not self._default_keys <= there:
             writing = self._writing(None)
             await self._database.write(lambda tx: create_defaults(tx, writing))
             seen, damaged, touched = await self._database.read(lambda tx: _visible(tx, self._owner, isolation))
         self.damaged = damaged
-        touched |= {one.block.id for one in seen if one.label in self._touched}
-        self._seen = {one.label: one.block.text for one in seen}
-        now_ms = self._clock.now_ms()
-        return found, tuple(view_of(one, touched, now_ms=now_ms, isolation=isolation) for one in seen)
+        self._seen, views, now_ms = {}, list[MemoryBlockView](), self._clock.now_ms()
+        for one in seen:
+            if one.label in self._touched:
+                touched.add(one.block.id)
+            self._seen[one.label] = one.block.text
+            views.append(view_of(one, touched, now_ms=now_ms, isolation=isolation))
+        return found, tuple(views)
 
     def unreadable(self) -> dict[str, str]:
         """See `MemoryAccess.unreadable`."""
@@ -294,7 +303,9 @@ def view_of(
 ) -> MemoryBlockView:
     """The view of a block; `touched` holds the ids of those that the session wrote or read."""
     block = visible.block
-    notes = [conflict_note(conflict) for conflict in open_conflicts(block.text, block.conflicts)]
+    notes: list[str] = []
+    if block.conflicts:
+        notes += map(conflict_note, open_conflicts(block.text, block.conflicts))
     if stale := stale_sentence(block.text, now_ms=now_ms):
         notes.append(stale)
     is_apart = block.key.scope is Scope.PERSONA and isolation is not Isolation.NONE and not visible.shared_from

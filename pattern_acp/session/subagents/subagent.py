@@ -652,7 +652,7 @@ class Subagent:
         loop = TurnLoop(
             model=self._model,
             build=build,
-            runner=runner,
+            new_runner=lambda: runner,
             recorder=self._recorder,
             ids=self._session.constellation.ids,
             budget=budget,

@@ -1,0 +1,120 @@
+"""The tools of one turn: what a call finds around it, built when the model makes its first call.
+
+Owns: policy, checks, hooks and the ports for calls. Must not know: when they are made (`session.turn_stages`).
+"""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pattern_acp.context.window import text_limit
+from pattern_acp.domain.ids import TurnId
+from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
+from pattern_acp.session.code import code_of, may_read
+from pattern_acp.session.context_usage import offered_tools
+from pattern_acp.session.hooks import SessionToolHooks
+from pattern_acp.session.sandbox import profile_of
+from pattern_acp.session.searching import sessions_of
+from pattern_acp.session.session import Session
+from pattern_acp.session.subagents.delegation import Subagents
+from pattern_acp.session.subagents.kinds import TurnParts
+from pattern_acp.session.truncated_text import whole_text
+from pattern_acp.tools.base import Tool, ToolContext
+from pattern_acp.turn.budget import Budget, RepeatGuard, RepeatLimits
+from pattern_acp.turn.checks import ConfiguredChecks
+from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.tool_runner import ToolRunner
+from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
+
+if TYPE_CHECKING:
+    from pattern_acp.memory.service.undo import AgentHistory
+
+
+class TurnTools:
+    """The tools that one turn may call, and their runner."""
+
+    def __init__(
+        self,
+        session: Session,
+        turn_id: TurnId,
+        tools: Sequence[Tool],
+        budget: Budget,
+        withheld: Collection[str] = (),
+    ) -> None:
+        """`withheld` are the names of those that the model knows and that this turn's command does not allow."""
+        self._session = session
+        self._turn_id = turn_id
+        self._tools = tools
+        self._budget = budget
+        self._withheld = withheld
+        self._runner: ToolRunner | None = None
+        self.checks: ConfiguredChecks | None = None
+        """The checks of what calls edit; None before the first call."""
+
+    def runner(self) -> ToolRunner:
+        """Return the runner of the turn's calls, with policy, checks and hooks; the same one every time."""
+        if self._runner is not None:
+            return self._runner
+        # Late: a session is there before it can edit anything.
+        from pattern_acp.session.edit_warnings import EditWarnings
+
+        session, clock = self._session, self._session.constellation.clock
+        tools = [tool for tool in self._tools if tool.spec.name not in self._withheld]
+        permissions = PermissionChecker(
+            session.state.policy, session.approver, session.recorder, clock=clock, waits=self._budget.waits
+        )
+        context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
+        offered = partial(offered_tools, session)
+        subagents = Subagents(session, TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget))
+        context = replace(context, delegation=subagents)
+        self.checks = subagents.checks = checks_of(session, permissions, context)
+        self._runner = ToolRunner(
+            tools,
+            context,
+            permissions,
+            session.recorder,
+            clock=clock,
+            after_edits=ChecksAndDiagnostics(session, self.checks, session.recorder),
+            hooks=hooks,
+            effects=session.checkpoints,
+        )
+        self._runner.before_edits = EditWarnings(session, session.state)
+        self._runner.withheld = self._withheld
+        limits = session.state.settings.turn
+        self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
+        return self._runner
+
+
+def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
+    """Context for the tools of this turn."""
+    code, files = code_of(session), TrackedFiles(session.workbench.files, session.checkpoints)
+    return ToolContext(
+        session_id=session.session_id,
+        turn_id=turn_id,
+        cwd=session.state.cwd,
+        roots=session.state.policy.roots,
+        files=ObservedFiles(files, code.note_changed) if code is not None else files,
+        terminal=session.workbench.terminal,
+        limits=partial(profile_of, session),
+        memory=session.memory,
+        history=partial(_history, session, turn_id),
+        read_fingerprints=session.state.fingerprints,
+        jobs=session.jobs,
+        command_seconds=session.state.settings.turn.command_timeout_seconds,
+        keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
+        result_limit=text_limit(session.state.model, session.state.settings.turn.tool_result_chars),
+        command_ended=code.note_command_ended if code is not None else lambda: None,
+        code=code,
+        languages=servers_of(session),
+        sessions=sessions_of(session),
+        may_read=lambda path: may_read(session, path),
+        long_text=lambda text_id: whole_text(session.constellation.database, session.session_id, text_id),
+    )
+
+
+def _history(session: Session, turn_id: TurnId) -> "AgentHistory":
+    from pattern_acp.session.history_scope import agent_history
+
+    return agent_history(session, turn_id)
