@@ -121,6 +121,19 @@ class Mcp(Struct, frozen=True):
     json: bool = False
 
 
+class Policy(Struct, frozen=True):
+    """Check and try rules, or explain what is decided on a command line."""
+
+    flags: Flags = field(default_factory=Flags)
+    action: Literal["check", "test", "explain"] = "explain"
+    text: str = ""
+    """A file, or a command line; `-` for lines of stdin."""
+    allow: tuple[str, ...] = ()
+    """Rules that are allowed besides."""
+    nul: bool = False
+    json: bool = False
+
+
 class ModelsWanted(Struct, frozen=True):
     """List the models that can be used."""
 
@@ -184,7 +197,7 @@ class BadUsage(Struct, frozen=True):
     sentence: str
 
 
-InTerminal: TypeAlias = Call | Chat | Journal | Auth | Mcp | ModelsWanted | BackUp | Restore | Sweep | Doctor
+InTerminal: TypeAlias = Call | Chat | Journal | Auth | Mcp | Policy | ModelsWanted | BackUp | Restore | Sweep | Doctor
 """The commands that a user runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage

@@ -231,6 +231,34 @@ AUTH = Group(
 
 _ONE_SERVER = "mcp takes one server."
 
+_RULES_FILE = Parameter("text", "a file with [policy]", metavar="FILE", required=True, ask="which FILE")
+
+POLICY = Group(
+    "policy",
+    "check rules, and say what is decided on a command",
+    "explain COMMAND says what is decided on a command line in this folder, and by which rule of which layer; with - "
+    "it reads one command a line from stdin and answers with one JSON object a line. --mode chooses the mode. check "
+    "FILE finds rules that cannot be used; test FILE compares the [[case]]s of a file with its rules. Nothing is run.",
+    (
+        Command(
+            "explain",
+            "Say what is decided on a command line, or on each line of stdin",
+            parameters=(
+                Parameter(
+                    "text", "the command line, or - for stdin", metavar="COMMAND", required=True, ask="which COMMAND"
+                ),
+                Parameter("allow", "a further rule that allows", Kind.MANY, "RULE", option="--allow"),
+                flag("nul", "commands on stdin end with NUL", "-0 --null"),
+            ),
+        ),
+        Command("check", "Find the rules of a file that cannot be used", parameters=(_RULES_FILE,)),
+        Command("test", "Compare the cases of a file with what its rules decide", parameters=(_RULES_FILE,)),
+    ),
+    (JSON,),
+    words="explain COMMAND | check FILE | test FILE",
+    unknown="policy takes explain, check or test.",
+)
+
 MCP = Group(
     "mcp",
     "sign in at an MCP server, show logins, sign out",
@@ -324,6 +352,7 @@ GROUPS = (
     TRUST,
     AUTH,
     MCP,
+    POLICY,
     Group(
         "usage",
         "tokens and money by day, model, project or session",

@@ -21,6 +21,7 @@ from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_fo
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models
 from pattern_acp.config.paths import Paths, project_config_file
+from pattern_acp.config.policy_rules import EFFECTS, read_policy_rules
 from pattern_acp.config.presets import PRESETS
 from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
@@ -149,6 +150,7 @@ class SettingsReader:
         servers, server_problems, server_values = read_mcp_servers(user)
         hooks = read_hooks(user.table.get("hooks", []), user.path)
         checks, check_problems, check_values = read_checks(user)
+        rules, rule_problems = read_policy_rules(user, project, environ.get("HOME") or environ.get("USERPROFILE", ""))
         resolution = _Resolution(self._flags, environ, project, user, providers)
         found = {key.name: _resolve(resolution, key) for key in KEYS}
         if found["thinking"][1].startswith(("$", "--")):
@@ -165,6 +167,7 @@ class SettingsReader:
             *(user.problem(key, sentence) for key, sentence in hooks.problems),
             *check_problems,
             *lsp_problems,
+            *rule_problems,
             *sources.project_problems,
             *_unknown_keys(project),
             *_refused_tables(project),
@@ -179,6 +182,7 @@ class SettingsReader:
             *server_values,
             *check_values,
             *lsp_values,
+            *(EffectiveValue(f"policy.{rule.effect}", f"{rule.kind} {rule.pattern}", rule.place) for rule in rules),
         )
         built = _build(found, providers, servers)
         problems = (*problems, *_contradictions(built, models, user))
@@ -187,6 +191,7 @@ class SettingsReader:
             models=models,
             hooks=tuple(hooks.hooks),
             checks=checks,
+            policy=replace(built.policy, rules=rules),
             lsp=replace(built.lsp, servers=language_servers),
         )
         return Loaded(built, self._paths, problems, values)
@@ -341,8 +346,9 @@ def _unknown_in_table(file: TomlFile, table: str, content: Mapping[str, object])
     allowed = tuple(key.name.partition(".")[2] for key in KEYS if key.name.startswith(f"{table}."))
     for name in content:
         # Servers have a check of their own.
-        if name not in allowed and table != "lsp":
-            yield _unknown(file, f"{table}.{name}", allowed)
+        if name not in allowed and table != "lsp" and not (table == "policy" and name in EFFECTS):
+            more = EFFECTS if table == "policy" else ()
+            yield _unknown(file, f"{table}.{name}", (*allowed, *more))
 
 
 def _unknown(file: TomlFile, key: str, allowed: tuple[str, ...]) -> Problem:

@@ -129,6 +129,8 @@ CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
 ReadingCommands = Literal["run", "ask"]
+RuleEffect = Literal["allow", "ask", "deny"]
+RuleKind = Literal["run", "edit", "read", "fetch", "mcp"]
 LspMode = Literal["off", "on"]
 SandboxSetting = Literal["auto", "require", "off"]
 SandboxNetwork = Literal["none", "host"]
@@ -226,6 +228,23 @@ class FetchSettings(Struct, frozen=True):
     """True when pages of this machine and its networks may be fetched, such as a development server's."""
 
 
+class PolicyRule(Struct, frozen=True):
+    """One rule on what the agent may do, from `allow`, `ask` or `deny` of `[policy]` (docs/permissions.md)."""
+
+    effect: RuleEffect
+    kind: RuleKind
+    pattern: str
+    """Words of a command, a path, a host, or SERVER/TOOL; `*` and its like stand for more."""
+    reason: str = ""
+    layer: Literal["user", "project", "session"] = "user"
+    place: str = ""
+    """The file and line that it is from, for sentences."""
+
+    def __str__(self) -> str:
+        """The rule as it is written, with its list in front."""
+        return f"{self.effect} {self.kind} {self.pattern}"
+
+
 class PolicySettings(Struct, frozen=True):
     """Settings of what the agent may do, beside the modes (docs/permissions.md)."""
 
@@ -237,6 +256,8 @@ class PolicySettings(Struct, frozen=True):
     """Folders that confined commands may write besides the session's; `~` is the user's home."""
     reading_commands: ReadingCommands = "run"
     """The treatment of command lines that surely only read inside the session's folders."""
+    rules: tuple[PolicyRule, ...] = ()
+    """The user's rules, then those of the project, which only ask and deny."""
 
 
 class CompactionSettings(Struct, frozen=True):

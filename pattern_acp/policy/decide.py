@@ -9,6 +9,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import (
     Access,
     CallServer,
@@ -160,6 +161,7 @@ class _Situation(Struct, frozen=True):
     resolve: Resolver | None
     sandbox: str = ""
     reading_asks: bool = False
+    rules: tuple[PolicyRule, ...] = ()
 
 
 MOST_REASONS = 4
@@ -175,6 +177,7 @@ def decide(
     resolve: Resolver | None = None,
     sandbox: str = "",
     reading_asks: bool = False,
+    rules: Sequence[PolicyRule] = (),
 ) -> Decision:
     """Decide on a call by everything that it wants to touch: the strictest answer wins.
 
@@ -204,9 +207,10 @@ def decide(
         sandbox: the sandbox of this machine, in a few words; empty when there is none. A command that runs
             without a question runs in it.
         reading_asks: True when commands that only read are decided on like all others.
+        rules: the user's and the project's rules; deny comes before ask, ask before allow, whatever their order.
     """
-    situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox, reading_asks)
-    decisions = [_decide_one(access, situation) for access in accesses or (NoEffect(),)]
+    situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox, reading_asks, tuple(rules))
+    decisions = [_decide_with_rules(access, situation) for access in accesses or (NoEffect(),)]
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
@@ -222,6 +226,16 @@ def _reasons(decisions: Sequence[Decision]) -> str:
     reasons.sort(key=lambda reason: any(one.rule == "ask_mode" and one.reason == reason for one in decisions))
     more = len(reasons) - MOST_REASONS
     return " ".join([*reasons[:MOST_REASONS], *([f"And {more} more like these."] if more > 0 else [])])
+
+
+def _decide_with_rules(access: Access, situation: _Situation) -> Decision:
+    decision = _decide_one(access, situation)
+    if not situation.rules:
+        return decision
+    # Late: few users write rules.
+    from pattern_acp.policy.rules import with_rules
+
+    return with_rules(decision, access, situation.rules, roots=situation.roots, resolve=situation.resolve)
 
 
 def _decide_one(access: Access, situation: _Situation) -> Decision:

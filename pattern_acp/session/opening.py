@@ -135,7 +135,12 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         title="",
         model=model,
         thought_level=level,
-        policy=PolicyState(mode, place.roots, reading_asks=place.settings.policy.reading_commands == "ask"),
+        policy=PolicyState(
+            mode,
+            place.roots,
+            reading_asks=place.settings.policy.reading_commands == "ask",
+            rules=place.settings.policy.rules,
+        ),
         system=compiled.system,
         instructions=in_force(compiled),
         settings=place.settings,

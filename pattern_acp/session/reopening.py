@@ -173,6 +173,7 @@ async def _session_of(
             place.roots,
             list(found.grants),
             reading_asks=place.settings.policy.reading_commands == "ask",
+            rules=place.settings.policy.rules,
         ),
         system=compiled.system,
         instructions=in_force(compiled),

@@ -13,6 +13,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import Access, ReadPath, WritePath
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
@@ -54,6 +55,8 @@ class PolicyState(Struct):
     """Calls that the sandbox stopped and the user did not let run outside."""
     reading_asks: bool = False
     """True when commands that only read ask like all others."""
+    rules: tuple[PolicyRule, ...] = ()
+    """The rules of the user and of the project."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
@@ -110,6 +113,7 @@ class PermissionChecker:
             resolve=resolved,
             sandbox=state.sandbox,
             reading_asks=state.reading_asks,
+            rules=state.rules,
         )
         return self._narrowing.narrowed(decision, accesses)
 

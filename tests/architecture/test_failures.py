@@ -32,6 +32,7 @@ NOT_SEEN = {
     "LineTooLongError": "logged by whoever keeps segments",
     "PackedError": "becomes DamagedEventError",
     "SegmentDamageError": "a finding about a segment",
+    "RuleError": "becomes a problem of the settings, or WrongPolicyError",
     "SchemaError": "becomes a sentence of the error that names the schema's place",
     "VocabularyError": "becomes EmbedderError",
     "EventStreamError": "becomes ProviderProtocolError",

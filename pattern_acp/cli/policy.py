@@ -1,0 +1,178 @@
+"""`pattern-acp policy`: rules checked and tried, and decisions explained. It decides and runs nothing.
+
+Owns: how answers are printed. Must not know: how a decision is reached.
+"""
+
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
+from pattern_acp.cli.output import OutputClosed, write_json, write_line
+from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
+from pattern_acp.config.settings import PolicyRule
+from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
+from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.paths import absolute_path, resolve_path
+from pattern_acp.policy.decide import decide
+from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.reading import git_folders, surely_reads
+from pattern_acp.policy.rules import matched_rule
+from pattern_acp.workspace.git import program_setting
+
+
+class WrongPolicyError(PatternError):
+    """A file or rule that cannot be used."""
+
+    failure_code = "cli.usage"
+
+
+def run_policy(arguments: Policy, process: Process) -> int:
+    """Carry it out; 1 when a file has problems or a case of a table is not as expected.
+
+    Raises:
+        PatternError: a rule or a file cannot be read.
+    """
+    try:
+        match arguments.action:
+            case "check":
+                return _check(arguments.text)
+            case "test":
+                return _test(arguments, process)
+            case _:
+                return _explain(arguments, process)
+    except OutputClosed:
+        return EXIT_OK
+
+
+def _check(name: str) -> int:
+    rules, problems = _rules_of_file(name)
+    for problem in problems:
+        write_line(problem)
+    if problems:
+        return EXIT_ERROR
+    write_line(f"{len(rules)} rules, all of which can be used.")
+    return EXIT_OK
+
+
+def _rules_of_file(name: str) -> tuple[tuple[PolicyRule, ...], list[str]]:
+    path = Path(name).absolute()
+    if not path.is_file():
+        raise WrongPolicyError(f"There is no file {path}.")
+    file, problems = read_toml(path)
+    own = path.parent.name != ".pattern"
+    nothing = TomlFile("")
+    rules, wrong = read_policy_rules(file if own else nothing, nothing if own else file, str(Path.home()))
+    return rules, [str(problem) for problem in (*problems, *wrong)]
+
+
+class _Policy:
+    """The mode, the rules, and the current folder as the root of a session."""
+
+    def __init__(self, mode: str, rules: Sequence[PolicyRule], *, reading_asks: bool, sandbox: str = "") -> None:
+        self.mode = Mode(mode)
+        self.rules = tuple(rules)
+        self.reading_asks = reading_asks
+        self.sandbox = sandbox
+        self.root = resolve_path(str(Path.cwd()))
+
+    def decide(self, line: str) -> tuple[Decision, PolicyRule | None]:
+        """Return the decision on one command line, and the rule of the user or project behind it."""
+        setting = program_setting(git_folders(line, self.root)) if surely_reads(line) else ""
+        access = RunCommand(line, self.root, setting)
+        decision = decide(
+            [access],
+            mode=self.mode,
+            roots=[self.root],
+            resolve=lambda path, folder: resolve_path(absolute_path(path, folder)),
+            sandbox=self.sandbox,
+            reading_asks=self.reading_asks,
+            rules=self.rules,
+        )
+        found = matched_rule(decision, access, self.rules, roots=[self.root], resolve=None)
+        return decision, found if decision.rule.startswith("rule_") else None
+
+
+def _policy(arguments: Policy, process: Process) -> _Policy:
+    settings = process.loaded.settings
+    rules = (*settings.policy.rules, *map(_added, arguments.allow))
+    return _Policy(settings.mode, rules, reading_asks=settings.policy.reading_commands == "ask")
+
+
+def _added(text: str) -> PolicyRule:
+    try:
+        rule = parse_rule("allow", text)
+    except RuleError as error:
+        raise WrongPolicyError(f"--allow, column {error.column}: {error.sentence}.") from error
+    return PolicyRule(rule.effect, rule.kind, rule.pattern, rule.reason, "session")
+
+
+def _explain(arguments: Policy, process: Process) -> int:
+    policy = _policy(arguments, process)
+    text = arguments.text
+    lines = _typed(nul=arguments.nul) if text in {"-", ""} else iter([text])
+    for line in lines:
+        decision, rule = policy.decide(line)
+        if arguments.json or text in {"-", ""}:
+            write_json(_described(line, policy.mode, decision, rule))
+        else:
+            write_line(f"{decision.verdict}: {decision.reason}")
+            write_line(f"layer {_layer(decision, rule)}, rule {rule or decision.rule}")
+    return EXIT_OK
+
+
+def _typed(*, nul: bool) -> Iterator[str]:
+    """The command lines of stdin, each a line or ended by NUL."""
+    whole = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    pieces = whole.split("\0") if nul else whole.split("\n")
+    yield from pieces[:-1] if pieces and not pieces[-1] else pieces
+
+
+def _described(line: str, mode: Mode, decision: Decision, rule: PolicyRule | None) -> JsonObject:
+    return {
+        "command": line,
+        "mode": mode.value,
+        "decision": decision.verdict.value,
+        "layer": _layer(decision, rule),
+        "rule": str(rule) if rule is not None else decision.rule,
+        "reason": decision.reason,
+        "sandboxed": bool(decision.sandbox),
+    }
+
+
+def _layer(decision: Decision, rule: PolicyRule | None) -> str:
+    if rule is not None:
+        return rule.layer
+    return "mode" if decision.rule in {"command", "auto_mode", "plan_mode", "ask_mode", "reading"} else "floor"
+
+
+def _test(arguments: Policy, process: Process) -> int:
+    """Decide on each case of the file's `[[case]]` and compare with what it expects."""
+    rules, problems = _rules_of_file(arguments.text)
+    if problems:
+        raise WrongPolicyError(problems[0])
+    table = tomllib.loads(Path(arguments.text).read_text("utf-8-sig"))
+    cases = table.get("case")
+    if not isinstance(cases, list) or not cases:
+        raise WrongPolicyError("The file has no [[case]]: each has `run`, `expect` and perhaps `mode`.")
+    failed = 0
+    for number, case in enumerate(cast("list[object]", cases), 1):
+        values = cast("dict[str, object]", case) if is_table(case) else {}
+        line, expected, mode = values.get("run"), values.get("expect"), values.get("mode", "ask")
+        if not isinstance(line, str) or expected not in set(Verdict) or mode not in set(Mode):
+            raise WrongPolicyError(f"Case {number} needs `run`, an `expect` of allow, ask or deny, and a known `mode`.")
+        policy = _Policy(str(mode), rules, reading_asks=process.loaded.settings.policy.reading_commands == "ask")
+        decision, _ = policy.decide(line)
+        if decision.verdict.value != expected:
+            failed += 1
+            is_now = f"expected {expected}, is {decision.verdict}: {decision.reason}"
+            write_line(f"case {number}: `{line}` in {mode}: {is_now}")
+    if failed:
+        return EXIT_ERROR
+    write_line("All cases are as expected.")
+    return EXIT_OK

@@ -1,0 +1,143 @@
+"""Rules of the user and of projects, applied to accesses.
+
+Owns: what a rule covers, and how rules change a decision. Must not know: where rules are written, how they are read.
+An allowance covers as little as possible: every command of a line has to match, and nothing that asks for another
+reason than the mode is loosened. `ask` and `deny` reach as far as possible: one matching command of the line suffices.
+"""
+
+import shlex
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from pattern_acp.config.settings import PolicyRule
+from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WritePath
+from pattern_acp.domain.globs import Glob, compile_glob
+from pattern_acp.policy.command_paths import changed_files, command_targets
+from pattern_acp.policy.commands import SimpleCommand, read_command_line
+from pattern_acp.policy.decision import Decision, Verdict
+from pattern_acp.policy.grant_matching import doing_commands, is_plain
+from pattern_acp.policy.paths import Resolver, is_inside, is_windows_path
+from pattern_acp.policy.programs import effective_commands, program_name
+from pattern_acp.policy.reading import command_reads
+
+LOOSENED = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fetch", "server_tool"})
+"""Rules of the built-in policy that only ask because nobody has allowed it yet; all others ask whatever is allowed."""
+
+
+def with_rules(
+    base: Decision, access: Access, rules: Sequence[PolicyRule], *, roots: Sequence[str], resolve: Resolver | None
+) -> Decision:
+    """Change the decision of the mode by the rules that match the access: deny before ask before allow."""
+    if not rules or base.verdict is Verdict.DENY:
+        return base
+    for effect, verdict in (("deny", Verdict.DENY), ("ask", Verdict.ASK)):
+        for rule in rules:
+            if rule.effect == effect and _reaches(rule, access, roots, resolve):
+                if verdict is base.verdict:
+                    return base
+                return Decision(verdict, f"rule_{effect}", _sentence(rule))
+    if base.verdict is Verdict.ALLOW or base.rule not in LOOSENED:
+        return base
+    allowing = [rule for rule in rules if rule.effect == "allow"]
+    covering = _covering(allowing, access, roots) if allowing else None
+    if covering is None:
+        return base
+    return Decision(Verdict.ALLOW, "rule_allow", _sentence(covering))
+
+
+def matched_rule(
+    decision: Decision, access: Access, rules: Sequence[PolicyRule], *, roots: Sequence[str], resolve: Resolver | None
+) -> PolicyRule | None:
+    """The rule by which `with_rules` decided, for an explanation."""
+    effect = decision.rule.removeprefix("rule_")
+    mine = [rule for rule in rules if rule.effect == effect]
+    if effect == "allow":
+        return _covering(mine, access, roots) if mine else None
+    return next((rule for rule in mine if _reaches(rule, access, roots, resolve)), None)
+
+
+def _sentence(rule: PolicyRule) -> str:
+    where = f" of {rule.layer} rules" if not rule.place else f" of {rule.place}"
+    because = f": {rule.reason}" if rule.reason else ""
+    return f"The rule `{rule}`{where} says so{because.rstrip('.')}."
+
+
+def _covering(rules: Sequence[PolicyRule], access: Access, roots: Sequence[str]) -> PolicyRule | None:
+    if not isinstance(access, RunCommand):
+        return next((rule for rule in rules if _reaches(rule, access, roots, None)), None)
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    if not is_plain(line, windows=windows):
+        return None
+    found: PolicyRule | None = None
+    for command in doing_commands(line):
+        mine = next((rule for rule in rules if rule.kind == "run" and _has_words(rule, command, whole=True)), None)
+        if mine is None and not command_reads(command):
+            return None
+        found = found or mine
+    return found
+
+
+def _reaches(rule: PolicyRule, access: Access, roots: Sequence[str], resolve: Resolver | None) -> bool:
+    match access:
+        case RunCommand():
+            return _reaches_command(rule, access, roots, resolve)
+        case WritePath(path=path):
+            return rule.kind == "edit" and _matches_path(rule.pattern, path, roots)
+        case ReadPath(path=path):
+            return rule.kind == "read" and _matches_path(rule.pattern, path, roots)
+        case FetchUrl(host=host):
+            return rule.kind == "fetch" and fnmatchcase(host.casefold(), rule.pattern.casefold())
+        case CallServer(server=server, tool=tool):
+            return rule.kind == "mcp" and fnmatchcase(f"{server}/{tool}", rule.pattern)
+        case _:
+            return False
+
+
+def _reaches_command(rule: PolicyRule, access: RunCommand, roots: Sequence[str], resolve: Resolver | None) -> bool:
+    windows = is_windows_path(access.cwd)
+    line = read_command_line(access.line, windows=windows)
+    if rule.kind == "run":
+        commands = effective_commands(line, windows=windows)
+        return any(_has_words(rule, command, whole=False) for command in commands if command.words)
+    if rule.kind == "edit":
+        return any(_matches_path(rule.pattern, path, roots) for path in changed_files(line, access.cwd))
+    if rule.kind == "read":
+        targets = command_targets(line, access.cwd, resolve)
+        return any(target.resolved and _matches_path(rule.pattern, target.resolved, roots) for target in targets)
+    return False
+
+
+@lru_cache(maxsize=1_024)
+def _rule_words(pattern: str) -> tuple[str, ...]:
+    return tuple(shlex.split(pattern))
+
+
+def _has_words(rule: PolicyRule, command: SimpleCommand, *, whole: bool) -> bool:
+    """Return whether a command has a rule's words; `whole`: it may have more only where the rule ends with `*`."""
+    wanted, words = _rule_words(rule.pattern), command.words
+    if not words or not _is_program(words[0], wanted[0], exactly=whole):
+        return False
+    rest, more = (wanted[1:-1], True) if wanted[-1] == "*" and len(wanted) > 1 else (wanted[1:], not whole)
+    if len(words) - 1 < len(rest) or (len(words) - 1 > len(rest) and not more):
+        return False
+    return all(fnmatchcase(word, pattern) for word, pattern in zip(words[1:], rest, strict=False))
+
+
+def _is_program(word: str, wanted: str, *, exactly: bool) -> bool:
+    if exactly and ("/" in word or "/" in wanted):
+        return word == wanted
+    return program_name(word) == program_name(wanted)
+
+
+@lru_cache(maxsize=1_024)
+def _glob(pattern: str) -> Glob:
+    return compile_glob(pattern.lstrip("/"), "/")
+
+
+def _matches_path(pattern: str, path: str, roots: Sequence[str]) -> bool:
+    glob = _glob(pattern)
+    if pattern.startswith("/"):
+        return glob.matches(path.lstrip("/"))
+    return any(glob.matches(path[len(root.rstrip("/")) + 1 :]) for root in roots if is_inside(path, root))

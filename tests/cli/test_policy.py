@@ -1,0 +1,46 @@
+"""`pattern-acp policy`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+
+def policy(home: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    project = home / "project"
+    project.mkdir(exist_ok=True)
+    environment = {"PATH": os.defpath, "PATTERN_ACP_HOME": str(home / "own"), "HOME": str(home)}
+    command = [sys.executable, "-m", "pattern_acp", "policy", *words]
+    return subprocess.run(command, cwd=project, env=environment, input=stdin, capture_output=True, check=False)
+
+
+def test_each_line_of_stdin_is_decided_and_nothing_runs(tmp_path: Path):
+    done = policy(tmp_path, "explain", "--allow", "run make *", "-", stdin=b"ls\ntouch made\nmake x\nrm -rf /\n")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["command"], row["decision"], row["layer"], row["rule"]) for row in rows] == [
+        ("ls", "allow", "mode", "reading"),
+        ("touch made", "ask", "mode", "command"),
+        ("make x", "allow", "session", "allow run make *"),
+        ("rm -rf /", "ask", "floor", "destructive"),
+    ]
+    assert not (tmp_path / "project" / "made").exists()
+    done = policy(tmp_path, "explain", "-0", "-", stdin=b"ls\n-la\0pwd\0")
+    assert [json.loads(line)["command"] for line in done.stdout.splitlines()] == ["ls\n-la", "pwd"]
+
+
+def test_a_file_of_rules_is_checked_with_line_and_column_and_its_cases_are_tried(tmp_path: Path):
+    file = tmp_path / "rules.toml"
+    file.write_text('[policy]\nallow = [\n  "run make *",\n  "walk x",\n]\n', encoding="utf-8")
+    done = policy(tmp_path, "check", str(file))
+    assert done.returncode == 1
+    assert f"{file}:4: policy.allow: column 4: `walk` is no kind of rule" in done.stdout.decode()
+    file.write_text('[policy]\nallow = ["run make *"]\n[[case]]\nrun = "make x"\nexpect = "allow"\n', encoding="utf-8")
+    assert policy(tmp_path, "check", str(file)).returncode == 0
+    assert policy(tmp_path, "test", str(file)).returncode == 0
+    file.write_text('[policy]\n[[case]]\nrun = "make x"\nexpect = "allow"\n', encoding="utf-8")
+    assert policy(tmp_path, "test", str(file)).returncode == 1

@@ -1,0 +1,158 @@
+"""Rules of the user and of projects."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pattern_acp.config.policy_rules import RuleError, parse_rule
+from pattern_acp.config.settings import PolicyRule, RuleEffect
+from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WritePath
+from pattern_acp.policy.decide import decide
+from pattern_acp.policy.decision import Decision, Mode, Verdict
+
+ROOT = "/work/project"
+TEXTS = [
+    "run pytest *", "run pytest", "run git push", "run npm test -- *", "edit src/**", "edit *.md", "read /etc/hosts",
+    "read /home/me/notes/**", "fetch docs.python.org", "fetch *.example.org", "mcp tracker/*", "run git *",
+]  # fmt: skip
+ACCESSES: list[Access] = [
+    RunCommand("pytest -q", ROOT), RunCommand("git push", ROOT), RunCommand("git push && pytest", ROOT),
+    RunCommand("rm -rf src", ROOT), RunCommand("git status", ROOT), WritePath(f"{ROOT}/src/a.py"),
+    WritePath(f"{ROOT}/.git/config"), ReadPath("/etc/hosts"), ReadPath(f"{ROOT}/a"), FetchUrl("docs.python.org", ""),
+    CallServer("tracker", "list"), RunCommand("pattern-acp trust", ROOT),
+]  # fmt: skip
+effects: st.SearchStrategy[RuleEffect] = st.sampled_from(["allow", "ask", "deny"])
+some_rules = st.lists(st.builds(parse_rule, effects, st.sampled_from(TEXTS)), max_size=6)
+
+
+def decided(access: Access, *rules: PolicyRule, mode: Mode = Mode.ASK) -> Decision:
+    return decide([access], mode=mode, roots=[ROOT], rules=rules)
+
+
+def verdict(line: str, *rules: str, mode: Mode = Mode.ASK) -> str:
+    parsed: list[PolicyRule] = []
+    for rule in rules:
+        effect, _, text = rule.partition(" ")
+        assert effect in {"allow", "ask", "deny"}
+        parsed.append(parse_rule("allow" if effect == "allow" else "ask" if effect == "ask" else "deny", text))
+    return decided(RunCommand(line, ROOT), *parsed, mode=mode).verdict.value
+
+
+@pytest.mark.parametrize(
+    ("line", "rules", "expected"),
+    [
+        ("pytest", ["allow run pytest"], "allow"),
+        ("pytest -q", ["allow run pytest"], "ask"),
+        ("pytest -q tests", ["allow run pytest *"], "allow"),
+        ("pytest -q | head -5", ["allow run pytest *"], "allow"),
+        ("cd sub && pytest", ["allow run pytest *"], "allow"),
+        ("pytest && make", ["allow run pytest *"], "ask"),
+        ("pytest && make", ["allow run pytest *", "allow run make"], "allow"),
+        ("make test", ["allow run make *"], "allow"),
+        ("npm test -- -t a", ["allow run npm test -- *"], "allow"),
+        ("npm test", ["allow run npm test -- *"], "ask"),
+        ("pytest > out", ["allow run pytest *"], "ask"),
+        ("pytest $X", ["allow run pytest *"], "ask"),
+        ("pytest -p evil", ["allow run pytest *"], "ask"),
+        ("pytest /tmp/x", ["allow run pytest *"], "ask"),
+        ("./pytest", ["allow run pytest *"], "ask"),
+        ("rm -rf src", ["allow run rm *"], "ask"),
+        ("curl https://example.org", ["allow run curl *"], "ask"),
+        ("cat .env", ["allow run cat *", "allow read .env"], "ask"),
+        ("pattern-acp trust .", ["allow run pattern-acp *"], "ask"),
+        ("git push origin main", ["deny run git push"], "deny"),
+        ("ls && git push", ["deny run git push"], "deny"),
+        ("sh -c 'git push'", ["deny run git push"], "deny"),
+        ("env X=1 git push", ["deny run git push"], "deny"),
+        ("/usr/bin/git push", ["deny run git push"], "deny"),
+        ("git pull", ["deny run git push"], "ask"),
+        ("git status", ["ask run git *"], "ask"),
+        ("git status", ["ask run git *", "allow run git *"], "ask"),
+        ("pytest", ["deny run pytest", "allow run pytest *", "ask run pytest"], "deny"),
+        ("echo x > src/a.py", ["deny edit src/**"], "deny"),
+        ("cat docs/a.md", ["deny read docs/**"], "deny"),
+    ],
+)  # fmt: skip
+def test_a_rule_changes_what_is_decided_on_a_command(line: str, rules: list[str], expected: str):
+    assert verdict(line, *rules) == expected
+
+
+def test_rules_hold_in_every_mode_and_no_allowance_changes_what_plan_denies():
+    assert verdict("make", "deny run make", mode=Mode.AUTO) == "deny"
+    assert verdict("make", "ask run make", mode=Mode.AUTO) == "ask"
+    assert verdict("make", "allow run make", mode=Mode.EDIT) == "allow"
+    assert verdict("make", "allow run make", mode=Mode.PLAN) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("access", "rule", "expected"),
+    [
+        (WritePath(f"{ROOT}/src/a/b.py"), "edit src/**", "allow"),
+        (WritePath(f"{ROOT}/lib/b.py"), "edit src/**", "ask"),
+        (WritePath(f"{ROOT}/.git/config"), "edit **", "ask"),
+        (WritePath("/tmp/x"), "edit /tmp/**", "allow"),
+        (WritePath("/home/me/.ssh/x"), "edit /home/me/**", "ask"),
+        (ReadPath("/home/me/notes/a.md"), "read /home/me/notes/**", "allow"),
+        (ReadPath(f"{ROOT}/.env"), "read **", "ask"),
+        (FetchUrl("docs.python.org", ""), "fetch docs.python.org", "allow"),
+        (FetchUrl("x.docs.python.org", ""), "fetch docs.python.org", "ask"),
+        (FetchUrl("a.example.org", ""), "fetch *.example.org", "allow"),
+        (CallServer("tracker", "list"), "mcp tracker/*", "allow"),
+        (CallServer("other", "list"), "mcp tracker/*", "ask"),
+        (CallServer("tracker", "list", news="It is new."), "mcp tracker/*", "ask"),
+    ],
+)
+def test_an_allowance_reaches_what_it_names_and_loosens_no_protection(access: Access, rule: str, expected: str):
+    assert decided(access, parse_rule("allow", rule)).verdict.value == expected
+
+
+def test_the_reason_of_a_rule_is_part_of_the_decision():
+    rule = parse_rule("deny", "run git push # releases go through CI")
+    decision = decided(RunCommand("git push", ROOT), rule)
+    assert decision.reason == "The rule `deny run git push` of user rules says so: releases go through CI."
+
+
+@given(st.sampled_from(ACCESSES), st.sampled_from(list(Mode)), some_rules, st.randoms())
+def test_the_order_of_rules_and_their_number_change_nothing(
+    access: Access, mode: Mode, rules: list[PolicyRule], random: Random
+):
+    once = decided(access, *rules, mode=mode).verdict
+    mixed = rules + rules
+    random.shuffle(mixed)
+    assert decided(access, *mixed, mode=mode).verdict is once
+
+
+@given(st.sampled_from(ACCESSES), st.sampled_from(list(Mode)), some_rules, st.sampled_from(TEXTS), effects)
+def test_one_more_rule_never_acts_against_its_name(
+    access: Access, mode: Mode, rules: list[PolicyRule], text: str, effect: RuleEffect
+):
+    before = decided(access, *rules, mode=mode).verdict.strictness
+    after = decided(access, *rules, parse_rule(effect, text), mode=mode).verdict.strictness
+    assert after <= before if effect == "allow" else after >= before
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "words"),
+    [
+        ("", 1, "a kind and a pattern"),
+        ("walk pytest", 1, "no kind"),
+        ("  walk pytest", 3, "no kind"),
+        ("run", 4, "needs a pattern"),
+        ("run 'a", 5, "quote"),
+        ("run *", 5, "name of a program"),
+        ("edit ../x", 6, "no `..`"),
+        ("fetch https://a.b", 7, "a host"),
+        ("mcp tracker", 5, "SERVER/TOOL"),
+        ("run a\u202eb", 5, "invisible"),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_said_with_its_column(text: str, column: int, words: str):
+    with pytest.raises(RuleError, match=words) as raised:
+        parse_rule("allow", text)
+    assert raised.value.column == column
+
+
+def test_a_refusal_names_what_it_reaches_also_where_an_always_was_given():
+    assert decided(RunCommand("make", ROOT), parse_rule("ask", "run make")).verdict is Verdict.ASK
