@@ -79,7 +79,7 @@ async def test_a_new_file_is_a_command_at_the_next_prompt(tmp_path: Path):
 
 
 async def test_a_projects_command_asks_for_trust_when_it_is_used_and_not_before(tmp_path: Path):
-    write(tmp_path, ".claude/commands/ship.md", "Ship it: !`echo ahoy`")
+    write(tmp_path, ".claude/commands/ship.md", "Ship it: !`touch ahoy`")
     model = ScriptedProvider([says("One."), says("Two.")])
     async with agent_with(model, permission=choose("reject_once")) as agent:
         session = await agent.editor.open_session(str(tmp_path))
@@ -87,7 +87,7 @@ async def test_a_projects_command_asks_for_trust_when_it_is_used_and_not_before(
         assert agent.editor.asked == []
         await agent.editor.prompt(session, "/ship")
         (asked,) = agent.editor.asked
-        assert "runs: echo ahoy" in json.dumps(asked["toolCall"]["content"])
+        assert "runs: touch ahoy" in json.dumps(asked["toolCall"]["content"])
         assert "the folder is not trusted" in agent.editor.said()
         assert len(model.requests) == 1
         agent.editor.permission = choose("allow_once")
@@ -96,7 +96,7 @@ async def test_a_projects_command_asks_for_trust_when_it_is_used_and_not_before(
         titles = [asked["toolCall"]["title"] for asked in agent.editor.asked]
         assert "ahoy" in titles[-1]
         assert "Ship it: " in texts(model.requests[1])
-        assert "!`echo ahoy`" not in texts(model.requests[1])
+        assert "!`touch ahoy`" not in texts(model.requests[1])
 
 
 async def test_a_line_of_a_command_becomes_what_it_prints_and_a_failure_is_told_whole(tmp_path: Path):

@@ -37,6 +37,7 @@ PROBES: Mapping[str, Probe] = {
     "go": Probe(("version",)),
     "gopls": Probe(("version",)),
     "tmux": Probe(("-V",)),
+    "ssh-keygen": Probe(("-q", "-t", "ed25519", "-N", "", "-f", "key")),
 }
 """Those of which `--version` says too little, or that do not know it."""
 

@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -165,7 +164,7 @@ def test_a_question_for_credentials_fails_at_once_and_opens_no_window(tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX terminal")
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+@pytest.mark.needs("ssh-keygen")
 def test_a_passphrase_is_asked_of_nobody_in_a_terminal_of_the_client(tmp_path: Path):
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
