@@ -8,6 +8,9 @@ from msgspec import Struct
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 
+USER_REFUSED = "The user refused this call."
+"""First sentence of the result that tells the model of a refusal; the offline provider knows it by that."""
+
 COMPACT_CALL = "compact"
 """Name of the call that shows a compaction."""
 

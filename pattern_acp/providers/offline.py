@@ -19,6 +19,7 @@ from msgspec import Struct
 from pattern_acp.domain.action_lines import Form, Verbs, read_form, unquote_text
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart
+from pattern_acp.domain.tool_calls import USER_REFUSED
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderRequest,
@@ -265,6 +266,8 @@ def describe_result(
     result = results[0] if results else None
     if result is None:
         return f"“{_title(step.command)}” gave no result."
+    if result.text.startswith(USER_REFUSED):
+        return f"You refused “{_title(step.command)}”. It did not run."
     if result.is_error:
         return f"“{_title(step.command)}” did not work:\n\n{_block(result.text, SHOWN_CHARS)}"
     return _describe_success(step.command, result.text)

@@ -21,7 +21,7 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import USER_REFUSED, Location, TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
@@ -33,7 +33,7 @@ from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 
 REFUSED = (
-    "The user refused this call. It did not run and nothing was changed. Do not repeat it; "
+    f"{USER_REFUSED} It did not run and nothing was changed. Do not repeat it; "
     "continue without it or ask the user what they prefer."
 )
 

@@ -15,6 +15,7 @@ from pattern_acp.providers.base import (
     ToolSpec,
 )
 from pattern_acp.providers.offline import OfflineProvider, answer, literal_pattern, salient_words
+from pattern_acp.turn.permissions import REFUSED
 
 ALL_TOOLS = (
     "read_file",
@@ -109,6 +110,12 @@ def test_several_commands_run_one_after_the_other():
     assert "second" in text_of(last)
     assert "first" not in text_of(last)
     assert not calls_of(last)
+
+
+def test_a_refusal_is_told_the_user_in_words_for_the_user():
+    first = calls_of(answer(request((prompt("run touch x"),))))[0]
+    messages = played((prompt("run touch x"),), [ToolResultPart(first.call_id, REFUSED, is_error=True)])
+    assert text_of(answer(request(messages))) == "You refused “run touch x”. It did not run."
 
 
 def test_a_failed_call_is_reported():
