@@ -308,8 +308,14 @@ class WireProvider:
                     chunk, head = (head, None) if first else (b"", head)
                 for event in feed_all(decoder, parser.feed(chunk)):
                     yield event
-            for event in feed_all(decoder, [*parser.feed(head or b""), *parser.end()]):
+            for event in feed_all(decoder, parser.feed(head or b"")):
                 yield event
+            try:
+                for event in feed_all(decoder, parser.end()):
+                    yield event
+            except ProviderProtocolError:
+                # Server-sent events drop an event without its closing empty line (HTML standard, 9.2.6).
+                logger.debug("the answer broke off within an event")
         except (SseTooLargeError, EventStreamError) as error:
             raise broken_event(self._settings) from error
 
