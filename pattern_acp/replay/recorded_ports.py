@@ -23,6 +23,7 @@ from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCal
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
+from pattern_acp.domain.usage import Usage
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import ErrorReported, ToolCallFinished, TurnEnded
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
@@ -48,7 +49,7 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.turn.budget import REPEAT_RULE, STOPPED_FOR_REPEATS, RepeatGuard
+from pattern_acp.turn.budget import NOTE_BEGINS, REPEAT_RULE, STOPPED_FOR_REPEATS, RepeatGuard
 from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
 from pattern_acp.turn.permissions import Denied, PermissionChecker, PolicyState
 from pattern_acp.turn.recorder import TurnRecorder
@@ -92,7 +93,8 @@ class RecordedTool(Struct, frozen=True):
             raise ToolFailedError(NOT_RECORDED)
         view = call.started.call
         if not was_prepared:
-            error = ToolFailedError(result_of(call))
+            # The guard adds its note, which the client is not shown.
+            error = ToolFailedError(without_note(result_of(call)))
             if call.finished is not None:
                 error.failure_code = call.finished.failure
             raise error
@@ -133,6 +135,12 @@ def was_deferred(call: RecordedCall) -> bool:
 def result_of(call: RecordedCall) -> str:
     """The result that the model read; empty when there is none."""
     return call.finished.result_text if call.finished is not None else ""
+
+
+def without_note(text: str) -> str:
+    """`text` of a result before the guard against repeats added to it."""
+    before, begins, _ = text.rpartition(NOTE_BEGINS)
+    return before if begins else text
 
 
 def shown_before(finished: ToolCallFinished) -> tuple[ToolContent, ...]:
@@ -363,14 +371,18 @@ def stream_of(request: RecordedRequest) -> Iterator[ProviderEvent]:
     if answering != qualified:
         yield ModelSwitched(answering)
     yield from _parts(request.message.message if request.message is not None else None)
-    # The loop repeats estimates itself, unless its provider had reported a cache before the answer was cut.
+    # The loop repeats estimates itself, unless its provider had reported a part before the answer was cut.
     usage = request.usage
-    if usage is not None and (not usage.estimated or usage.usage.cache_read_tokens or usage.usage.cache_write_tokens):
+    if usage is not None and (not usage.estimated or _is_partly_known(usage.usage)):
         # The estimate of the answer is our own count, which the loop repeats.
         known = replace(usage.usage, output_tokens=0) if usage.estimated else usage.usage
         yield UsageKnown(known, usage.spent)
     if usage is not None and usage.estimated:
         yield UsageMissing()
+
+
+def _is_partly_known(usage: Usage) -> bool:
+    return bool(usage.cache_read_tokens or usage.cache_write_tokens or usage.thinking_tokens)
 
 
 def answered_by(request: RecordedRequest) -> str:

@@ -251,14 +251,18 @@ def _key(name: str, arguments: JsonObject) -> str:
     return f"{name} {json.dumps(arguments, sort_keys=True)}"
 
 
+NOTE_BEGINS = "\n\n[This exact call of "
+"""Beginning of the note behind the result of a repeated call."""
+
+
 def repeat_note(name: str, count: int, *, failed: bool) -> str:
     """Return the note for the model behind the result of a call that it has made `count` times."""
     if failed:
         return (
-            f"\n\n[This exact call of {name} has now failed {count} times. Repeating it will not help: "
+            f"{NOTE_BEGINS}{name} has now failed {count} times. Repeating it will not help: "
             "read the error, change the arguments or take another way.]"
         )
     return (
-        f"\n\n[This exact call of {name} has now had the same result {count} times, and nothing changed in between. "
+        f"{NOTE_BEGINS}{name} has now had the same result {count} times, and nothing changed in between. "
         "Repeating it tells you nothing new: use what you know, or do something else.]"
     )

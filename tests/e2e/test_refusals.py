@@ -20,7 +20,10 @@ pytestmark = [
     pytest.mark.needs("git", "bash"),
 ]
 
-ALLOWED = ("git status", "ls -a", "cat a.txt", "./check")
+READING = ("git status", "ls -a", "cat a.txt")
+"""Runs without a question."""
+
+ALLOWED = ("./check",)
 """Answered with an always."""
 
 COVERED = (
@@ -95,7 +98,7 @@ async def test_nothing_that_was_not_allowed_runs_and_what_was_allowed_is_not_ask
     script = write_script(
         tmp_path,
         [
-            [*runs(ALLOWED), *runs(TRIED), *runs(COVERED)],
+            [*runs(READING), *runs(ALLOWED), *runs(TRIED), *runs(COVERED)],
             [{"text": "Tried."}],
             runs([*AUTO, "cp a.txt made-in-auto"]),
             [{"text": "Tried again."}],

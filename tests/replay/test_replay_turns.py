@@ -39,6 +39,7 @@ from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.replay.session_replay import TurnsReport, replay_turns
 from pattern_acp.session.redaction import RedactionWanted, redact_session
 from pattern_acp.session.session_row_rebuild import replay
+from pattern_acp.turn.budget import NOTE_BEGINS
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, calls_raw, gate, says, stops, thinks, uses
@@ -96,6 +97,16 @@ async def test_tools_thoughts_plans_and_usage_replay_the_same():
     assert report.difference is None
     assert (report.turns, report.requests, report.calls, report.not_compared) == (2, 10, 10, ())
     assert (second.turns, second.requests, second.calls, second.difference) == (1, 2, 1, None)
+
+
+async def test_the_note_on_calls_without_arguments_that_fail_alike_replays_the_same():
+    async with running_agent(ScriptedProvider([calls("read_file") * 3, says("Well.")])) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        results = [event.result_text for event in of_type(await events_of(agent, session), ToolCallFinished)]
+        report = await replayed(agent, session)
+    assert [NOTE_BEGINS in text for text in results] == [False, False, True]
+    assert report.difference is None, report.difference
 
 
 async def test_a_call_that_failed_for_a_reason_of_its_own_replays_the_same():
