@@ -6,6 +6,7 @@ applied (`processes.confinement`), or when it is. Everything here blocks: call i
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -154,8 +155,9 @@ class _Repository(Struct, frozen=True):
         folders = [path, *modules]
         for folder in folders:
             if os.path.isfile(os.path.join(folder, "HEAD")):
-                # Where there is none yet, a command could make one.
-                Path(folder, "hooks").mkdir(exist_ok=True)
+                # Where there is none yet, a command could make one, unless we cannot.
+                with suppress(OSError):
+                    Path(folder, "hooks").mkdir(exist_ok=True)
         names = ("hooks", "config", "config.worktree", "info/attributes")
         fixed = tuple(os.path.join(folder, name) for folder in folders for name in names)
         return cls((path,), fixed, tuple(folders))

@@ -79,6 +79,11 @@ def test_git_s_hooks_and_configuration_are_fixed_also_of_the_repository_that_a_w
     assert {str(tree / ".git"), str(main / ".git" / "hooks"), str(main / ".git" / "config")} <= set(linked.read_only)
 
 
+def test_a_repository_in_which_no_hooks_can_be_made_has_a_profile_all_the_same(tmp_path: Path):
+    root = made(tmp_path / "project", ".git/HEAD", ".git/hooks")
+    assert str(root / ".git" / "hooks") in profile(root, tmp_path / "home").read_only
+
+
 def test_a_git_file_that_points_elsewhere_opens_nothing(tmp_path: Path):
     home = made(tmp_path / "h", "secret/HEAD", "secret/config")
     root = made(tmp_path / "p", "a")
