@@ -16,8 +16,8 @@ from pattern_acp.journal.events import Event, SessionClosed
 from pattern_acp.journal.session_lists import ListedSession, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.errors import SessionBusyError, UnknownSessionError
-from pattern_acp.session.opening import Opening, create_session
+from pattern_acp.session.errors import FolderUnusableError, SessionBusyError, UnknownSessionError
+from pattern_acp.session.opening import Opening, create_session, shown
 from pattern_acp.session.ports import Client
 from pattern_acp.session.reopening import Reopening, reopen_session, view_session
 from pattern_acp.session.session import Session
@@ -145,7 +145,10 @@ class Sessions:
 
         Raises:
             BadCursorError: the cursor is not one of ours.
+            FolderUnusableError: no folder can be called `cwd`.
         """
+        if cwd is not None and "\0" in cwd:
+            raise FolderUnusableError(f"The folder {shown(cwd)} cannot exist; send an absolute path.")
         shared = self._constellation
         now = shared.clock.now_ms()
 

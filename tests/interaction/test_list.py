@@ -128,3 +128,10 @@ async def test_a_list_reads_no_transcripts_so_it_stays_cheap():
         )
         assert all("events" not in str(step) for step in plan)
         assert [row["title"] for row in await rows(agent)] == ["Hi"]
+
+
+async def test_a_folder_that_cannot_exist_is_named_as_wrong():
+    async with running_agent(talkative()) as agent:
+        error = await refused(agent.editor, "session/list", {"cwd": f"{agent.folder}\0evil"})
+        assert error.code == INVALID_PARAMS
+        assert "cannot exist" in error.message
