@@ -316,7 +316,7 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
     roots, mode, resolve = situation.roots, situation.mode, situation.resolve
     windows = is_windows_path(access.cwd)
     reads = _only_reads(access, situation, windows=windows)
-    if reads and situation.sandbox != SANDBOX_REQUIRED and _objection(access, situation) is None:
+    if reads and situation.sandbox != SANDBOX_REQUIRED and _objection(access, situation, reads=True) is None:
         reason = "It only reads inside the folders of this session."
         return Decision(Verdict.ALLOW, "reading", reason, sandbox=situation.sandbox)
     if mode is Mode.PLAN:
@@ -331,7 +331,7 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
     if situation.sandbox == SANDBOX_REQUIRED:
         reason = 'Nothing on this machine can confine it, and `[policy] sandbox = "require"` wants that.'
         return Decision(Verdict.DENY, "sandbox_required", reason)
-    objection = _objection(access, situation) or _beyond_sandbox(access, situation)
+    objection = _objection(access, situation, reads=reads) or _beyond_sandbox(access, situation)
     if objection is None and mode is Mode.AUTO:
         reason = "Mode `auto` runs commands inside the folders of this session."
         return Decision(Verdict.ALLOW, "auto_mode", reason, sandbox=situation.sandbox)
@@ -392,8 +392,8 @@ def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
     return Decision(Verdict.ASK, "fetch", reason, fetch_scopes(access))
 
 
-def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | None:
-    """Return the rule and sentence by which a line asks even in `auto`, if any."""
+def _objection(access: RunCommand, situation: _Situation, *, reads: bool) -> tuple[str, str] | None:
+    """Return the rule and sentence by which a line asks even in `auto`, if any; `reads`: it surely only reads."""
     # Its patterns take 10 ms to compile; a start that decides on no command does not pay for them.
     from pattern_acp.policy.external_effects import reaching_reason
 
@@ -413,9 +413,9 @@ def _objection(access: RunCommand, situation: _Situation) -> tuple[str, str] | N
     outside = outside_paths(line, access.cwd, situation.roots, situation.resolve)
     if outside:
         return "outside_path", f"It names {_quoted(outside[0])}, which may be outside the folders of this session."
-    protected = protected_words(line, access.cwd, situation.roots, situation.resolve)
-    if protected:
-        word, guard = protected[0]
+    for word, guard in protected_words(line, access.cwd, situation.roots, situation.resolve):
+        if reads and not guard.for_reading:
+            continue
         return "protected_path", f"It names {_quoted(word)}, which {guard.reason}."
     return None
 

@@ -46,12 +46,40 @@ _SOURCE_ENDINGS = (
 )  # fmt: skip
 """Endings of source files, named after their subject. Shell scripts are excluded: they often set variables."""
 _NAMED_ALIKE = re.compile(r"\.?credentials|id_(?:rsa|dsa|ecdsa|ed25519)")
-_PROGRAM_FOLDERS = frozenset({".vscode", ".idea", ".zed", ".fleet", ".claude", ".cursor", ".devcontainer"})
+_PROGRAM_FOLDERS = frozenset(
+    {
+        ".vscode", ".idea", ".zed", ".fleet", ".helix", ".nvim", ".vim", ".devcontainer", ".claude", ".cursor",
+        ".codex", ".gemini", ".continue", ".windsurf", ".opencode", ".kiro", ".roo", ".amazonq", ".junie", ".qwen",
+        ".trae", ".augment", ".goose",
+    }
+)  # fmt: skip
 """Folders from which editors and agents run things by themselves: tasks when a folder is opened, hooks, containers."""
+_PROGRAM_FILES = frozenset(
+    {
+        ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".goosehints", ".exrc", ".vimrc", "_vimrc",
+        ".gvimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".emacs", ".dir-locals.el", ".dir-locals-2.el", ".lldbinit",
+        ".gdbinit", ".kakrc",
+    }
+)  # fmt: skip
+_PROGRAM_ENDINGS = (".code-workspace", ".sublime-project", ".sublime-workspace")
+_SERVICE_FOLDERS = frozenset(
+    {".github", ".gitlab", ".gitea", ".forgejo", ".circleci", ".buildkite", ".woodpecker", ".husky", ".githooks"}
+)
+"""Folders of what a service, or git, runs of the project without being asked."""
+_SERVICE_FILES = frozenset(
+    {
+        ".gitlab-ci.yml", ".gitlab-ci.yaml", ".travis.yml", ".drone.yml", ".woodpecker.yml", ".cirrus.yml",
+        "azure-pipelines.yml", "azure-pipelines.yaml", "bitbucket-pipelines.yml", "appveyor.yml", ".appveyor.yml",
+        "jenkinsfile", ".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook.yml", ".lefthook.yml",
+        "lefthook.yaml", ".huskyrc", ".lintstagedrc", ".mise.toml", "mise.toml", ".mise.local.toml",
+        "mise.local.toml", ".tool-versions", ".gitattributes",
+    }
+)  # fmt: skip
 _EXAMPLES = (".env.example", ".env.sample", ".env.template", ".env.dist", ".env.test.example")
 _SAMPLES = (
     ".git", ".pattern", ".vscode", ".claude", ".env", ".env.local", ".ssh", ".aws", ".bashrc", ".zshrc", ".profile",
-    ".npmrc", ".netrc", ".pypirc", "id_rsa", "id_ed25519", "credentials", "server.pem", "server.key",
+    ".npmrc", ".netrc", ".pypirc", "id_rsa", "id_ed25519", "credentials", "server.pem", "server.key", ".mcp.json",
+    ".github", ".husky", ".gitlab-ci.yml", ".pre-commit-config.yaml",
 )  # fmt: skip
 """Sample names that a file pattern might match."""
 
@@ -67,6 +95,7 @@ _SECRETS = Protection("looks like credentials", for_reading=True)
 _GIT = Protection("belongs to git's own files, where hooks and settings run programs", for_reading=False)
 _PATTERN = Protection("is configuration of pattern-acp itself", for_reading=False)
 _EDITOR = Protection("is configuration of an editor or agent, which can run programs", for_reading=False)
+_SERVICE = Protection("tells a service or git which programs to run", for_reading=False)
 _SHELL = Protection("is read by shells or git when they start, and can run programs", for_reading=False)
 
 
@@ -149,12 +178,18 @@ def _protection_of_folder(name: str) -> Protection | None:
         return _PATTERN
     if name in _PROGRAM_FOLDERS:
         return _EDITOR
+    if name in _SERVICE_FOLDERS:
+        return _SERVICE
     return _SECRETS if name in _SECRET_FOLDERS else None
 
 
 def _protection_of_file(name: str) -> Protection | None:
     if name in _SHELL_FILES:
         return _SHELL
+    if name in _PROGRAM_FILES or name.endswith(_PROGRAM_ENDINGS):
+        return _EDITOR
+    if name in _SERVICE_FILES:
+        return _SERVICE
     if name in _EXAMPLES:
         return None
     if not _is_secret_name(name) or (name.endswith(_SOURCE_ENDINGS) and _NAMED_ALIKE.match(name)):

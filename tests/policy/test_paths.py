@@ -34,3 +34,24 @@ def test_credentials_in_a_folder_that_only_writing_asks_for_are_still_credential
     assert guard.for_reading
     # Of two alike the first is named.
     assert protection_of_names((".git", ".vscode", "x")) == protection_of_names((".git",))
+
+
+PROGRAMS = [
+    ".mcp.json", ".codex/config.toml", ".gemini/settings.json", ".continue/config.yaml", ".windsurf/rules",
+    "opencode.json", ".aider.conf.yml", ".nvimrc", ".exrc", ".vimrc", ".nvim.lua", ".dir-locals.el",
+    "x.code-workspace", "x.sublime-project", ".helix/languages.toml", ".github/workflows/ci.yml", ".gitlab-ci.yml",
+    ".circleci/config.yml", "Jenkinsfile", ".husky/pre-commit", ".pre-commit-config.yaml", ".mise.toml",
+    ".gitattributes", "src/.MCP.json", ".github./workflows/ci.yml",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_settings_by_which_others_run_programs_ask_before_they_are_written_and_not_before_reading(path: str):
+    guard = protection_of_names(path.split("/"))
+    assert guard is not None
+    assert not guard.for_reading
+
+
+@pytest.mark.parametrize("path", ["mcp.py", "docs/github/ci.yml", "vimrc.txt", "gitattributes", "code-workspace"])
+def test_names_like_those_settings_are_ordinary(path: str):
+    assert protection_of_names(path.split("/")) is None
