@@ -21,6 +21,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.tools.registry import default_tools
+from pattern_acp.workspace.shell import machine_of
 
 TEMPLATES = "templates"
 """Folder beside `config.toml` in which a user may keep templates of memory blocks, one TOML file each."""
@@ -69,6 +70,7 @@ async def open_constellation(
             own_instructions=paths.config / NAMES[0],
             template_folder=paths.config / TEMPLATES,
             platform=f"{platform.system()} {platform.release()}",
+            machine=partial(machine_of, process.environ),
             notices=problems,
         )
 

@@ -145,6 +145,11 @@ class Environment(Struct, frozen=True):
     git_branch: str
     editor: str
     capabilities: tuple[str, ...]
+    shell: str = ""
+    programs: tuple[str, ...] = ()
+    """Well-known programs that commands find."""
+    entries: tuple[str, ...] = ()
+    """The folder's entries, in names that are no sentences."""
 
 
 def load_persona(name: str, folder: Path) -> Persona:
@@ -179,7 +184,11 @@ def _environment_section(environment: Environment) -> str:
     ]
     if environment.additional_directories:
         lines.append(f"- Further folders: {', '.join(environment.additional_directories)}")
-    lines.append(f"- System: {environment.platform}")
+    if environment.entries:
+        lines.append(f"- In it: {', '.join(environment.entries)}")
+    lines.append(f"- System: {environment.platform}{f', shell: {environment.shell}' if environment.shell else ''}")
+    if environment.programs:
+        lines.append(f"- Programs found: {', '.join(environment.programs)}")
     lines.append(f"- Session started on: {environment.date}")
     if environment.git_branch:
         lines.append(f"- Git branch at the start: {environment.git_branch}")

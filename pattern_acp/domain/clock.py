@@ -4,6 +4,8 @@ import time
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
 
 class Clock(Protocol):
     """Tells the time. Readings that decide something enter a session as recorded events (rule R4)."""
@@ -18,8 +20,14 @@ class Clock(Protocol):
 
 
 def local_minute(at_ms: int) -> str:
-    """A moment as `2026-11-27 14:05` in the time zone of this machine: for a user, never for a model or a program."""
+    """A moment as `2026-11-27 14:05` in the time zone of this machine: for a user or a model, never for a program."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
+
+
+def local_moment(at_ms: int, zone: tzinfo | None = None) -> str:
+    """A moment as `Friday 2026-11-27 14:05 UTC+01:00`, in the machine's own time zone unless one is named."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+    return f"{_WEEKDAYS[moment.weekday()]} {moment:%Y-%m-%d %H:%M} UTC{moment.isoformat()[-6:]}"
 
 
 def day_of(at_ms: int, zone: tzinfo | None = None) -> str:

@@ -24,6 +24,7 @@ from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.tools.base import CodeAccess, Tool
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus
+from pattern_acp.workspace.shell import Machine
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
@@ -151,6 +152,8 @@ class Constellation(Struct):
     pauses: RetryPolicy = field(default_factory=RetryPolicy)
     """Pauses before the model is asked to go on with an answer that broke off."""
     platform: str = ""
+    machine: Callable[[], Machine] = Machine
+    """Looks for the shell and programs of commands; blocks, so it runs in a worker thread."""
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""
     warned: set[str] = field(default_factory=set[str])

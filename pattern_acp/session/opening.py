@@ -1,7 +1,6 @@
 """Opens new sessions, and puts every session together from what is known of it."""
 
 import platform as platform_module
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from pattern_acp.context.instructions import (
 )
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -59,6 +59,7 @@ from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.workspace.git import GitFacts, git_facts
 from pattern_acp.workspace.jobs import Job, Jobs
+from pattern_acp.workspace.walk import top_names
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
@@ -280,15 +281,19 @@ def shown(path: str) -> str:
 
 def compile_system(shared: Constellation, client: Client, place: Place) -> InstructionsCompiled:
     """The session's system prompt. Reads instruction files, so it runs in a worker thread."""
-    description = client.description
+    description, machine = client.description, shared.machine()
     environment = Environment(
         cwd=place.cwd,
         additional_directories=place.additional_directories,
         platform=shared.platform or f"{platform_module.system()} {platform_module.release()}",
-        date=datetime.fromtimestamp(shared.clock.now_ms() / 1000, UTC).strftime("%Y-%m-%d"),
+        date=day_of(shared.clock.now_ms()),
         git_branch=place.git.branch,
         editor=description.name,
         capabilities=description.capabilities,
+        shell=machine.shell,
+        programs=machine.programs,
+        # Of a project only: elsewhere, as in a home folder, names tell a provider more than they help a model.
+        entries=top_names(place.cwd) if place.git.root else (),
     )
     found = (*project_instructions(place.cwd, place.git.root), *own_instructions(shared.own_instructions))
     files = tuple(InstructionFile(each.path, each.size) for each in within_total(found) if each.text)

@@ -22,6 +22,7 @@ from pattern_acp.commands.slash import COMMANDS, Typed, command_of
 from pattern_acp.context.builder import MemoryView, build_request, note_section
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import local_moment
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role
@@ -512,7 +513,9 @@ async def _recall(session: Session, turn_id: TurnId) -> tuple[Section, ...]:
             told.append(await recall_for(session, turn_id, prompt, views))
     except BaseExceptionGroup as group_error:
         raise unwrap_exception_group(group_error) from group_error
-    return tuple(filter(None, (*git, *told)))
+    # As it was when the turn began, so that the requests of one turn end alike.
+    began = note_section(f"This turn began on {local_moment(session.constellation.clock.now_ms())}.")
+    return tuple(filter(None, (began, *git, *told)))
 
 
 class _Composer:

@@ -61,6 +61,9 @@ _EMPTY_WHEN_READING = "BASH_ENV ENV LESSOPEN LESSCLOSE RIPGREP_CONFIG_PATH GREP_
 
 _UNWANTED = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS"})
 """Variables that no command gets: they force colours, or replace what git prints by what a program of theirs does."""
+PROGRAMS = ("git", "rg", "python3", "uv", "node", "pnpm", "cargo", "go", "make", "docker", "gh")
+"""The programs that a model is told of: it would otherwise try them to see whether they are there."""
+
 _DIGITS = 4
 """A count of more digits is nobody's; git refuses it by itself."""
 
@@ -73,6 +76,20 @@ def shell_program(environment: Mapping[str, str], *, flavour: Flavour = PLATFORM
     if flavour.windows:
         return environment.get("COMSPEC", "cmd.exe")
     return shutil.which("bash", path=environment.get("PATH", "")) or "/bin/sh"
+
+
+class Machine(Struct, frozen=True):
+    """The shell and the well-known programs that commands find."""
+
+    shell: str = ""
+    programs: tuple[str, ...] = ()
+
+
+def machine_of(environment: Mapping[str, str]) -> Machine:
+    """Look for the shell and for `PROGRAMS` on the PATH. Blocks for some small looks at the disk."""
+    path = environment.get("PATH", "")
+    found = tuple(name for name in PROGRAMS if shutil.which(name, path=path))
+    return Machine(re.split(r"[/\\]", shell_program(environment))[-1], found)
 
 
 def shell_command(line: str, environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> list[str] | str:

@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias, TypeVar
 from anyio import to_thread
 from msgspec import Struct
 
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.workspace.errors import AccessDeniedError, FileMissingError, NotAFileError
 from pattern_acp.workspace.ignore_rules import IgnoreRules, rules_for
 
@@ -163,6 +165,30 @@ EntryKind: TypeAlias = Literal["file", "directory", "link", "other"]
 
 MAX_COUNTED = 100_000
 """Entries after which counting stops."""
+
+
+TOP_NAMES = 30
+"""Names of a folder that a prompt lists."""
+
+_PLAIN_NAME = late_pattern(r"[\w@+][\w.@+-]{0,39}")
+"""Names that can be said to a model without a mark around them: no sentence is one."""
+
+
+def top_names(root: str) -> tuple[str, ...]:
+    """The entries of a folder that are neither hidden nor ignored, folders with a final slash; some of many.
+
+    Blocks for a look at the folder; never raises.
+    """
+    try:
+        names = [
+            f"{each.name}/" if each.is_dir else each.name
+            for each in walk_entries(root, threading.Event(), depth=1)
+            if not each.ignored and _PLAIN_NAME.fullmatch(each.name)
+        ]
+    except (OSError, WorkspaceError):
+        return ()
+    more = len(names) - TOP_NAMES
+    return (*names[:TOP_NAMES], f"and {more:,} more") if more > 0 else tuple(names)
 
 
 class DirectoryEntry(Struct, frozen=True):

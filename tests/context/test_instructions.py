@@ -72,14 +72,19 @@ def test_bytes_that_are_no_text_do_not_stop_a_session(tmp_path: Path):
 
 
 def test_the_environment_is_told_as_far_as_it_is_known():
-    full = Environment("/project", ("/other",), "Linux 6.1", "2026-11-28", "main", "Zed", ("Files go through it.",))
+    full = Environment(
+        "/project", ("/other",), "Linux 6.1", "2026-11-28", "main", "Zed", ("Files go through it.",), "bash",
+        ("git", "rg"), ("src/", "Makefile"),
+    )  # fmt: skip
     prompt = system_prompt(
         load_persona("default", NOWHERE), full, (ProjectInstruction("/project/AGENTS.md", "Be brief."),)
     )
     for line in (
         "- Working directory: /project",
         "- Further folders: /other",
-        "- System: Linux 6.1",
+        "- In it: src/, Makefile",
+        "- System: Linux 6.1, shell: bash",
+        "- Programs found: git, rg",
         "- Session started on: 2026-11-28",
         "- Git branch at the start: main",
         "- Editor: Zed",
@@ -88,7 +93,8 @@ def test_the_environment_is_told_as_far_as_it_is_known():
     ):
         assert line in prompt
     bare = system_prompt(load_persona("default", NOWHERE), PLACE, ())
-    assert "Git branch" not in bare
+    assert "- System: Linux 6.1\n" in bare
+    assert not [word for word in ("Git branch", "In it", "Programs") if word in bare.partition("Environment\n")[2]]
     assert "Editor" not in bare.partition("Environment\n")[2]
 
 

@@ -12,8 +12,8 @@ from tests.support.scripts import calls, says
 from tests.support.wires import WIRES, body_for
 
 MEMORY_IS_WHERE = (
-    "Your memory blocks are in a <memory> message before the first prompt; what changed since, or all of them where "
-    "that message is missing, is in <current_state> at the end of the newest message."
+    "<memory>, before the first prompt: your memory blocks. <current_state>, at the end of the newest message: what is "
+    "true now (time, git, jobs, and what changed in memory, or all of it where <memory> is missing)"
 )
 BLOCKS, STATE = b"<memory>\\nThis is your memory", b"<current_state>\\nThis is the present state"
 
@@ -49,7 +49,7 @@ async def test_every_tool_that_the_prompt_names_is_offered_where_no_mode_leaves_
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
         await agent.editor.prompt(session, "And now?")
     persona = model.requests[0].system.partition("\n\nEnvironment")[0]
-    named = set(re.findall(r"\b[a-z]+_[a-z]+\b", persona)) - {"current_state"}
+    named = set(re.findall(r"\b[a-z]+_[a-z]+\b", persona)) - {"current_state", "catch_up", "conversation_summary"}
     assert {"edit_file", "write_file", "update_plan", "memory_write", "memory_search"} <= named
     offered, in_plan = ({tool.name for tool in request.tools} for request in model.requests)
     # The prompt says of the two for editing that one of them is there.

@@ -9,7 +9,14 @@ from pattern_acp.acp.editor_ports import FIXED
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.paths import POSIX, WINDOWS
-from pattern_acp.workspace.shell import command_environment, script_text, shell_command, shell_program
+from pattern_acp.workspace.shell import (
+    Machine,
+    command_environment,
+    machine_of,
+    script_text,
+    shell_command,
+    shell_program,
+)
 
 
 def test_keys_are_taken_out_whatever_their_case():
@@ -192,3 +199,10 @@ def in_terminal(script: str) -> tuple[str, int]:
     shown = os.read(near, 65_536).decode()
     os.close(near)
     return shown, status
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a program with a mode")
+def test_the_shell_and_the_well_known_programs_of_the_path_are_found(tmp_path: Path):
+    for name in ("rg", "make", "unknown"):
+        (tmp_path / name).touch(mode=0o755)
+    assert machine_of({"PATH": str(tmp_path)}) == Machine("sh", ("rg", "make"))
