@@ -2,8 +2,9 @@
 
 Owns: which slips of models and servers are mended: a code fence or marks of a chat template around the object, the
 object written twice, JSON written as text inside a string, trailing commas, line breaks inside strings, Python's quotes
-and words, numbers and lists as text, another case of a name, marks and namespaces at a name. Nothing is added and no
-value is guessed: what is cut off or ambiguous stays an error. Must not know: tools, wires, events.
+and words, numbers and lists as text, another case of a name, marks and namespaces at a name, the names that other
+agents have for the same tool or argument, the fields of a list's only item beside it. Nothing is added and no value is
+guessed: what is cut off or ambiguous stays an error. Must not know: tools, wires, events.
 
 Every repair is a phrase for the journal that names fields and never values.
 """
@@ -46,6 +47,43 @@ _NAMESPACE = late_pattern(
 """Namespaces that models of OpenAI, of Google, and such as were trained on either put before the name of a tool."""
 _NAME_MARKS = late_pattern(r"<\|.*|(?<=.)(?::\d+|\(\))$", re.DOTALL)
 """Marks behind a name: those of the harmony format (`<|channel|>commentary`), and Kimi's number of the call."""
+
+
+_TOOLS_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "run_command": (
+        "bash", "shell", "sh", "terminal", "exec", "execcommand", "executecommand", "runterminalcmd",
+        "runterminalcommand", "runshellcommand", "runinterminal", "localshell",
+    ),
+    "read_file": ("read", "view", "cat", "openfile", "viewfile"),
+    "write_file": ("write", "createfile", "writetofile", "savefile"),
+    "edit_file": ("edit", "multiedit", "strreplace", "searchreplace", "replaceinfile", "replace"),
+    "search_text": ("grep", "rg", "ripgrep", "search", "grepsearch", "searchfiles", "searchcode", "searchfilecontent"),
+    "find_files": ("glob", "filesearch", "find", "globfilesearch"),
+    "list_directory": ("ls", "listdir", "listfiles"),
+    "update_plan": ("todowrite", "updatetodolist", "writetodos", "managetodolist"),
+    "fetch_url": ("webfetch", "fetch", "readurl", "fetchwebpage"),
+    "web_search": ("websearch", "googlewebsearch", "searchweb"),
+    "ask_user": ("askuserquestion", "askfollowupquestion", "question", "requestuserinput"),
+    "delegate": ("task", "agent", "spawnagent", "subagent", "runsubagent"),
+    "memory_write": ("savememory", "remember"),
+}  # fmt: skip
+"""Our tools, and the names of tools that do the same in agents for which models were trained, without separators."""
+
+_ARGUMENTS_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "path": ("filepath", "filename", "file", "absolutepath", "relativepath", "targetfile"),
+    "old_text": ("oldstring", "oldstr"),
+    "new_text": ("newstring", "newstr"),
+    "content": ("contents", "filetext", "filecontent"),
+    "start_line": ("offset",),
+    "line_count": ("limit",),
+    "command": ("cmd",),
+    "cwd": ("workdir", "workingdirectory"),
+    "background": ("runinbackground", "isbackground"),
+    "pattern": ("query", "regex"),
+    "glob": ("include", "includepattern", "filepattern"),
+    "entries": ("todos", "plan"),
+}
+"""Our arguments, and the same for them."""
 
 
 class Repaired(Struct, frozen=True):
@@ -113,6 +151,12 @@ def meant_name(name: str, known: Iterable[str]) -> str:
         if found:
             return found[0] if len(found) == 1 else ""
     return ""
+
+
+def tool_elsewhere(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that does what other agents have a tool of this name for; empty for none."""
+    bare = _plain(_NAMESPACE.sub("", _NAME_MARKS.sub("", name.strip()), count=1))
+    return next((own for own in known if bare in _TOOLS_ELSEWHERE.get(own, ())), "")
 
 
 def _parse(text: str, repairs: list[str]) -> Json:
@@ -197,6 +241,7 @@ def _fit_object(value: JsonObject, schema: JsonObject, path: str, repairs: list[
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not levels:
         return value
+    value = _gathered(value, properties, path, repairs)
     fitted: dict[str, Json] = {}
     for key, item in value.items():
         name = key if key in properties else _free_name(key, value, properties)
@@ -209,9 +254,31 @@ def _fit_object(value: JsonObject, schema: JsonObject, path: str, repairs: list[
 
 def _free_name(key: str, value: JsonObject, properties: JsonObject) -> str:
     """The property that a key means when the value does not give that property too, in any spelling."""
-    name = meant_name(key, properties)
-    spellings = [other for other in value if name and _plain(other) == _plain(name)]
-    return name if name and len(spellings) == 1 else key
+    name = meant_name(key, properties) or _argument_elsewhere(key, properties)
+    meanings = (_plain(name), *_ARGUMENTS_ELSEWHERE.get(name, ()))
+    others = [other for other in value if other != key and _plain(other) in meanings]
+    # A property of its own, as `offset` may be one, means itself.
+    return key if not name or [other for other in others if other == name or other not in properties] else name
+
+
+def _argument_elsewhere(key: str, properties: JsonObject) -> str:
+    bare = _plain(key)
+    return next((own for own in properties if bare in _ARGUMENTS_ELSEWHERE.get(own, ())), "")
+
+
+def _gathered(value: JsonObject, properties: JsonObject, path: str, repairs: list[str]) -> JsonObject:
+    """The value with the fields of a missing list's only item put into that list; most values are as they came."""
+    for name, listed in properties.items():
+        items = listed.get("items") if isinstance(listed, Mapping) and name not in value else None
+        fields = items.get("properties") if isinstance(items, Mapping) else None
+        required = items.get("required") if isinstance(items, Mapping) else None
+        if not isinstance(fields, Mapping) or not isinstance(required, Sequence) or not required:
+            continue
+        beside = {key: item for key, item in value.items() if _free_name(key, value, properties) not in properties}
+        if set(required) <= {_free_name(key, beside, fields) for key in beside}:
+            repairs.append(f"put the fields of one item into {f'{path}.{name}' if path else name}")
+            return {**{key: item for key, item in value.items() if key not in beside}, name: [beside]}
+    return value
 
 
 def _fit(item: Json, schema: Json, place: str, repairs: list[str], levels: int) -> Json:

@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.journal.events import ContextCompacted, SubagentRecorded
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.replay.comparison import ShownAs, TurnDifference, compare
 from pattern_acp.replay.recorded_ports import RecordedTool
@@ -26,12 +25,12 @@ from pattern_acp.replay.turn_replay import Composition, TurnReplay
 from pattern_acp.tools.base import Tool
 from pattern_acp.turn.tool_runner import CHANGED_BY_HOOK
 
-_OFFERED_TOOLS = re.compile(
-    r"(?:There is no tool named .*?|The tool '(?P<withheld>.*?)' is not allowed in this command)"
-    r"; the tools are (?P<names>.*?)\.(?:\s|$)",
+_NO_TOOL = re.compile(
+    r"(?:There is no tool named .*?|The tool '.*?' is not allowed in this command)"
+    r"; the tools are .*?\.(?=\s|$)(?: Did you mean \S+\?)?",
     re.DOTALL,
 )
-"""The sentence of `turn.call_reading`."""
+"""The sentences of `turn.tool_runner.read_call`, in front of notes on the call."""
 
 
 class TurnsReport(Struct, frozen=True):
@@ -82,7 +81,7 @@ async def replay_turns(
                 position = Position(one)
                 tools = _tools(one, services.tools, extra, position)
                 again = TurnReplay(SessionId(session_id), one, tools, position, services.composition, database)
-                again.withhold(withheld_tools(one))
+                again.refuse(refusals_of(one))
                 done.append(one)
                 compared = compare(one, await again.run(), services.shown_as)
                 difference, lost = compared.difference, lost + compared.forgotten
@@ -104,33 +103,20 @@ def _tools(
     kinds = {call.started.call.name: call.started.call.kind for call in turn.calls.values() if call.started}
     tools = {tool.spec.name: RecordedTool(position, tool.spec, tool.kind, tool.changes_things) for tool in own}
     others = {spec.name: spec for spec in extra}
-    named = callable_tools(turn)
     # A mode hides tools of servers that can be called all the same, and of which only the call is recorded.
     called = {call.started.call.name for call in turn.calls.values() if call.started and call.decided}
-    hidden = {*named, *called} - {*tools, *others}
+    hidden = called - {*tools, *others}
     others |= {name: ToolSpec(name, "", {"type": "object"}) for name in hidden}
     for name, spec in others.items():
         tools[name] = RecordedTool(position, spec, kinds.get(name, ToolKind.OTHER), changes_things=True)
-    return [tool for name, tool in tools.items() if not named or name in named]
+    return list(tools.values())
 
 
-def callable_tools(turn: RecordedTurn) -> frozenset[str]:
-    """The tools that the turn could call, if the answer to a call of another one lists them; empty when unknown.
-
-    A slash command may have narrowed them.
-    """
-    found = next((match["names"] for match in _refusals(turn)), "")
-    return frozenset() if "and more" in found or lost_words(found) else frozenset(filter(None, found.split(", ")))
-
-
-def withheld_tools(turn: RecordedTurn) -> frozenset[str]:
-    """The tools that the turn's command does not allow, according to the answers to calls."""
-    return frozenset(match["withheld"] for match in _refusals(turn) if match["withheld"])
-
-
-def _refusals(turn: RecordedTurn) -> Iterator[re.Match[str]]:
-    results = (call.finished.result_text for call in turn.calls.values() if call.finished is not None)
-    yield from filter(None, map(_OFFERED_TOOLS.match, results))
+def refusals_of(turn: RecordedTurn) -> dict[ToolCallId, str]:
+    """The answers to calls of tools that there were not, or that the turn's command did not allow."""
+    results = {call_id: call.finished.result_text for call_id, call in turn.calls.items() if call.finished is not None}
+    found = {call_id: _NO_TOOL.match(text) for call_id, text in results.items()}
+    return {call_id: match[0] for call_id, match in found.items() if match is not None}
 
 
 def _is_swept(turn: RecordedTurn) -> bool:

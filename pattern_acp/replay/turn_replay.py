@@ -5,7 +5,7 @@ compactions, additions of hooks and people. Must not know: what is compared.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol, cast
 
@@ -21,7 +21,7 @@ from pattern_acp.context.window import tools_with_room
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost, Usage
@@ -263,9 +263,9 @@ class TurnReplay:
         self._runner.before_edits = RecordedWarnings(position)
         self._runner.repeats = RecordedRepeats(position)
 
-    def withhold(self, tools: frozenset[str]) -> None:
-        """Refuse calls of these tools, which the turn's command did not allow."""
-        self._runner.withheld = tools
+    def refuse(self, refusals: Mapping[ToolCallId, str]) -> None:
+        """Answer these calls as the record does: their tools were not there."""
+        self._runner.refusals = refusals
 
     async def show(self, event: Event | Transient) -> None:
         """See `TurnView.show`."""

@@ -8,9 +8,10 @@ exactly one result for the model (invariant 4). Independent calls that change no
 and are announced in the order in which the model wrote them; anything else runs alone and in order.
 """
 
+import difflib
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.access import Access
-from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object
+from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object, tool_elsewhere
 from pattern_acp.domain.canonical import JsonObject, is_deeper
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
@@ -177,10 +178,16 @@ class ReadCall(Struct, frozen=True):
     repairs: tuple[str, ...] = ()
 
 
-def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collection[str] = ()) -> ReadCall:
+def read_call(
+    call: ToolCallPart,
+    tools: Mapping[str, Tool],
+    withheld: Collection[str] = (),
+    offered: Collection[str] | None = None,
+) -> ReadCall:
     """The tool that a call names and its arguments, near-valid ones mended.
 
-    `withheld` names the tools that the model knows and that the command of this turn does not allow.
+    `withheld` names the tools that the model knows and that the command of this turn does not allow, `offered` those
+    that an error lists, all unless it is given.
 
     Raises:
         ToolInputError: there is no such tool, it is withheld, or the arguments are no JSON object.
@@ -192,13 +199,15 @@ def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collectio
         raise ToolInputError(call.problem)
     tool = find_tool(call.name, tools)
     if tool is None:
-        known = sorted(tools)
+        known = sorted(tools if offered is None else offered)
         names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
         shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
         if call.name in withheld or meant_name(call.name, withheld):
             # replay/session_replay.py reads both sentences.
             raise ToolInputError(f"The tool {shown!r} is not allowed in this command; the tools are {names}.")
-        raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.")
+        near = difflib.get_close_matches(call.name[:SHOWN_NAME].lower(), known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.{hint}")
     renamed = (f"read a misspelt name as the tool {tool.spec.name}",) if tool.spec.name != call.name else ()
     arguments, repairs = _arguments(call.arguments)
     fitted = fit_to_schema(arguments, tool.spec.input_schema)
@@ -206,8 +215,8 @@ def read_call(call: ToolCallPart, tools: Mapping[str, Tool], withheld: Collectio
 
 
 def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
-    """The tool of a name, also of one in another case; None when there is none, or more than one."""
-    return tools.get(name) or tools.get(meant_name(name, tools))
+    """The tool of a name, also of one in another case or of another agent; None when there is none, or several."""
+    return tools.get(name) or tools.get(meant_name(name, tools)) or tools.get(tool_elsewhere(name, tools))
 
 
 def lenient_arguments(text: str) -> JsonObject:
@@ -344,6 +353,10 @@ class ToolRunner:
         self.before_edits: BeforeEdits | None = None
         """Check that may defer a call."""
         self.withheld: Collection[str] = ()  # tools that the model knows and this turn's command does not allow
+        self.offered: Callable[[], Collection[str]] | None = None
+        """Names the tools that the model has, where it may call others as well."""
+        self.refusals: Mapping[ToolCallId, str] = {}
+        """Answers to calls of tools that there are not, where a record has them: another version may know the name."""
         self._hooks = hooks
         self._effects = effects
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -433,9 +446,9 @@ class ToolRunner:
             raise unwrap_exception_group(group_error) from group_error
 
     async def _run_one(self, turn_id: TurnId, call: ToolCallPart, place: _Place) -> ToolResultPart:
-        tool = find_tool(call.name, self._tools)
+        tool = find_tool(call.name, self._tools) if call.call_id not in self.refusals else None
         try:
-            read = read_call(call, self._tools, self.withheld)
+            read = self._read(call)
             understood = await self._understand(turn_id, call, read)
         except DatabaseError:
             raise
@@ -452,6 +465,12 @@ class ToolRunner:
         changed = (CHANGED_BY_HOOK,) if understood.opinion.updated_input is not None else ()
         await place.reached()
         return await self._run_prepared(turn_id, understood, (*read.repairs, *changed), place)
+
+    def _read(self, call: ToolCallPart) -> ReadCall:
+        if refusal := self.refusals.get(call.call_id):
+            raise ToolInputError(refusal)
+        offered = None if self.offered is None else set(self.offered()).intersection(self._tools)
+        return read_call(call, self._tools, self.withheld, offered)
 
     async def _understand(self, turn_id: TurnId, call: ToolCallPart, read: ReadCall) -> _Understood:
         """The call as it will run, and what hooks think of it; a hook may have changed its arguments."""

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.argument_repair import Repaired, fit_to_schema, meant_name, read_object, whole_fields
+from pattern_acp.domain.argument_repair import (
+    Repaired,
+    fit_to_schema,
+    meant_name,
+    read_object,
+    tool_elsewhere,
+    whole_fields,
+)
 from pattern_acp.domain.canonical import Json, JsonObject
 
 SCHEMA: JsonObject = {
@@ -262,3 +269,71 @@ def test_what_is_kept_of_cut_arguments_is_what_was_written(arguments: dict[str, 
     text = json.dumps(arguments)
     kept = json.loads(whole_fields(text[: data.draw(st.integers(0, len(text)))]))
     assert kept.items() <= arguments.items() or all(arguments[key] == value for key, value in kept.items())
+
+
+EDITS: JsonObject = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "edits": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"old_text": {}, "new_text": {}, "replace_all": {"type": "boolean"}},
+                "required": ["old_text", "new_text"],
+            },
+        },
+    },
+    "required": ["path", "edits"],
+}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"file_path": "a.py", "old_string": "x", "new_string": "y"},
+        {"path": "a.py", "edits": [{"old_string": "x", "new_string": "y"}]},
+        {"filePath": "a.py", "old_str": "x", "new_str": "y"},
+        {"path": "a.py", "old_text": "x", "new_text": "y"},
+    ],
+)
+def test_an_edit_in_the_words_of_another_agent_is_ours(value: JsonObject):
+    fitted = fit_to_schema(value, EDITS)
+    assert fitted.value == {"path": "a.py", "edits": [{"old_text": "x", "new_text": "y"}]}
+    assert fitted.repairs
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"path": "a.py", "old_string": "x"},
+        {"path": "a.py", "file_path": "b.py", "edits": []},
+        {"file_path": "a.py", "filename": "b.py", "edits": []},
+        {"path": "a.py", "edits": [], "old_string": "x", "new_string": "y"},
+    ],
+)
+def test_words_that_leave_a_choice_stay_as_they_are(value: JsonObject):
+    assert fit_to_schema(value, EDITS) == Repaired(value)
+
+
+def test_a_property_of_its_own_is_never_read_as_another():
+    both: JsonObject = {"type": "object", "properties": {"offset": {}, "start_line": {}, "query": {}, "pattern": {}}}
+    assert fit_to_schema({"offset": 3, "query": "x"}, both) == Repaired({"offset": 3, "query": "x"})
+    assert fit_to_schema({"offset": 3}, {"properties": {"start_line": {}}}).value == {"start_line": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("bash", "run_command"),
+        ("Bash", "run_command"),
+        ("functions.exec_command", "run_command"),
+        ("str_replace", "edit_file"),
+        ("Grep", "search_text"),
+        ("TodoWrite", ""),
+        ("python", ""),
+        ("", ""),
+    ],
+)
+def test_a_tool_of_another_agent_is_ours_where_we_have_it(name: str, meant: str):
+    assert tool_elsewhere(name, ["run_command", "edit_file", "search_text"]) == meant

@@ -341,3 +341,31 @@ async def test_a_call_that_failed_is_recorded_with_the_code_of_its_failure(code:
         assert finished.failure == code
         await agent.editor.prompt(session, "/export conversation.md")
         assert f"(failed: `{code}`)" in (agent.folder / "conversation.md").read_text(encoding="utf-8")
+
+
+async def test_calls_in_the_words_of_other_agents_do_what_ours_do():
+    edit = calls("Edit", file_path="a.txt", old_string="one", new_string="two")
+    model = ScriptedProvider(
+        [calls("Read", file_path="a.txt", offset=1), edit, calls("Bash", command="echo hi"), says("Done.")]
+    )
+    async with running_agent(model, settings=EDIT_MODE) as agent:
+        (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
+        assert "hi" in last_result(model.requests[3]).text
+        started = of_type(await events_of(agent, session), ToolCallStarted)
+        assert [event.call.name for event in started] == ["read_file", "edit_file", "run_command"]
+        assert all(event.repairs for event in started)
+
+
+async def test_an_unknown_tool_is_answered_with_the_nearest_of_those_that_the_model_has():
+    model = ScriptedProvider([calls("read_fyle", path="a.txt"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        answer = last_result(model.requests[1]).text
+        assert answer.endswith(" Did you mean read_file?")
+        offered = ", ".join(sorted(tool.name for tool in model.requests[0].tools))
+        assert f"There is no tool named 'read_fyle'; the tools are {offered}." in answer
+        assert "apply_patch" not in answer
