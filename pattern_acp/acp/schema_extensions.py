@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from pattern_acp.acp.schema_session import ConfigOption, LoadSessionRequest, McpServer, MetaWire, SessionModeState, Wire
+from pattern_acp.acp.schema_session import ConfigOption, LoadSessionRequest, MetaWire, SessionModeState, Wire
 
 SUBSCRIBE = "_pattern/memory/subscribe"
 UNSUBSCRIBE = "_pattern/memory/unsubscribe"
@@ -109,13 +109,9 @@ OPEN = "_pattern/session/open"
 STOP_SUBAGENT = "_pattern/subagent/stop"
 
 
-class ForkSessionRequest(MetaWire, frozen=True, kw_only=True):
+class ForkSessionRequest(LoadSessionRequest, frozen=True, kw_only=True):
     """Begin a session with the history of another one, up to a turn: its number or id; the last one by default."""
 
-    session_id: str
-    cwd: str
-    mcp_servers: tuple[McpServer, ...] = ()
-    additional_directories: tuple[str, ...] = ()
     turn: int | str | None = None
 
 

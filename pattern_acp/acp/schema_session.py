@@ -300,22 +300,14 @@ class NewSessionRequest(MetaWire, frozen=True, kw_only=True):
     additional_directories: tuple[str, ...] = ()
 
 
-class LoadSessionRequest(MetaWire, frozen=True, kw_only=True):
+class LoadSessionRequest(NewSessionRequest, frozen=True, kw_only=True):
     """Go on with a session, replaying it first."""
 
     session_id: str
-    cwd: str
-    mcp_servers: tuple[McpServer, ...] = ()
-    additional_directories: tuple[str, ...] = ()
 
 
-class ResumeSessionRequest(MetaWire, frozen=True, kw_only=True):
+class ResumeSessionRequest(LoadSessionRequest, frozen=True, kw_only=True):
     """Go on with a session without replaying it."""
-
-    session_id: str
-    cwd: str
-    mcp_servers: tuple[McpServer, ...] = ()
-    additional_directories: tuple[str, ...] = ()
 
 
 class SessionMode(MetaWire, frozen=True, kw_only=True):

@@ -10,11 +10,14 @@ EXTENSIONS: dict[str, object] = {
     "pattern": {
         "memory": {"subscribe": True},
         "checkpoint": {"list": True, "preview": True, "restore": True},
-        "session": {"rewind": True},
+        "session": {"rewind": True, "fork": True, "open": True},
         "subagent": {"stop": True},
     }
 }
 """Our own methods that work in version 2, by the parts of their names."""
+
+UNSTABLE: tuple[str, ...] = ("fork", "archive", "status", "title")
+"""Parts of the unstable schema that are offered for sessions."""
 
 
 def initialize_result(info: dict[str, object], auth_methods: list[dict[str, object]]) -> dict[str, object]:
@@ -28,6 +31,7 @@ def initialize_result(info: dict[str, object], auth_methods: list[dict[str, obje
                 "mcp": {"stdio": {}, "http": {}},
                 "delete": {},
                 "additionalDirectories": {},
+                **{name: {} for name in UNSTABLE},
             },
             "_meta": EXTENSIONS,
         },

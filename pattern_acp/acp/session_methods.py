@@ -66,8 +66,7 @@ class SessionMethods:
 
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
         """session/new. Nothing is sent about the session before its answer."""
-        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
-        session = await self.sessions.create(opening)
+        session = await self.sessions.create(opening_of(request))
         self._announce_later(session, context)
         options = session.options()
         return schema.NewSessionResponse(
@@ -79,9 +78,7 @@ class SessionMethods:
     ) -> schema.OpenedSessionResponse:
         """session/load: the whole replay goes out before the answer."""
         session = await self.sessions.load(request.session_id, opening_of(request))
-        if session.state.is_read:
-            damage = self.sessions.constellation.database.damage
-            await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
+        await self.say_only_read(session)
         self._announce_later(session, context)
         return _opened(session)
 
@@ -97,22 +94,21 @@ class SessionMethods:
         self, request: schema.ListSessionsRequest, _context: RequestContext, /
     ) -> schema.ListSessionsResponse:
         """session/list."""
-        archived = _asked_of(request.meta).get("archived") is True
-        page = await self.sessions.list(request.cwd, request.cursor, archived=archived)
+        page = await self.sessions.list(request.cwd, request.cursor, archived=asks_for_archived(request))
         return schema.ListSessionsResponse(
-            sessions=tuple(_session_info(listed) for listed in page.rows), next_cursor=page.next_cursor
+            sessions=tuple(session_info(listed) for listed in page.rows), next_cursor=page.next_cursor
         )
 
     async def close(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/close."""
         await self.sessions.close(request.session_id)
-        self._forget(request)
+        self.forget(request)
         return schema.EmptyResponse()
 
     async def delete(self, request: schema.SessionRequest, _context: RequestContext, /) -> schema.EmptyResponse:
         """session/delete."""
         await self.sessions.delete(request.session_id)
-        self._forget(request)
+        self.forget(request)
         return schema.EmptyResponse()
 
     async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> schema.EmptyResponse:
@@ -160,25 +156,13 @@ class SessionMethods:
         self, request: extensions.ForkSessionRequest, context: RequestContext, /
     ) -> extensions.ForkSessionResponse:
         """session/fork and _pattern/session/fork."""
-        from pattern_acp.rewind.forks import fork_session
-
-        turn = request.turn if request.turn is not None else _asked_of(request.meta).get("turn", "")
-        shared = self.sessions.constellation
-        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
-        fork = await fork_session(shared.database, request.session_id, str(turn), clock=shared.clock, ids=shared.ids)
-        session = await self.sessions.resume(fork.session_id, opening)
-        return self._opened_elsewhere(session, context)
+        return self._opened_elsewhere(await self.forked(request), context)
 
     async def open(
         self, request: extensions.OpenSessionRequest, context: RequestContext, /
     ) -> extensions.ForkSessionResponse:
         """_pattern/session/open: the whole replay goes out before the answer. To go on in a fork, fork it."""
-        if request.mode not in OPEN_MODES:
-            raise InvalidRequestError(f"`mode` is {request.mode[:40]!r}; send one of {', '.join(OPEN_MODES)}.")
-        how = Reopening(request.mode, SessionId(request.session_id), take_over=request.mode == "take_over")
-        only_read = request.mode == "read"
-        session = await self.sessions.open(request.session_id, opening_of(request), how, only_read=only_read)
-        return self._opened_elsewhere(session, context)
+        return self._opened_elsewhere(await self.opened_as_asked(request), context)
 
     async def stop_subagent(
         self, request: extensions.StopSubagentRequest, context: RequestContext, /
@@ -242,6 +226,33 @@ class SessionMethods:
         from pattern_acp.rewind.plan import PARTS
 
         return await self._rewind(request, PARTS[:1])
+
+    async def forked(self, request: extensions.ForkSessionRequest) -> Session:
+        """Return a new session with the history of another one, up to the turn that was asked for."""
+        from pattern_acp.rewind.forks import fork_session
+
+        turn = request.turn if request.turn is not None else _asked_of(request.meta).get("turn", "")
+        shared = self.sessions.constellation
+        fork = await fork_session(shared.database, request.session_id, str(turn), clock=shared.clock, ids=shared.ids)
+        return await self.sessions.resume(fork.session_id, opening_of(request))
+
+    async def opened_as_asked(self, request: extensions.OpenSessionRequest) -> Session:
+        """Open a session to read it, or to take it over, and replay it.
+
+        Raises:
+            InvalidRequestError: it was asked for neither.
+        """
+        if request.mode not in OPEN_MODES:
+            raise InvalidRequestError(f"`mode` is {request.mode[:40]!r}; send one of {', '.join(OPEN_MODES)}.")
+        how = Reopening(request.mode, SessionId(request.session_id), take_over=request.mode == "take_over")
+        only_read = request.mode == "read"
+        return await self.sessions.open(request.session_id, opening_of(request), how, only_read=only_read)
+
+    async def say_only_read(self, session: Session) -> None:
+        """Tell the user why a session that was opened takes no prompt, where that is so."""
+        if session.state.is_read:
+            damage = self.sessions.constellation.database.damage
+            await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
 
     async def _answer_prompt(
         self, session: Session, ticket: PromptTicket, parts: tuple[Part, ...], context: RequestContext
@@ -314,7 +325,8 @@ class SessionMethods:
         if self.sessions.find(session.state.client_id) is session:
             await self.client.view(session.state.client_id).show_commands(more_commands(session))
 
-    def _forget(self, request: schema.SessionRequest) -> None:
+    def forget(self, request: schema.SessionRequest) -> None:
+        """Drop what belongs to a session that was closed."""
         session_id = SessionId(request.session_id)
         self._announced.discard(session_id)
         self.memory_events.end_of(session_id)
@@ -327,7 +339,12 @@ def _asked_of(meta: dict[str, object] | None) -> dict[str, object]:
     return cast("dict[str, object]", pattern) if isinstance(pattern, dict) else {}
 
 
-def _session_info(listed: ListedSession) -> schema.SessionInfo:
+def asks_for_archived(request: schema.ListSessionsRequest) -> bool:
+    """Tell whether a client that knows us asks for the sessions that were put away."""
+    return _asked_of(request.meta).get("archived") is True
+
+
+def session_info(listed: ListedSession) -> schema.SessionInfo:
     """One session of the list; what ACP has no field for stands in `_meta.pattern`."""
     row = listed.row
     more: dict[str, object] = {
@@ -348,8 +365,8 @@ def _session_info(listed: ListedSession) -> schema.SessionInfo:
     )
 
 
-def opening_of(request: schema.LoadSessionRequest | schema.ResumeSessionRequest) -> Opening:
-    """Return the client's parameters for opening a recorded session."""
+def opening_of(request: schema.NewSessionRequest) -> Opening:
+    """Return the client's parameters for opening a session, new or recorded."""
     return Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
 
 

@@ -347,7 +347,7 @@ SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
     updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 0 AND prompt_count > 0 AND title <> '' AND archived = :archived
+WHERE deleted = 0 AND prompt_count > 0 AND title <> '' AND archived IN (:archived, :also)
     AND (updated_ms, id) < (:before_ms, :before_id)
 ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 
@@ -357,7 +357,7 @@ SELECT
     id, cwd, additional_directories, title, persona, persona_identity, model, mode, thought_level, created_ms,
     updated_ms, prompt_count, parent, fork_seq, last_seq, archived, message_count
 FROM sessions
-WHERE deleted = 0 AND prompt_count > 0 AND title <> '' AND cwd_key = :cwd_key AND archived = :archived
+WHERE deleted = 0 AND prompt_count > 0 AND title <> '' AND cwd_key = :cwd_key AND archived IN (:archived, :also)
     AND (updated_ms, id) < (:before_ms, :before_id)
 ORDER BY updated_ms DESC, id DESC LIMIT :limit;
 

@@ -255,19 +255,25 @@ def was_swept(tx: Transaction, session_id: str) -> bool:
 
 
 def list_sessions(
-    tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int, archived: bool = False
+    tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int, archived: bool | None = False
 ) -> tuple[tuple[SessionRow, ...], str | None]:
     """Sessions that are about something, newest first, of one folder or of all, and the cursor of the next page.
 
     One that had no prompt, or slash commands alone, has no title and is left out. Those that are archived are a list of
-    their own. A cursor is the place of the last session that was shown: what is used meanwhile moves to the front, and
-    no other session is left out or shown twice; it is None behind the last page.
+    their own; `archived` of None lists all. A cursor is the place of the last session that was shown: what is used
+    meanwhile moves to the front, and no other session is left out or shown twice; it is None behind the last page.
 
     Raises:
         BadCursorError: `cursor` is not one that this function returned.
     """
     before_ms, before_id = _decode_cursor(cursor) if cursor is not None else (_NEWEST, "")
-    params = {"before_ms": before_ms, "before_id": before_id, "limit": limit + 1, "archived": int(archived)}
+    params = {
+        "before_ms": before_ms,
+        "before_id": before_id,
+        "limit": limit + 1,
+        "archived": int(archived is True),
+        "also": int(archived is not False),
+    }
     if cwd is None:
         rows = tx.all(QUERIES["list_sessions"], params)
     else:

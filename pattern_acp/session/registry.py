@@ -12,7 +12,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
-from pattern_acp.journal.events import Event, SessionClosed
+from pattern_acp.journal.events import Event, SessionClosed, SessionTitled
 from pattern_acp.journal.session_lists import ListedSession, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
@@ -21,7 +21,7 @@ from pattern_acp.session.opening import Opening, create_session, shown
 from pattern_acp.session.ports import Client
 from pattern_acp.session.reopening import Reopening, reopen_session, view_session
 from pattern_acp.session.session import Session
-from pattern_acp.session.stored import CLOSE_FIRST, delete_session
+from pattern_acp.session.stored import CLOSE_FIRST, archive_session, delete_session, rename_session
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +140,8 @@ class Sessions:
             self._open[client_id] = replacement
         return replacement
 
-    async def list(self, cwd: str | None, cursor: str | None, *, archived: bool = False) -> SessionPage:
-        """A page of the sessions that have a prompt, newest first; those put away are a list of their own.
+    async def list(self, cwd: str | None, cursor: str | None, *, archived: bool | None = False) -> SessionPage:
+        """A page of the sessions that have a prompt, newest first, of those put away or not; None for all of them.
 
         Raises:
             BadCursorError: the cursor is not one of ours.
@@ -157,6 +157,52 @@ class Sessions:
             return SessionPage(tuple(with_details(tx, rows, shared.holder, now)), cursor_after)
 
         return await shared.database.read(read)
+
+    async def described(self, session_id: str) -> ListedSession:
+        """Return a session as a list shows it, whether it has a prompt or not; nothing is opened.
+
+        Raises:
+            UnknownSessionError: there is none, or it was deleted.
+        """
+        shared = self._constellation
+        now = shared.clock.now_ms()
+
+        def read(tx: Transaction) -> ListedSession | None:
+            row = sessions.get_session(tx, SessionId(session_id))
+            return None if row is None else with_details(tx, (row,), shared.holder, now)[0]
+
+        found = await shared.database.read(read)
+        if found is None:
+            raise unknown_session(session_id)
+        return found
+
+    async def rename(self, session_id: str, title: str) -> str:
+        """Give a session another title; the client of an open one is shown it. Returns it as it is stored.
+
+        Raises:
+            InvalidRequestError: the title is empty.
+            UnknownSessionError: there is none, or it was deleted.
+        """
+        shared = self._constellation
+        stored = await rename_session(shared.database, session_id, title, now=shared.clock.now_ms())
+        session = self.find(session_id)
+        if session is not None:
+            session.state.title = stored
+            await session.view.show(SessionTitled(stored))
+        return stored
+
+    async def archive(self, session_id: str, *, archived: bool) -> None:
+        """Close a session and put it away, or bring it back into the list.
+
+        Raises:
+            UnknownSessionError: there is none, or it was deleted.
+        """
+        shared = self._constellation
+        known = await self.described(session_id)
+        if archived:
+            await self.close(session_id)
+        if known.row.archived is not archived:
+            await archive_session(shared.database, session_id, archived=archived, now=shared.clock.now_ms())
 
     async def close(self, session_id: str) -> None:
         """Cancel and free the session; quiet when it is not open."""

@@ -155,7 +155,7 @@ async def test_a_list_of_one_folder_knows_its_other_spellings():
 
 @pytest.mark.parametrize("name", ["list_sessions", "list_sessions_of_cwd"])
 async def test_a_list_reads_only_the_rows_it_shows(name: str):
-    params = {"cwd_key": "/w", "before_ms": 5, "before_id": "", "limit": 10, "archived": 0}
+    params = {"cwd_key": "/w", "before_ms": 5, "before_id": "", "limit": 10, "archived": 0, "also": 1}
     named = params if name == "list_sessions_of_cwd" else {k: v for k, v in params.items() if k != "cwd_key"}
 
     def plan(tx: Transaction) -> str:

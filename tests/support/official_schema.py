@@ -1,8 +1,8 @@
 """The official JSON schemas of ACP v1 and v2, fetched when a test asks for one.
 
 Owns: getting `schema/v1/schema.json` and `schema/v2/schema.json` out of the npm package that carries
-them, and of the unstable schema of version 1 what we offer: session/fork. It is not vendored: it is the protocol's
-own file, and the newest one is the judge.
+them, and of the unstable schemas what we offer. They are not vendored: they are the protocol's
+own files, and the newest ones are the judges.
 """
 
 import functools
@@ -10,9 +10,10 @@ import json
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
+from zlib import crc32
 
 from pattern_acp.domain.canonical import JsonObject
 from tests.support.programs import path_of, problem_of
@@ -23,10 +24,31 @@ PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 MEMBER = "package/schema/v1/schema.json"
 UNSTABLE_MEMBER = "package/schema/v1/schema.unstable.json"
 SECOND_MEMBER = "package/schema/v2/schema.json"
-"""Of version 2 we offer nothing that is not stable."""
+SECOND_UNSTABLE_MEMBER = "package/schema/v2/schema.unstable.json"
 
 UNSTABLE_DEFINITIONS = ("ForkSessionResponse",)
 """What is taken from the unstable schema; all that it refers to is stable."""
+
+SECOND_UNSTABLE_DEFINITIONS = (
+    "ArchiveSessionResponse",
+    "ForkSessionResponse",
+    "IdleStateUpdate",
+    "SessionArchiveCapabilities",
+    "SessionCapabilities",
+    "SessionForkCapabilities",
+    "SessionInfo",
+    "SessionStatus",
+    "SessionStatusCapabilities",
+    "SessionStatusResponse",
+    "SessionSystemPromptCapabilities",
+    "SessionTitleCapabilities",
+    "SetSessionTitleResponse",
+    "UnarchiveSessionResponse",
+    "Usage",
+)
+"""What is taken from the unstable schema of version 2: what we offer, and what that refers to."""
+
+_SECOND_FILE = f"second-{crc32(' '.join(SECOND_UNSTABLE_DEFINITIONS).encode()):08x}.json"
 
 FETCH_SECONDS = 20
 """Well below a test's own limit (pyproject.toml)."""
@@ -41,7 +63,7 @@ def official_schema() -> JsonObject | None:
 @functools.cache
 def second_schema() -> JsonObject | None:
     """The schema of version 2, as `official_schema`."""
-    return _had(_kept_file("second.json"), _second)
+    return _had(_kept_file(_SECOND_FILE), _second)
 
 
 def kept_schema() -> JsonObject | None:
@@ -55,7 +77,7 @@ def kept_schema() -> JsonObject | None:
 
 def kept_second_schema() -> JsonObject | None:
     """The schema of version 2 if an earlier test fetched it, as `kept_schema`."""
-    kept = _kept_file("second.json")
+    kept = _kept_file(_SECOND_FILE)
     return _read(kept) if kept.exists() else None
 
 
@@ -98,11 +120,12 @@ def _fetch(make: Callable[[tarfile.TarFile], bytes]) -> bytes | None:
 
 
 def _first(package: tarfile.TarFile) -> bytes:
-    return _with_unstable(_member(package, MEMBER), _member(package, UNSTABLE_MEMBER))
+    return _with_unstable(_member(package, MEMBER), _member(package, UNSTABLE_MEMBER), UNSTABLE_DEFINITIONS)
 
 
 def _second(package: tarfile.TarFile) -> bytes:
-    return json.dumps(_member(package, SECOND_MEMBER)).encode()
+    unstable = _member(package, SECOND_UNSTABLE_MEMBER)
+    return _with_unstable(_member(package, SECOND_MEMBER), unstable, SECOND_UNSTABLE_DEFINITIONS)
 
 
 def _member(package: tarfile.TarFile, name: str) -> dict[str, dict[str, object]]:
@@ -112,7 +135,9 @@ def _member(package: tarfile.TarFile, name: str) -> dict[str, dict[str, object]]
     return cast("dict[str, dict[str, object]]", json.loads(member.read()))
 
 
-def _with_unstable(stable: dict[str, dict[str, object]], unstable: dict[str, dict[str, object]]) -> bytes:
-    for name in UNSTABLE_DEFINITIONS:
+def _with_unstable(
+    stable: dict[str, dict[str, object]], unstable: dict[str, dict[str, object]], names: Sequence[str]
+) -> bytes:
+    for name in names:
         stable["$defs"][name] = unstable["$defs"][name]
     return json.dumps(stable).encode()

@@ -25,6 +25,11 @@ RESULTS: Final[Mapping[str, str]] = {
     "session/set_config_option": "SetSessionConfigOptionResponse",
     "session/prompt": "PromptResponse",
     "tool_call/cancel": "CancelToolCallResponse",
+    "session/fork": "ForkSessionResponse",
+    "session/archive": "ArchiveSessionResponse",
+    "session/unarchive": "UnarchiveSessionResponse",
+    "session/status": "SessionStatusResponse",
+    "session/set_title": "SetSessionTitleResponse",
 }
 
 CALLS: Final[Mapping[str, str]] = {
@@ -98,6 +103,7 @@ class SecondJudge:
                 "Nothing asks while idle.",
             )
             _require("stopReason" not in update or before != "idle", "An end that was no end of anything.")
+            _require("usage" not in update or "stopReason" in update, "A snapshot repeats no usage.")
             self._state[session] = state
         self._updates_before.setdefault(session, []).append(str(kind))
 

@@ -18,7 +18,7 @@ from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
-    from pattern_acp.acp.v2.methods import SecondMethods
+    from pattern_acp.acp.v2.unstable import UnstableMethods
 
 T = TypeVar("T")
 
@@ -68,12 +68,19 @@ def second_version(connection: Connection) -> Tables:
         "auth/logout": connection.logout,
         "session/new": serve(v1.NewSessionRequest, lambda ours: ours.new),
         "session/resume": serve(schema.ResumeSessionRequest, lambda ours: ours.resume),
-        "session/list": serve(v1.ListSessionsRequest, lambda ours: ours.first.list),
+        "session/list": serve(schema.ListSessionsRequest, lambda ours: ours.list),
         "session/close": serve(v1.SessionRequest, lambda ours: ours.first.close),
         "session/delete": serve(v1.SessionRequest, lambda ours: ours.first.delete),
         "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
         "tool_call/cancel": serve(schema.CancelToolCallRequest, lambda ours: ours.cancel_call),
         "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
+        "session/fork": serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
+        "session/archive": serve(v1.SessionRequest, lambda ours: ours.archive),
+        "session/unarchive": serve(v1.SessionRequest, lambda ours: ours.unarchive),
+        "session/status": serve(v1.SessionRequest, lambda ours: ours.status),
+        "session/set_title": serve(schema.SetSessionTitleRequest, lambda ours: ours.set_title),
+        extensions.OWN_FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
+        extensions.OPEN: serve(extensions.OpenSessionRequest, lambda ours: ours.open),
         extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.first.stop_subagent),
         extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.first.memory_events.subscribe),
         extensions.UNSUBSCRIBE: serve(extensions.UnsubscribeRequest, lambda ours: ours.first.memory_events.unsubscribe),
@@ -88,7 +95,7 @@ def second_version(connection: Connection) -> Tables:
 class _Second:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._methods: SecondMethods | None = None
+        self._methods: UnstableMethods | None = None
 
     async def initialize(self, raw: msgspec.Raw, context: RequestContext) -> object:
         """Answer any initialize of this connection: its version was chosen by the first one."""
@@ -120,7 +127,7 @@ class _Second:
             raise self._explained(error, request) from error
 
     def serve(
-        self, params: type[T], choose: "Callable[[SecondMethods], Callable[[T, RequestContext], Awaitable[object]]]"
+        self, params: type[T], choose: "Callable[[UnstableMethods], Callable[[T, RequestContext], Awaitable[object]]]"
     ) -> RequestHandler:
         """Return a handler that reads its parameters, waits for the sessions, and calls one of their methods."""
 
@@ -133,11 +140,11 @@ class _Second:
 
         return handle
 
-    def _over(self, first: "SessionMethods") -> "SecondMethods":
+    def _over(self, first: "SessionMethods") -> "UnstableMethods":
         if self._methods is None:
-            from pattern_acp.acp.v2.methods import SecondMethods
+            from pattern_acp.acp.v2.unstable import UnstableMethods
 
-            self._methods = SecondMethods(first, self._connection.explain)
+            self._methods = UnstableMethods(first, self._connection.explain)
         return self._methods
 
     def _explained(self, error: Exception, request: object) -> Exception:

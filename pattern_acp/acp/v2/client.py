@@ -26,13 +26,22 @@ from pattern_acp.acp.v2.updates import (
     terminal_updates,
     tool_call_shows,
     tool_content,
+    usage_of,
     user_message,
 )
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.tool_calls import TerminalContent, ToolKind
-from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
+from pattern_acp.domain.usage import Usage
+from pattern_acp.journal.events import (
+    Event,
+    SubagentRecorded,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+    UsageReported,
+)
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
@@ -65,11 +74,14 @@ class SecondView(EditorView):
         self._delegated: set[ToolCallId] = set()
         self._shown_message = ""
         self._questions = 0
-        self._is_blocked = False
+        self.state = "idle"
+        """The state of the foreground as it was shown last."""
+        self.used = Usage()
+        """Tokens of the turn so far, with those of its subagents."""
 
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
-        if self._is_blocked and not self._questions:
+        if self.state == "requires_action" and not self._questions:
             # Its question was withdrawn with the part of the turn that asked it, and the rest goes on.
             await self.show_state("running")
         match event:
@@ -96,15 +108,17 @@ class SecondView(EditorView):
     async def show_message(self, message: Message) -> None:
         """Show a message of the user that a cancel kept from being shown when it was recorded."""
         if message.message_id != self._shown_message:
-            await self._put(*user_message(message), schema.StateUpdate(state="running"))
+            await self._put(*user_message(message))
+            await self.show_state("running")
             self._shown_message = message.message_id
 
     async def show_state(
         self, state: str, stop_reason: str | None = None, error: schema.RpcErrorObject | None = None
     ) -> None:
         """Show the state of the foreground, after all that led to it."""
-        await self._put(schema.StateUpdate(state=state, stop_reason=stop_reason, error=error))
-        self._is_blocked = state == "requires_action"
+        used = None if stop_reason is None or self.used == Usage() else usage_of(self.used)
+        await self._put(schema.StateUpdate(state=state, stop_reason=stop_reason, error=error, usage=used))
+        self.state = state
 
     async def begin_question(self) -> None:
         """Show that the foreground waits for the user."""
@@ -160,7 +174,12 @@ class SecondView(EditorView):
         await self._put(v1.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": running}}))
 
     async def _show_durable(self, event: Event) -> None:
-        if isinstance(event, ToolCallStarted):
+        inner = event.event if isinstance(event, SubagentRecorded) else event
+        if isinstance(inner, UsageReported):
+            self.used += inner.usage
+        if isinstance(event, TurnStarted):
+            self.used = Usage()
+        elif isinstance(event, ToolCallStarted):
             self._calls.add(event.call.call_id)
             if event.call.name == DELEGATE:
                 self._delegated.add(event.call.call_id)
@@ -174,6 +193,7 @@ class SecondView(EditorView):
         await self._put(*live_updates(await with_previews(event), self._begun))
         if isinstance(event, TurnStarted):
             self._shown_message = event.message.message_id
+            await self.show_state("running")
 
     async def _announce_terminal(self, event: ToolCallShows) -> None:
         """Announce the terminal of a call before the first update that names it."""

@@ -13,13 +13,7 @@ from msgspec import Struct, field
 
 from pattern_acp.acp import schema as v1
 from pattern_acp.acp.content import parts_of, with_checked_images
-from pattern_acp.acp.session_methods import (
-    ONLY_READ_SENTENCE,
-    ONLY_READABLE,
-    SERVERS_SECONDS,
-    SessionMethods,
-    servers_of,
-)
+from pattern_acp.acp.session_methods import SERVERS_SECONDS, SessionMethods, opening_of
 from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.client import SecondFaces, SecondView
 from pattern_acp.acp.v2.updates import available_commands, config_options
@@ -32,10 +26,9 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from pattern_acp.session.commands import more_commands
-from pattern_acp.session.opening import Opening
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.session import PromptTicket, Session
-from pattern_acp.session.session_conflict import Claimed, claim, say
+from pattern_acp.session.session_conflict import Claimed, claim
 from pattern_acp.session.turn_stages import Insertion, new_turn, run_prompt
 from pattern_acp.turn.loop import TurnEnd
 
@@ -82,45 +75,41 @@ class SecondMethods:
 
     def __init__(self, first: SessionMethods, explain: Callable[[Exception], RpcError | None]) -> None:
         self.first = first
-        self._sessions = first.sessions
-        self._client = first.client
-        self._client.faces = SecondFaces(self._client)
+        self.sessions = first.sessions
+        self.client = first.client
+        self.client.faces = SecondFaces(self.client)
         self._explain = explain
         self._keyed: dict[tuple[SessionId, str], _Prompt] = {}
 
     async def new(self, request: v1.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:
         """session/new."""
-        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
-        session = await self._sessions.create(opening)
-        self._follow(session, context)
-        opened = _opened(session)
-        return schema.NewSessionResponse(
-            session_id=session.session_id,
-            config_options=opened.config_options,
-            available_commands=opened.available_commands,
-        )
+        session = await self.sessions.create(opening_of(request))
+        self.follow(session, context)
+        return opened_session(session, session.session_id)
 
     async def resume(
         self, request: schema.ResumeSessionRequest, context: RequestContext, /
     ) -> schema.OpenedSessionResponse:
-        """session/resume: the replay, if it is wanted, and the state go out before the answer."""
-        opening = Opening(request.cwd, request.additional_directories, servers_of(request.mcp_servers))
-        if request.replay_from is None:
-            session = await self._sessions.resume(request.session_id, opening)
-        else:
-            session = await self._sessions.load(request.session_id, opening)
-        if session.state.is_read:
-            damage = self._sessions.constellation.database.damage
-            await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
-        await _view_of(session).show_state("idle")
-        self._follow(session, context)
-        return _opened(session)
+        """session/resume: the replay, if it is wanted, and the state go out before the answer.
+
+        Raises:
+            RpcError: the replay is to begin at a place that we do not know.
+        """
+        start = request.replay_from
+        if start is not None and start.type != "start":
+            raise RpcError(INVALID_PARAMS, "A replay begins at the start: send `replayFrom` with the type `start`.")
+        open_it = self.sessions.resume if start is None else self.sessions.load
+        session = await open_it(request.session_id, opening_of(request))
+        await self.first.say_only_read(session)
+        await view_of(session).show_state("idle")
+        self.follow(session, context)
+        return opened(session)
 
     async def set_config_option(
         self, request: schema.SetConfigOptionRequest, context: RequestContext, /
     ) -> schema.SetConfigOptionResponse:
         """session/set_config_option: always the complete list."""
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         if request.type != "id" or not isinstance(request.value, str):
             raise RpcError(INVALID_PARAMS, "The options of this session have values of type `id`; send one as a text.")
         options = await session.set_option(request.config_id, request.value)
@@ -132,7 +121,7 @@ class SecondMethods:
 
     async def cancel_call(self, request: schema.CancelToolCallRequest, _context: RequestContext, /) -> v1.EmptyResponse:
         """tool_call/cancel: ends a subagent; its turn goes on with what it had found."""
-        end = self._sessions.get(request.session_id).subagents.get(ToolCallId(request.tool_call_id))
+        end = self.sessions.get(request.session_id).subagents.get(ToolCallId(request.tool_call_id))
         if end is None:
             raise RpcError(INVALID_PARAMS, "This call does not run, or cannot be cancelled by itself; cancel the turn.")
         end()
@@ -140,7 +129,7 @@ class SecondMethods:
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:
         """Give the prompt its place behind those that came before, and let it run; the answer is its insertion."""
-        session = self._sessions.get(request.session_id)
+        session = self.sessions.get(request.session_id)
         parts = parts_of(request.prompt)
         key = request.idempotency_key or ""
         known = self._keyed.get((session.session_id, key)) if key else None
@@ -150,7 +139,7 @@ class SecondMethods:
         if key:
             self._keyed[session.session_id, key] = prompt
         context.on_cancel(prompt.withdraw)
-        background = self._sessions.constellation.background
+        background = self.sessions.constellation.background
         if background is None:
             session.drop_prompt(prompt.ticket)
             raise RpcError(INTERNAL_ERROR, "Prompts cannot run here; the agent is shutting down.")
@@ -182,21 +171,21 @@ class SecondMethods:
             started = (one.event for one in recorded)
             return next((e.message for e in started if isinstance(e, TurnStarted) and e.prompt_key == prompt.key), None)
 
-        found = await self._sessions.constellation.database.read(find)
+        found = await self.sessions.constellation.database.read(find)
         if found is not None:
             prompt.insert(found)
         return found is not None
 
     async def _run(self, prompt: _Prompt, parts: tuple[Part, ...]) -> None:
-        held = await claim(self._sessions, prompt.session, prompt.ticket)
+        held = await claim(self.sessions, prompt.session, prompt.ticket)
         if not isinstance(held, Claimed):
-            await _view_of(prompt.session).show_state("idle")
+            await view_of(prompt.session).show_state("idle")
             return
         session, ticket = held.session, held.ticket
         prompt.ticket = ticket
         turn = new_turn(session.constellation.ids, parts)
         turn.insertion = Insertion(prompt.key, prompt.insert)
-        view = _view_of(session)
+        view = view_of(session)
         stop_reason, failed = StopReason.CANCELLED.value, None
         try:
             try:
@@ -221,21 +210,22 @@ class SecondMethods:
             logger.error("A prompt failed.", exc_info=error)
         return found or RpcError(INTERNAL_ERROR, UNFORESEEN)
 
-    def _follow(self, session: Session, context: RequestContext) -> None:
+    def follow(self, session: Session, context: RequestContext) -> None:
         """Show the commands again once MCP servers have named theirs."""
 
         async def follow() -> None:
             self.first.answered.set()
             before = more_commands(session)
             await session.mcp.servers.wait_settled(SERVERS_SECONDS)
-            is_open = self._sessions.find(session.state.client_id) is session
+            is_open = self.sessions.find(session.state.client_id) is session
             if is_open and more_commands(session) != before:
                 await session.view.show_commands(more_commands(session))
 
         context.after_response(follow)
 
 
-def _view_of(session: Session) -> SecondView:
+def view_of(session: Session) -> SecondView:
+    """The view of a session of a connection of version 2."""
     view = session.view
     if not isinstance(view, SecondView):
         raise TypeError("A connection has views of one version.")
@@ -243,9 +233,18 @@ def _view_of(session: Session) -> SecondView:
     return view
 
 
-def _opened(session: Session) -> schema.OpenedSessionResponse:
+def opened(session: Session) -> schema.OpenedSessionResponse:
+    """The options and commands of a session that was opened."""
     return schema.OpenedSessionResponse(
         config_options=config_options(session.options()), available_commands=available_commands(more_commands(session))
+    )
+
+
+def opened_session(session: Session, session_id: SessionId) -> schema.NewSessionResponse:
+    """The same with the id that the client has to use for it from now on."""
+    about = opened(session)
+    return schema.NewSessionResponse(
+        session_id=session_id, config_options=about.config_options, available_commands=about.available_commands
     )
 
 

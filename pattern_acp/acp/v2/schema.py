@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from pattern_acp.acp import schema as v1
 from pattern_acp.acp.schema import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -17,13 +18,14 @@ from pattern_acp.acp.schema import (
     ContentBlock,
     Flag,
     Implementation,
-    McpServer,
+    LoadSessionRequest,
     MetaWire,
     PermissionOption,
     PlanEntry,
     PromptBlock,
     SelectOption,
     SessionInfoUpdate,
+    SessionRequest,
     Terminal,
     ToolCallLocation,
     UsageUpdate,
@@ -40,14 +42,47 @@ class InitializeRequest(MetaWire, frozen=True, kw_only=True):
     info: Implementation
 
 
-class ResumeSessionRequest(MetaWire, frozen=True, kw_only=True):
-    """Go on with a session. With a cursor its history is replayed: from the start, also for a cursor unknown to us."""
+class ReplayFrom(MetaWire, frozen=True, kw_only=True):
+    """The place in the history from which a replay begins; `start` is the one that we know."""
 
-    session_id: str
-    cwd: str
-    mcp_servers: tuple[McpServer, ...] = ()
-    additional_directories: tuple[str, ...] = ()
-    replay_from: dict[str, object] | None = None
+    type: str
+
+
+class ResumeSessionRequest(LoadSessionRequest, frozen=True, kw_only=True):
+    """Go on with a session; with a place to begin at, its history is replayed."""
+
+    replay_from: ReplayFrom | None = None
+
+
+class ListSessionsRequest(v1.ListSessionsRequest, frozen=True, kw_only=True):
+    """One page of sessions: those that are not archived (`exclude`), those that are (`only`), or all (`include`)."""
+
+    archived: str | None = None
+
+
+class SessionInfo(v1.SessionInfo, frozen=True, kw_only=True):
+    """One session of a list."""
+
+    archived: bool
+
+
+class ListSessionsResponse(MetaWire, frozen=True, kw_only=True):
+    """One page, and where the next one starts."""
+
+    sessions: tuple[SessionInfo, ...]
+    next_cursor: str | None = None
+
+
+class SetSessionTitleRequest(SessionRequest, frozen=True, kw_only=True):
+    """Give a session another title, whether it is open or not."""
+
+    title: str
+
+
+class SetSessionTitleResponse(MetaWire, frozen=True, kw_only=True):
+    """The title as it is stored."""
+
+    title: str
 
 
 class PromptRequest(MetaWire, frozen=True, kw_only=True):
@@ -213,12 +248,35 @@ class RpcErrorObject(Wire, frozen=True, kw_only=True):
     data: Json = None
 
 
-class StateUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):
+class Usage(MetaWire, frozen=True, kw_only=True):
+    """Tokens of the work that ended, those of its subagents included."""
+
+    total_tokens: int
+    input_tokens: int
+    output_tokens: int
+    thought_tokens: int | None = None
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+
+
+class ForegroundState(MetaWire, frozen=True, kw_only=True):
     """The state of the foreground: `running`, `requires_action`, or `idle` with what ended the work."""
 
     state: str
     stop_reason: str | None = None
     error: RpcErrorObject | None = None
+    usage: Usage | None = None
+
+
+class StateUpdate(ForegroundState, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):
+    """The state of the foreground as a session update."""
+
+
+class SessionStatusResponse(MetaWire, frozen=True, kw_only=True):
+    """`open` with its state, or `saved`."""
+
+    status: str
+    state: ForegroundState | None = None
 
 
 class TerminalOutput(MetaWire, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import DiffContent, TerminalContent, ToolCallView, ToolContent
+from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
@@ -72,7 +73,7 @@ def live_updates(event: Event, compactions: Compactions) -> list[schema.SessionU
         return [compaction]
     match event:
         case TurnStarted(message=message):
-            return [*user_message(message), schema.StateUpdate(state="running")]
+            return user_message(message)
         case ToolCallStarted(call=call):
             return [tool_call(call)]
         case ToolCallFinished():
@@ -389,6 +390,18 @@ def terminal_updates(event: TerminalStreamed | TerminalEnded) -> list[schema.Ses
 
 def _base64(text: str) -> str:
     return b64encode(text.encode("utf-8", "replace")).decode("ascii")
+
+
+def usage_of(used: Usage) -> schema.Usage:
+    """Tokens of a turn for the wire."""
+    return schema.Usage(
+        total_tokens=used.context_tokens,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens - used.thinking_tokens,
+        thought_tokens=used.thinking_tokens or None,
+        cached_read_tokens=used.cache_read_tokens or None,
+        cached_write_tokens=used.cache_write_tokens or None,
+    )
 
 
 def plan_update(plan: Plan) -> schema.PlanUpdate:

@@ -246,7 +246,7 @@ async def test_a_resume_replays_whole_messages_where_it_is_asked_and_tells_the_s
         assert answer["configOptions"]
         await agent.editor.request("session/close", {"sessionId": session})
         agent.editor.updates.clear()
-        await agent.editor.request("session/resume", params | {"replayFrom": {"type": "_checkpoint", "id": "x"}})
+        await agent.editor.request("session/resume", params | {"replayFrom": {"type": "start"}})
         assert agent.editor.of_kind("user_message")[0]["messageId"] == message
         assert agent.editor.of_kind("agent_message")[0]["content"] == [{"type": "text", "text": "Done."}]
         (terminal,) = agent.editor.of_kind("terminal_update")
