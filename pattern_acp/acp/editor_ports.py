@@ -37,6 +37,7 @@ from pattern_acp.workspace.shell import (
     shell_program,
 )
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
+from pattern_acp.workspace.unfinished_writes import UnfinishedWrites
 
 T = TypeVar("T")
 
@@ -316,6 +317,8 @@ class LocalMeans(Struct, frozen=True):
     """Confines commands; None: nothing does."""
     own_folders: tuple[str, ...] = ()
     """Folders of our own data, settings, logs and caches, which confined commands do not see."""
+    unfinished: UnfinishedWrites = UnfinishedWrites()
+    """Notes of files that are being replaced."""
 
 
 class NotingTerminal:
@@ -346,7 +349,7 @@ class EditorPorts:
         means: LocalMeans,
     ) -> None:
         self._warnings: list[str] = []
-        local = LocalFileSystem()
+        local = LocalFileSystem(means.unfinished)
         fs = capabilities.fs
         self._delegating = DelegatingFileSystem(
             EditorFileSystem(session_id, dispatcher, means.editor_deadline),

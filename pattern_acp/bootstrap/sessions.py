@@ -1,6 +1,7 @@
 """The heavy half: an open constellation, its sessions, and the tasks that serve them."""
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,7 +27,9 @@ from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.hooks.runner import HookRunner
+from pattern_acp.journal.processes import host_name, is_running, own_start_mark
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.mcp_servers.logins import Logins
@@ -39,6 +42,7 @@ from pattern_acp.session.session_conflict import keep_leases, release_leases, wa
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
 from pattern_acp.workspace.shell import hidden_names, shell_command
+from pattern_acp.workspace.unfinished_writes import FOLDER, UnfinishedWrites
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
@@ -104,6 +108,8 @@ async def open_sessions(
                 shared, dispatcher, means, process.loaded.paths.cache, tasks, StoredLogins(process)
             )
             sessions, methods = serving.sessions, serving.methods
+            clearing = partial(_clear_unfinished, means.unfinished, shared.clock.now_ms())
+            tasks.start_soon(beside_sessions, "unfinished writes", clearing, name="unfinished writes")
             tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
             tasks.start_soon(
                 beside_sessions, "takeovers", partial(watch_leases, sessions, _watch_pause), name="takeovers"
@@ -170,7 +176,8 @@ def local_means(process: Process, settings: Settings, scratch: Path) -> LocalMea
     confinement = Confinement(scratch, supervise=settings.policy.sandbox != "off")
     paths = process.loaded.paths
     own = tuple(dict.fromkeys(map(str, (paths.data, paths.config, paths.state, paths.cache))))
-    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, secret, confinement, own)
+    unfinished = UnfinishedWrites(paths.state / FOLDER, os.getpid(), own_start_mark(), host_name())
+    return LocalMeans(process.environ, scratch, settings.editor_deadline_seconds, secret, confinement, own, unfinished)
 
 
 def server_means(means: LocalMeans) -> ChildProgramPorts:
@@ -246,6 +253,13 @@ async def _use_the_pause(methods: SessionMethods, providers: Providers, model: s
     await anyio.sleep(REFRESH_SECONDS)
     await anyio.to_thread.run_sync(import_what_calls_need)
     await providers.refresh()
+
+
+async def _clear_unfinished(unfinished: UnfinishedWrites, now_ms: int) -> None:
+    """Clear away what a process that was killed in an edit left in a project."""
+    cleared = await anyio.to_thread.run_sync(unfinished.clear, is_running, now_ms)
+    if cleared:
+        logger.info("Cleared away %s of edits that never ended.", plural(cleared, "temporary file"))
 
 
 async def _try_sandbox(methods: SessionMethods, find: Callable[[], Awaitable[object]]) -> None:

@@ -4,7 +4,6 @@ Owns: the rule that what is written is what was shown, on the text it was shown 
 cannot be are put back; and what the model is told of it. Must not know: how the new texts came about.
 """
 
-import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.targets import CodeTarget, confirm_target
 from pattern_acp.workspace.errors import FileChangedError, FileMissingError
 from pattern_acp.workspace.files import TextFile
+from pattern_acp.workspace.unfinished_writes import temporary_beside
 
 SENTENCE_ROOM = 400
 """Characters of a result kept free for the sentences round a file's text."""
@@ -205,7 +205,7 @@ async def _make_one(
     path = change.target.path
     if change.after is None:
         # Set aside first: bytes, mode and encoding come back exactly when a later file cannot be deleted.
-        kept = str(Path(path).with_name(f".{Path(path).name[:60]}.{secrets.token_hex(6)}.tmp"))
+        kept = str(temporary_beside(Path(path)))
         undos.append(_Undo(change.target.shown, partial(_move_back, context, kept, path)))
         await context.files.move_file(path, kept)
         aside.append(kept)

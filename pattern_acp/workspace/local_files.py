@@ -7,7 +7,6 @@ half of one. Must not know: editors, line windows, who may read which file.
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 import threading
@@ -31,6 +30,7 @@ from pattern_acp.workspace.errors import (
 from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 from pattern_acp.workspace.line_windows import read_window
 from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
+from pattern_acp.workspace.unfinished_writes import UnfinishedWrites, temporary_beside
 from pattern_acp.workspace.walk import in_thread
 
 MAX_TEXT_BYTES = 10_000_000
@@ -48,6 +48,10 @@ class LocalFileSystem:
     permissions and extended attributes; a new one is UTF-8.
     """
 
+    def __init__(self, unfinished: UnfinishedWrites | None = None) -> None:
+        """`unfinished` keeps notes of what a kill would leave beside a file."""
+        self._unfinished = unfinished or UnfinishedWrites()
+
     async def read_text_file(self, path: str) -> TextFile:
         """See `FileSystem.read_text_file`."""
         text, _ = await to_thread.run_sync(_read, path, abandon_on_cancel=True)
@@ -61,16 +65,17 @@ class LocalFileSystem:
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`. A link is followed: its target is written."""
         # Not abandoned on cancellation: a write that was reported as undone must not appear later.
-        await to_thread.run_sync(_write, path, text)
+        await to_thread.run_sync(_write, path, text, self._unfinished)
         return await self.read_text_file(path)
 
     async def move_file(self, path: str, to: str) -> None:
         """See `FileSystem.move_file`."""
-        await to_thread.run_sync(_move, path, to)
+        await to_thread.run_sync(_move, path, to, self._unfinished)
 
     async def remove_file(self, path: str) -> None:
         """See `FileSystem.remove_file`."""
         await to_thread.run_sync(_remove, path)
+        self._unfinished.forget_aside(path)
 
 
 def _read(path: str) -> tuple[str, TextEncoding]:
@@ -122,7 +127,7 @@ def _refuse_size(path: str, size: int) -> None:
         raise TooLargeError(f"{path} is larger than {limit} MB; use a command to read or change a part of it.")
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, text: str, unfinished: UnfinishedWrites) -> None:
     target = Path(resolve_path(path))
     try:
         before = target.stat() if target.exists() else None
@@ -131,7 +136,7 @@ def _write(path: str, text: str) -> None:
         data = _encode(path, text, _encoding_of(target, before, text))
         _refuse_size(path, len(data))
         target.parent.mkdir(parents=True, exist_ok=True)
-        _store(target, data, before)
+        _store(target, data, before, unfinished)
     except (OSError, ValueError) as error:
         raise _error_for(path, error, "written") from error
 
@@ -146,14 +151,16 @@ def _refuse_unwritable(path: str, target: Path, before: os.stat_result) -> None:
         raise AccessDeniedError(f"{path} is read-only; make it writable first if it is to be changed.")
 
 
-def _move(path: str, to: str) -> None:
+def _move(path: str, to: str, unfinished: UnfinishedWrites) -> None:
     try:
         _refuse_other_than_file(path)
+        unfinished.note_aside(path, to)
         Path(to).parent.mkdir(parents=True, exist_ok=True)
         # A name that differs in case only is the same file where case does not count.
         if os.path.lexists(to) and not Path(path).samefile(to):
             raise TargetExistsError(f"{to} exists already; {path} was not moved.")
         _replace(Path(path), Path(to))
+        unfinished.forget_aside(path)
     except (OSError, ValueError) as error:
         raise _error_for(path, error, "moved") from error
 
@@ -188,31 +195,32 @@ def _encode(path: str, text: str, encoding: TextEncoding) -> bytes:
         raise NotTextError(f"{path} was not written: {error}") from error
 
 
-def _store(target: Path, data: bytes, before: os.stat_result | None) -> None:
+def _store(target: Path, data: bytes, before: os.stat_result | None, unfinished: UnfinishedWrites) -> None:
     if before is not None and before.st_nlink > 1:
         # A replaced file would part from its other names.
         _write_in_place(target, data)
         return
-    beside = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.tmp")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    except PermissionError:
-        if before is None:
+    beside = temporary_beside(target)
+    with unfinished.noted(beside):
+        try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        except PermissionError:
+            if before is None:
+                raise
+            # The file is writable though its folder is not.
+            _write_in_place(target, data)
+            return
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if before is not None:
+                    shutil.copystat(target, beside)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _replace(beside, target)
+        except BaseException:
+            beside.unlink(missing_ok=True)
             raise
-        # The file is writable though its folder is not.
-        _write_in_place(target, data)
-        return
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if before is not None:
-                shutil.copystat(target, beside)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        _replace(beside, target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _write_in_place(target: Path, data: bytes) -> None:

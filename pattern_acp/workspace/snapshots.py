@@ -12,7 +12,6 @@ checked right before.
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -223,7 +222,10 @@ def _replace(folder: _Folder, name: str, state: FileState, content: bytes | None
         with contextlib.suppress(FileNotFoundError):
             os.unlink(folder.name(name), dir_fd=at)
         return
-    beside = f".{name[:60]}.{secrets.token_hex(6)}.tmp"
+    # The same each time: what a kill left there is gone when going back is finished.
+    beside = f".{name[:60]}.{sha256_hex(os.fsencode(name))[:12]}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(folder.name(beside), dir_fd=at)
     try:
         if state.kind == "link":
             os.symlink(state.digest, folder.name(beside), dir_fd=at)

@@ -185,3 +185,30 @@ async def test_text_that_was_shown_a_second_ago_survives_a_kill(tmp_path: Path):
         await agent.wait()
         texts = recorded_texts(await read_events(agent.constellation, session))
         assert list(texts.values()) == ["Shown early."]
+
+
+async def test_a_file_that_was_half_written_at_a_kill_is_gone_at_the_next_start(tmp_path: Path):
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    write = {"tool": "write_file", "arguments": {"path": "a.txt", "content": "half\n" * 1_000_000}}
+    launch = Launch(home, environment=write_script(tmp_path, [[write], [{"text": "Done."}]]))
+
+    def left() -> list[Path]:
+        return list(project.glob(".a.txt.*.tmp"))
+
+    async with running_process(launch) as agent, anyio.create_task_group() as tasks:
+        session = await agent.editor.open_session(str(project))
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "edit"})
+        tasks.start_soon(prompt, agent, session, Acknowledged())
+        with anyio.fail_after(SLACK_SECONDS * 10):
+            while not left():
+                await anyio.lowlevel.checkpoint()
+        agent.kill()
+        await agent.wait()
+        assert left()
+    async with running_process(Launch(home)) as agent:
+        await agent.editor.open_session(str(project))
+        with anyio.fail_after(SLACK_SECONDS * 10):
+            while left():
+                await anyio.lowlevel.checkpoint()
+    assert not (project / "a.txt").exists()
