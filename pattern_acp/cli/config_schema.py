@@ -52,6 +52,7 @@ FORMS: Mapping[str, Mapping[str, _Form]] = {
         "models": _TEXTS,
         "answer_limit": Literal["max_tokens", "max_completion_tokens"],
         "usage_on_request": bool,
+        "continues_answers": Literal["prefix", "partial", "continue_final_message"],
         "host": Literal["vertex", "bedrock"],
         "oauth": dict[str, str | int | bool],
     },

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from pattern_acp.config.settings import ProviderSettings, Quirks
 
+_CONTINUES_FINAL = Quirks(continues_answers="continue_final_message")
+
 PRESETS: Mapping[str, ProviderSettings] = {
     preset.name: preset
     for preset in (
@@ -22,13 +24,23 @@ PRESETS: Mapping[str, ProviderSettings] = {
             api_key_env="MISTRAL_API_KEY",
             needs_key=True,
             # Unknown fields are refused there; usage comes with the last chunk without being asked for.
-            quirks=Quirks(usage_on_request=False),
+            quirks=Quirks(usage_on_request=False, continues_answers="prefix"),
         ),
         ProviderSettings(
-            "deepseek", "openai", "https://api.deepseek.com/v1", api_key_env="DEEPSEEK_API_KEY", needs_key=True
+            "deepseek",
+            "openai",
+            "https://api.deepseek.com/v1",
+            api_key_env="DEEPSEEK_API_KEY",
+            needs_key=True,
+            quirks=Quirks(continues_answers="prefix"),
         ),
         ProviderSettings(
-            "moonshot", "openai", "https://api.moonshot.ai/v1", api_key_env="MOONSHOT_API_KEY", needs_key=True
+            "moonshot",
+            "openai",
+            "https://api.moonshot.ai/v1",
+            api_key_env="MOONSHOT_API_KEY",
+            needs_key=True,
+            quirks=Quirks(continues_answers="partial"),
         ),
         ProviderSettings("zai", "openai", "https://api.z.ai/api/paas/v4", api_key_env="ZAI_API_KEY", needs_key=True),
         ProviderSettings(
@@ -60,8 +72,8 @@ PRESETS: Mapping[str, ProviderSettings] = {
         ProviderSettings("vertex", "anthropic", host="vertex"),
         ProviderSettings("bedrock", "anthropic", api_key_env="AWS_BEARER_TOKEN_BEDROCK", host="bedrock"),
         ProviderSettings("lmstudio", "openai", "http://127.0.0.1:1234/v1"),
-        ProviderSettings("llama-server", "openai", "http://127.0.0.1:8080/v1"),
-        ProviderSettings("vllm", "openai", "http://127.0.0.1:8000/v1"),
+        ProviderSettings("llama-server", "openai", "http://127.0.0.1:8080/v1", quirks=_CONTINUES_FINAL),
+        ProviderSettings("vllm", "openai", "http://127.0.0.1:8000/v1", quirks=_CONTINUES_FINAL),
     )
 }
 

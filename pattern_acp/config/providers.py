@@ -17,7 +17,7 @@ from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
 from pattern_acp.config.oauth import read_oauth, wrong_oauth
 from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS, SIGN_IN
 from pattern_acp.config.problem import EffectiveValue, Problem
-from pattern_acp.config.settings import Host, ProviderSettings, Secret, Wire
+from pattern_acp.config.settings import CONTINUING, Host, ProviderSettings, Secret, Wire
 from pattern_acp.config.toml_file import TomlFile, is_table
 from pattern_acp.config.values import but_is
 from pattern_acp.domain.late_pattern import late_pattern
@@ -425,6 +425,12 @@ def _set_usage_on_request(provider: ProviderSettings, raw: object) -> ProviderSe
     return replace(provider, quirks=replace(provider.quirks, usage_on_request=raw)) if isinstance(raw, bool) else None
 
 
+def _set_continues_answers(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+    if raw not in CONTINUING:
+        return None
+    return replace(provider, quirks=replace(provider.quirks, continues_answers=str(raw)))
+
+
 def _show_headers(raw: object) -> str:
     return ", ".join(f"{name}: {_MASK}" for name in raw) if is_table(raw) else ""
 
@@ -446,6 +452,7 @@ PROVIDER_KEYS: Mapping[str, _Field] = {
     "models": _Field("a list of text", _set_models, _show_models),
     "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
     "usage_on_request": _Field("true or false", _set_usage_on_request),
+    "continues_answers": _Field(f"one of {', '.join(CONTINUING)}", _set_continues_answers),
     "host": _Field(f"one of {', '.join(_HOSTS)}", _set_host),
     "region": _Field("a region, such as europe-west1", _set_region, instead="the usual one is taken"),
     "project": _Field("the id of a project", _set_project, instead="the one of the credentials is taken"),

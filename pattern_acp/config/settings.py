@@ -37,6 +37,11 @@ Host = Literal["", "vertex", "bedrock"]
 """The clouds that serve the models of the Anthropic wire; empty: their vendor's own API, or one like it."""
 
 
+CONTINUING = ("prefix", "partial", "continue_final_message")
+"""Fields that say that the last message is the beginning of the answer: of the message at Mistral and DeepSeek, and at
+Moonshot; of the request at vLLM and llama.cpp."""
+
+
 class Quirks(Struct, frozen=True):
     """Differences of a server of the OpenAI wire from the others."""
 
@@ -44,6 +49,8 @@ class Quirks(Struct, frozen=True):
     """The name of the field that limits the answer; OpenAI itself always gets `max_completion_tokens`."""
     usage_on_request: bool = True
     """True when `stream_options` is sent, by which servers are asked for token counts in a stream."""
+    continues_answers: str = ""
+    """The field by which the server goes on with an answer that broke off, one of `CONTINUING`; empty if it does not."""
 
 
 class OAuthSettings(Struct, frozen=True):

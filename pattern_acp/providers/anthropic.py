@@ -50,7 +50,7 @@ from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endp
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderProtocolError, ProviderRequestError
 from pattern_acp.providers.event_streams import EventStreamParser, SseEvent
 from pattern_acp.providers.finish import finish_word, stop_for
-from pattern_acp.providers.history import is_blank, is_own_thinking, resource_text, unseen_image
+from pattern_acp.providers.history import begun_answer, is_blank, is_own_thinking, resource_text, unseen_image
 from pattern_acp.providers.http_errors import broken_event, error_of_event, parse_failure
 from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory, has_earlier_user_message
 from pattern_acp.providers.wire_json import arguments_object, decode_event, sorted_schema, to_bytes, token_count
@@ -291,9 +291,17 @@ def encode_body(
     provider: str,
     history: EncodedHistory | None = None,
     envelope: Envelope = OWN,
+    begun: str = "",
 ) -> bytes:
-    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation.
+
+    `begun` is the answer that the model goes on with, behind the conversation.
+    """
     body = _body(request, facts, provider, history or EncodedHistory())
+    if begun:
+        # The vendor refuses blanks at the end.
+        last: Block = {"role": "assistant", "content": [{"type": "text", "text": begun.rstrip()}]}
+        body["messages"] = [*cast("list[Json]", body["messages"]), last]
     left = {key: value for key, value in body.items() if key not in envelope.leaves_out}
     return to_bytes({**_version(envelope), **left})
 
@@ -454,12 +462,31 @@ class AnthropicWire:
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
         """See `Wire.encode`."""
-        return HttpRequest(
-            self._settings.name,
-            endpoint(self._settings, "messages"),
-            {"content-type": "application/json", "accept": "text/event-stream", **anthropic_headers(self._settings)},
-            self.body(request),
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            **anthropic_headers(self._settings),
+        }
+        return self.post(request, endpoint(self._settings, "messages"), headers)
+
+    def post(
+        self, request: ProviderRequest, url: str, headers: Mapping[str, str], envelope: Envelope = OWN
+    ) -> HttpRequest:
+        """The request as HTTP, in the envelope of whoever serves the models."""
+        facts, name = self._describe(request.model), self._settings.name
+        encode = partial(
+            encode_body, facts=facts, provider=name, history=self._histories.of(request.cache_key), envelope=envelope
         )
+        plain = HttpRequest(name, url, headers, encode(request))
+        thinks = _thinking(request.thought_level, facts.traits.thinking, 0)[0]
+        if not facts.traits.continues_answers or thinks:
+            return plain
+        count, begun = begun_answer(request.messages)
+        if not begun:
+            return plain
+        # Apart from the history, whose last messages would be settled otherwise.
+        body = encode(replace(request, messages=request.messages[:count]), history=None, begun=begun)
+        return HttpRequest(name, url, headers, body, begun, plain)
 
     def encode_count(self, request: ProviderRequest) -> HttpRequest:
         """See `CountingWire.encode_count`."""
@@ -469,11 +496,6 @@ class AnthropicWire:
             {"content-type": "application/json", **anthropic_headers(self._settings)},
             self.count_body(request),
         )
-
-    def body(self, request: ProviderRequest, envelope: Envelope = OWN) -> bytes:
-        """The body of a request, in the envelope of whoever serves the models."""
-        history = self._histories.of(request.cache_key)
-        return encode_body(request, self._describe(request.model), self._settings.name, history, envelope)
 
     def count_body(self, request: ProviderRequest, envelope: Envelope = OWN) -> bytes:
         """The body of a question for the tokens of a request."""
@@ -517,12 +539,8 @@ class VertexWire:
         Raises:
             ProviderRequestError: no project is known.
         """
-        return HttpRequest(
-            self._settings.name,
-            self._address(f"{quote(request.model, safe='@')}:streamRawPredict"),
-            {**self._headers(), "accept": "text/event-stream"},
-            self._own.body(request, VERTEX_ENVELOPE),
-        )
+        url = self._address(f"{quote(request.model, safe='@')}:streamRawPredict")
+        return self._own.post(request, url, {**self._headers(), "accept": "text/event-stream"}, VERTEX_ENVELOPE)
 
     def encode_count(self, request: ProviderRequest) -> HttpRequest:
         """See `CountingWire.encode_count`. It names the model in its body. Raises like `encode`."""
@@ -571,16 +589,9 @@ class BedrockWire:
         """See `Wire.encode`."""
         # The id of an access key is no key to send: it only names the signer of the request.
         who = self._settings.headers if self._settings.signs else openai_headers(self._settings)
-        return HttpRequest(
-            self._settings.name,
-            endpoint(self._settings, f"model/{quote(request.model, safe=':')}/invoke-with-response-stream"),
-            {
-                "content-type": "application/json",
-                "accept": "application/vnd.amazon.eventstream",
-                **who,
-            },
-            self._own.body(request, BEDROCK_ENVELOPE),
-        )
+        url = endpoint(self._settings, f"model/{quote(request.model, safe=':')}/invoke-with-response-stream")
+        headers = {"content-type": "application/json", "accept": "application/vnd.amazon.eventstream", **who}
+        return self._own.post(request, url, headers, BEDROCK_ENVELOPE)
 
     def new_decoder(self, request: ProviderRequest) -> AnthropicDecoder:
         """See `Wire.new_decoder`."""

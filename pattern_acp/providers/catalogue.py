@@ -237,6 +237,8 @@ class ModelFeatures(Struct, frozen=True):
     """Wants its `reasoning_content` back between tool calls, and refuses calls without any (DeepSeek, Kimi, MiMo)."""
     thinks_in_text: bool = False
     """Wants its reasoning back in `<think>` at the head of its text (MiniMax)."""
+    continues_answers: bool = False
+    """True if the Anthropic wire goes on with an answer whose beginning is the last message (up to 4.5)."""
     is_mistral: bool = False
     """Takes ids of nine letters and digits only, and no prompt right behind results; its template has both rules."""
 
@@ -375,6 +377,8 @@ _WRITES_FREE_FORM = r"gpt-[5-9]|codex"
 _OF_MISTRAL = r"(mi|mini|code|dev|magi|lean)stral|mixtral|pixtral|voxtral"
 _ECHOES = r"deepseek|kimi|mimo|glm-(4\.[5-9]|[5-9])"
 _THINKS_IN_TEXT = r"minimax"
+_CONTINUES = r"claude-(3|(opus|sonnet|haiku)-4(-[0-5](-|@|$)|-\d{8}|@|$))"
+"""Claude's models before 4.6, which refuses a conversation that ends with a message of the model."""
 
 _NOT_FOR_CHAT = (
     r"embed|whisper|tts|moderation|transcri|rerank|bge-|guard|dall-e|diffusion"
@@ -423,6 +427,8 @@ def describe(provider: str, model: str, listed: ListedModel | None = None, *, is
         facts = replace(facts, traits=replace(facts.traits, is_mistral=True))
     if re.match(_ECHOES, short):
         facts = replace(facts, traits=replace(facts.traits, echoes_reasoning=True))
+    if re.match(_CONTINUES, short):
+        facts = replace(facts, traits=replace(facts.traits, continues_answers=True))
     if re.match(_THINKS_IN_TEXT, short):
         facts = replace(facts, traits=replace(facts.traits, thinks_in_text=True))
     if is_openai:

@@ -23,6 +23,9 @@ _NAMES = {
 }
 """Beginnings of each vendor's model names."""
 
+_STRICT_DOMAINS = ("groq.com", "cerebras.ai", "openai.com", "azure.com", "models.github.ai")
+"""Servers that answer 400 to fields of messages that they do not know."""
+
 ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -33,6 +36,10 @@ class HttpRequest(Struct, frozen=True):
     url: str
     headers: Mapping[str, str]
     body: bytes
+    begun: str = ""
+    """The text of an answer that broke off, if the server is to go on with it."""
+    instead: "HttpRequest | None" = None
+    """The same request for a server that refuses to: the model is asked to go on in words."""
 
 
 def base_url(settings: ProviderSettings) -> str:
@@ -66,6 +73,12 @@ def endpoint(settings: ProviderSettings, path: str) -> str:
 def is_official(settings: ProviderSettings) -> bool:
     """Return whether requests go to the vendor itself rather than to a compatible server."""
     return urlsplit(base_url(settings)).hostname == urlsplit(_vendor_url(settings)).hostname
+
+
+def takes_reasoning(settings: ProviderSettings) -> bool:
+    """Return whether a server of the OpenAI wire accepts `reasoning_content` in messages; strict ones refuse it."""
+    host = urlsplit(base_url(settings)).hostname or ""
+    return not host.endswith(_STRICT_DOMAINS)
 
 
 def has_vendor_names(settings: ProviderSettings) -> bool:

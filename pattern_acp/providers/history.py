@@ -25,8 +25,18 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from pattern_acp.domain.untrusted_blocks import harmless_result, untrusted_block
+from pattern_acp.domain.untrusted_blocks import harmless_result, untrusted_block, untrusted_line
 from pattern_acp.providers.base import ModelInfo
+
+CONTINUE = (
+    "The connection broke in the middle of your last message; the user has read what you see of it. Continue exactly "
+    "where it stops, in the middle of a word if need be: repeat nothing, and say nothing about the break. A tool call "
+    "that you had begun was not made; make it again."
+)
+"""Note to the model when part of its answer came."""
+
+CONTINUE_NOTE = str(untrusted_line("note", CONTINUE))
+"""The same as it stands in the conversation. A server that can go on with an answer gets the answer in its place."""
 
 NO_RESULT = "No result was recorded for this call."
 """Fills a call that was cut short (cancel, crash): a request without the result would be refused by every vendor."""
@@ -113,6 +123,21 @@ def _fresh_id(call_id: str, used: set[str]) -> ToolCallId:
 
 def _plain_name(name: str) -> str:
     return _NOT_OF_NAMES.sub("_", name)[:_NAME_CHARACTERS] or "unnamed"
+
+
+def begun_answer(messages: Sequence[Message]) -> tuple[int, str]:
+    """The text of an answer that broke off, where the model is asked to go on with it, and the messages before it.
+
+    Empty text when the conversation does not end so, and when the answer was more than text. An answer that broke off
+    several times is one text.
+    """
+    at, text = len(messages), ""
+    while at > 2 and messages[at - 1].text == CONTINUE_NOTE and messages[at - 1].role is Role.USER:
+        broken = messages[at - 2]
+        if broken.role is not Role.ASSISTANT or not all(isinstance(part, TextPart) for part in broken.parts):
+            break
+        at, text = at - 2, broken.text + text
+    return (at, text) if text.strip() and messages[at - 1].role is not Role.ASSISTANT else (len(messages), "")
 
 
 def is_own_thinking(part: ThinkingPart, provider: str, model: str, wire: str) -> bool:

@@ -6,9 +6,11 @@ Owns: addresses, headers and bodies for OpenAI and servers that speak like it. M
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Quirks
 from pattern_acp.domain.canonical import Json, sha256_hex
@@ -34,11 +36,11 @@ from pattern_acp.providers.base import (
     UsageKnown,
 )
 from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of, effort_word
-from pattern_acp.providers.endpoints import HttpRequest, endpoint, is_official, openai_headers
+from pattern_acp.providers.endpoints import HttpRequest, endpoint, is_official, openai_headers, takes_reasoning
 from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.finish import finish_word, stop_for
-from pattern_acp.providers.history import is_own_thinking, shown_parts, unseen_image
+from pattern_acp.providers.history import begun_answer, is_own_thinking, shown_parts, unseen_image
 from pattern_acp.providers.http_errors import Failure, broken_event, error_of_event, parse_failure
 from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory
 from pattern_acp.providers.wire_json import arguments_text, decode_event, sorted_schema, to_bytes, token_count
@@ -254,6 +256,9 @@ def _usage(counts: object) -> Usage:
 
 WireMessage: TypeAlias = dict[str, Json]
 
+DEEPSEEK_BETA = "https://api.deepseek.com/beta/chat/completions"
+"""The address at which DeepSeek goes on with an answer."""
+
 MISTRALS_ID = 9
 """Characters of an id of a call, letters and digits only, that Mistral and the templates of its models take."""
 
@@ -269,8 +274,12 @@ def encode_body(
     is_openai: bool,
     quirks: Quirks | None = None,
     history: EncodedHistory | None = None,
+    begun: tuple[int, str] = (0, ""),
 ) -> bytes:
-    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation."""
+    """The body, always the same bytes for the same request. `history` is what is encoded of its conversation.
+
+    `begun` is the answer that the server goes on with, behind so many messages.
+    """
     quirks, history = quirks or Quirks(), history or EncodedHistory()
     effort = _effort(request, facts)
     traits = facts.traits
@@ -286,7 +295,18 @@ def encode_body(
     }
     if request.tools:
         body["tools"] = history.tools(request.tools, None, lambda tools: [_tool(tool) for tool in tools])
-    body["messages"] = _messages(request, facts, provider, history)
+    count, text = begun
+    messages = _messages(
+        replace(request, messages=request.messages[:count]) if text else request, facts, provider, history
+    )
+    if text:
+        last: WireMessage = {"role": "assistant", "content": text.rstrip()}
+        if quirks.continues_answers == "continue_final_message":
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        else:
+            last[quirks.continues_answers] = True
+        messages.append(last)
+    body["messages"] = messages
     return to_bytes(body)
 
 
@@ -440,23 +460,31 @@ class OpenAIWire:
         self._describe = describe
         self._histories = EncodedHistories()
         self._is_openai = is_official(settings)
+        self._takes_reasoning = takes_reasoning(settings)
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
         """See `Wire.encode`."""
-        facts = self._describe(request.model)
-        return HttpRequest(
-            self._settings.name,
-            endpoint(self._settings, "chat/completions"),
-            {"content-type": "application/json", "accept": "text/event-stream", **openai_headers(self._settings)},
-            encode_body(
-                request,
-                facts,
-                self._settings.name,
-                is_openai=self._is_openai,
-                quirks=self._settings.quirks,
-                history=self._histories.of(request.cache_key),
-            ),
+        facts, settings = self._describe(request.model), self._settings
+        if not self._takes_reasoning:
+            facts = replace(facts, traits=replace(facts.traits, echoes_reasoning=False))
+        headers = {"content-type": "application/json", "accept": "text/event-stream", **openai_headers(settings)}
+        encode = partial(
+            encode_body,
+            request,
+            facts,
+            settings.name,
+            is_openai=self._is_openai,
+            quirks=settings.quirks,
+            history=self._histories.of(request.cache_key),
         )
+        plain = HttpRequest(settings.name, endpoint(settings, "chat/completions"), headers, encode())
+        begun = begun_answer(request.messages) if settings.quirks.continues_answers else (0, "")
+        if not begun[1]:
+            return plain
+        # DeepSeek takes such requests at another address only.
+        url = DEEPSEEK_BETA if urlsplit(plain.url).hostname == urlsplit(DEEPSEEK_BETA).hostname else plain.url
+        # Apart from the history, whose last messages would be settled otherwise.
+        return HttpRequest(settings.name, url, headers, encode(history=None, begun=begun), begun[1], plain)
 
     def new_decoder(self, request: ProviderRequest) -> OpenAIDecoder:
         """See `Wire.new_decoder`."""

@@ -1,7 +1,7 @@
 """Text of an answer that servers cut or mark in ways of their own, read over the bounds of events.
 
-Owns: emoji in two halves, and thoughts that come as text between `<think>` and `</think>`. Both stages take our own
-events, so they serve every wire. Must not know: any wire.
+Owns: emoji in two halves, thoughts that come as text between `<think>` and `</think>`, and what an answer repeats that
+goes on with another. The stages take our own events, so they serve every wire. Must not know: any wire.
 """
 
 import re
@@ -184,4 +184,44 @@ class ThoughtTags:
     def _text(self, text: str) -> Iterator[ProviderEvent]:
         self.has_text = self.has_text or bool(text.strip())
         if text:
+            yield TextDelta(text)
+
+
+class ContinuedText:
+    """Takes out of the text that continues an answer what the answer already has.
+
+    Some servers send its beginning once more (Mistral), and blanks at its end are not sent to the server.
+    """
+
+    def __init__(self, begun: str) -> None:
+        self._begun = begun.rstrip()
+        self._blanks = begun[len(self._begun) :]
+        self._held = ""
+        self._is_over = not begun
+
+    def take(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
+        """Yield what is new with this event."""
+        if self._is_over:
+            yield event
+        elif isinstance(event, TextDelta):
+            self._held += event.text
+            if len(self._held) >= len(self._begun) or not self._begun.startswith(self._held):
+                yield from self._new()
+        else:
+            if not isinstance(event, UsageKnown):
+                yield from self.end()
+            yield event
+
+    def end(self) -> Iterator[ProviderEvent]:
+        """Yield what was held back, at the end of the text."""
+        yield from self._new()
+        self._is_over = True
+
+    def _new(self) -> Iterator[ProviderEvent]:
+        text, self._held = self._held.removeprefix(self._begun) if self._begun else self._held, ""
+        self._begun = ""
+        while text and self._blanks and text[0] == self._blanks[0]:
+            text, self._blanks = text[1:], self._blanks[1:]
+        if text:
+            self._is_over = True
             yield TextDelta(text)

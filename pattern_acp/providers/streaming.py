@@ -29,6 +29,7 @@ from pattern_acp.providers.errors import (
     ProviderConnectionError,
     ProviderOverloadedError,
     ProviderProtocolError,
+    ProviderRequestError,
     ProviderStalledError,
 )
 from pattern_acp.providers.event_streams import MAX_EVENT_BYTES, EventStreamError, SseEvent, SseParser, SseTooLargeError
@@ -43,7 +44,7 @@ from pattern_acp.providers.http_errors import (
 )
 from pattern_acp.providers.rate_limiter import RateLimiter, RateLimiters
 from pattern_acp.providers.retry import RetryPolicy, with_retries
-from pattern_acp.providers.stream_text import HalvesJoiner, ThoughtTags
+from pattern_acp.providers.stream_text import ContinuedText, HalvesJoiner, ThoughtTags
 from pattern_acp.providers.wire_json import json_values
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,9 @@ handshake); a server that needs longer than this gets a new one."""
 QUIET_SECONDS = 5.0
 """Longest wait for more events after the reason for the end of an answer. Gemini, above all with its own tools, sends
 such a reason early and goes on; other servers send no more and leave the connection open."""
+
+REFUSED = (400, 422)
+"""Statuses with which a server refuses the form of a request."""
 
 SHORTEST_SHOWN_MS = 1_000
 """Waits for a rate limit that are shorter are not worth a line."""
@@ -194,6 +198,8 @@ class WireProvider:
         self._limiters = limiters
         self._needs_key = needs_key
         self._sign = sign
+        self._refuse_begun: set[str] = set()
+        """Models that do not go on with an answer that is sent as begun."""
 
     @property
     def name(self) -> str:
@@ -232,7 +238,28 @@ class WireProvider:
         if mismatch := model_mismatch(self._settings, request.model):
             raise ModelMismatchError(mismatch)
         encoded = self._wire.encode(request)
+        if encoded.instead is not None:
+            if request.model not in self._refuse_begun:
+                try:
+                    async with aclosing(self._attempts(request, encoded)) as events:
+                        async for event in events:
+                            yield event
+                except ProviderRequestError as error:
+                    # Once for all: a server that refuses does so before the first word.
+                    if error.status not in REFUSED:
+                        raise
+                    logger.info(
+                        "%s/%s does not go on with an answer; it is asked to in words", self.name, request.model
+                    )
+                    self._refuse_begun.add(request.model)
+                else:
+                    return
+            encoded = encoded.instead
+        async with aclosing(self._attempts(request, encoded)) as events:
+            async for event in events:
+                yield event
 
+    async def _attempts(self, request: ProviderRequest, encoded: HttpRequest) -> AsyncGenerator[ProviderEvent, None]:
         def attempt() -> AsyncGenerator[ProviderEvent, None]:
             return self._attempt(request, encoded)
 
@@ -253,7 +280,7 @@ class WireProvider:
             if response.status != 200:
                 limiter.refused(response.retry_after_ms)
             await self._check(response, request.model)
-            decoder, text = self._wire.new_decoder(request), _Text(self._settings.wire)
+            decoder, text = self._wire.new_decoder(request), _Text(self._settings.wire, encoded.begun)
             async with aclosing(response.chunks()) as chunks:
                 async with aclosing(self._decoded(chunks, decoder, response, request.model)) as events:
                     async for event in events:
@@ -344,8 +371,9 @@ class WireProvider:
 class _Text:
     """The stages that mend the text of one answer."""
 
-    def __init__(self, wire: str) -> None:
+    def __init__(self, wire: str, begun: str) -> None:
         self._halves = HalvesJoiner()
+        self._continued = ContinuedText(begun)
         self._tags = ThoughtTags(wire)
 
     @property
@@ -354,7 +382,8 @@ class _Text:
 
     def take(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
         for whole in self._halves.take(event):
-            yield from self._tags.take(whole)
+            for new in self._continued.take(whole):
+                yield from self._tags.take(new)
 
 
 async def _rest(chunks: AsyncIterator[bytes], head: bytes) -> bytes:

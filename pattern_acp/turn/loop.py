@@ -26,6 +26,7 @@ from pattern_acp.providers.errors import (
     ProviderRequestError,
     ProviderStalledError,
 )
+from pattern_acp.providers.history import CONTINUE_NOTE
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed
@@ -143,16 +144,6 @@ TOLD_AGAIN = "_told_again"
 
 BROKEN_STREAM = "a broken stream"
 """The source of what the model is told then."""
-
-CONTINUE = (
-    "The connection broke in the middle of your last message; the user has read what you see of it. Continue exactly "
-    "where it stops, in the middle of a word if need be: repeat nothing, and say nothing about the break. A tool call "
-    "that you had begun was not made; make it again."
-)
-"""Note to the model when part of its answer came."""
-
-CONTINUE_NOTE = str(untrusted_line("note", CONTINUE))
-"""The same as it stands in the conversation."""
 
 BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
 """Note to the model when it had only reasoned, which is not sent back."""

@@ -11,8 +11,8 @@ from pattern_acp.config.providers import key_variables, normal_base_url
 from pattern_acp.config.settings import Flags, ProviderSettings, Quirks, Secret
 from pattern_acp.credentials.keys import with_stored_key
 from pattern_acp.credentials.model import StoredEntry
-from pattern_acp.domain.ids import MessageId
-from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.choose import usable_providers
@@ -95,15 +95,30 @@ def test_what_a_server_is_particular_about_is_in_the_request(tmp_path: Path):
     base_url = "http://localhost:9/v1"
     answer_limit = "max_completion_tokens"
     usage_on_request = false
+    continues_answers = "prefix"
     [providers.vllm]
     """
     loaded = load_with(tmp_path, user, MISTRAL_API_KEY="key-1", GROQ_API_KEY="key-2")
-    assert loaded.settings.providers["lab"].quirks == Quirks("max_completion_tokens", usage_on_request=False)
+    assert loaded.settings.providers["lab"].quirks == Quirks(
+        "max_completion_tokens", usage_on_request=False, continues_answers="prefix"
+    )
     assert "stream_options" not in body_of(loaded, "mistral")
     assert body_of(loaded, "mistral")["max_tokens"] == 9
     assert body_of(loaded, "groq")["max_completion_tokens"] == 9
     assert body_of(loaded, "lab").keys() == {"model", "stream", "max_completion_tokens", "messages"}
     assert body_of(loaded, "vllm")["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize(("name", "thought"), [("groq", None), ("moonshot", " ")])
+def test_only_servers_that_take_reasoning_back_are_sent_any(tmp_path: Path, name: str, thought: str | None):
+    loaded = load_with(tmp_path, GROQ_API_KEY="key-1", MOONSHOT_API_KEY="key-2")
+    wire = OpenAIWire(loaded.settings.providers[name], lambda model: describe(name, model))
+    messages = (
+        Message(MessageId("m"), Role.USER, (TextPart("Hi"),)),
+        Message(MessageId("n"), Role.ASSISTANT, (ToolCallPart(ToolCallId("c"), "read_file", "{}"),)),
+    )
+    sent = json.loads(wire.encode(ProviderRequest("kimi-k2", "", (), messages)).body)["messages"]
+    assert sent[1].get("reasoning_content") == thought
 
 
 def test_a_wrong_peculiarity_is_named(tmp_path: Path):

@@ -1,5 +1,6 @@
 """A turn whose answer breaks off, on every wire, over a real connection: what is kept, and that no call runs."""
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
@@ -9,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.cli.journal.replaying import current_means
-from pattern_acp.config.settings import Settings, TurnSettings, Wire
+from pattern_acp.config.settings import Quirks, Settings, TurnSettings, Wire
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, UsageReported
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.http import Deadlines
@@ -40,20 +41,23 @@ async def at_faulty_line(
     *,
     limits: Deadlines | None = None,
     pause: Callable[[float], Awaitable[None]] = no_pause,
+    model: str = "test",
+    quirks: Quirks | None = None,
 ) -> AsyncGenerator[tuple[RunningAgent, FaultyLine, str], None]:
     """An agent in mode `auto` whose session asks a model behind a server that answers what a test says."""
     means = Settings(editor_deadline_seconds=30, mode="auto", turn=turn or TurnSettings())
     async with (
-        faulty_line(wire, limits=limits) as line,
+        faulty_line(wire, limits=limits, quirks=quirks) as line,
         running_agent(ScriptedProvider([]), others={"mine": line.provider}, settings=means) as agent,
     ):
         agent.shared.pauses = RetryPolicy(pause)
-        yield agent, line, await at_model(agent)
+        agent.models.infos["mine"] = replace(agent.models.infos["mine"], name=model)
+        yield agent, line, await at_model(agent, model)
 
 
-async def at_model(agent: RunningAgent) -> str:
+async def at_model(agent: RunningAgent, model: str = "test") -> str:
     session = await agent.editor.open_session(str(agent.folder))
-    choice: JsonDict = {"sessionId": session, "configId": "model", "value": "mine/test"}
+    choice: JsonDict = {"sessionId": session, "configId": "model", "value": f"mine/{model}"}
     await agent.editor.request("session/set_config_option", choice)
     return session
 
@@ -130,6 +134,67 @@ async def test_an_answer_that_breaks_off_goes_on_by_itself(wire: Wire, kind: str
         report = await replay_turns(session, recorded, current_means())
         assert (report.difference, report.requests) == (None, 3)
         assert (await agent.database.read(lambda tx: replay(tx, session))).difference is None
+
+
+CONTINUING: tuple[tuple[Wire, str, str, JsonDict], ...] = (
+    ("anthropic", "claude-3-5-haiku", "", {}),
+    ("openai", "mistral-medium", "prefix", {"prefix": True}),
+    ("openai", "kimi-latest", "partial", {"partial": True}),
+    ("openai", "qwen", "continue_final_message", {}),
+)
+"""Wire, model, peculiarity of the server, and what marks the message that the answer begins with."""
+
+
+@pytest.mark.parametrize(("wire", "model", "quirk", "mark"), CONTINUING)
+@pytest.mark.parametrize("blanks", ["", " ", "\n\n"])
+async def test_a_server_that_can_goes_on_with_the_answer_itself(
+    wire: Wire, model: str, quirk: str, mark: JsonDict, blanks: str
+):
+    begun = f"Half an ans{blanks}"
+    whole = stream_of(wire, [ScriptStep(text=begun)])
+    words = whole[: whole.index(b"\n\n", whole.index(b"Half an ans")) + 2]
+    async with at_faulty_line(wire, model=model, quirks=Quirks(continues_answers=quirk)) as (agent, line, session):
+        # One server goes on behind the words, another behind the blanks that it was not sent; Mistral repeats all.
+        line.server.then = [
+            (http_answer(words.replace(b"Half an ans", b"wer, and mo")),),
+            (http_answer(stream_of(wire, [ScriptStep(text=f"Half an ans{blanks}wer, and more.")], 3)),),
+        ]
+        line.server.pieces = (http_answer(words),)
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        first, second, third = (json.loads(body) for _, body in line.server.requests)
+        sent = [{**last, "content": text_in(last)} for last in (second["messages"][-1], third["messages"][-1])]
+        assert sent[0] == {"role": "assistant", "content": "Half an ans", **mark}
+        assert sent[1]["content"] == f"Half an ans{blanks}wer, and mo"
+        assert second["messages"][:-1] == third["messages"][:-1] == first["messages"]
+        assert second.get("continue_final_message") is (True if quirk == "continue_final_message" else None)
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None
+
+
+def text_in(message: JsonDict) -> str:
+    content = message["content"]
+    return (
+        content if isinstance(content, str) else "".join(part["text"] for part in cast("list[dict[str, str]]", content))
+    )
+
+
+@pytest.mark.parametrize(("wire", "model", "quirk", "mark"), CONTINUING)
+async def test_a_server_that_refuses_to_go_on_with_an_answer_is_asked_to_in_words(
+    wire: Wire, model: str, quirk: str, mark: JsonDict
+):
+    del mark
+    async with at_faulty_line(wire, model=model, quirks=Quirks(continues_answers=quirk)) as (agent, line, session):
+        refusal = b'{"error":{"message":"This model does not support assistant message prefill."}}'
+        line.server.then = [
+            (http_answer(refusal, status=400, content_type="application/json"),),
+            broken(wire, "closed"),
+            (http_answer(stream_of(wire, [ScriptStep(text="wer.")])),),
+        ]
+        line.server.pieces = broken(wire, "closed")
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert agent.editor.said() == "Half an ansHalf an answer."
+        roles = [json.loads(body)["messages"][-1]["role"] for _, body in line.server.requests]
+        assert roles == ["user", "assistant", "user", "user"]
 
 
 @wires

@@ -33,6 +33,8 @@ class FaultServer:
     port: int = 0
     asked: int = 0
     """Requests so far."""
+    requests: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
+    """The path and the body of each."""
 
     @property
     def url(self) -> str:
@@ -45,7 +47,8 @@ class FaultServer:
             with suppress(anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.DelimiterNotFound):
                 reader = BufferedByteReceiveStream(stream)
                 head = await reader.receive_until(b"\r\n\r\n", HEAD_BYTES)
-                await reader.receive_exactly(_length(head))
+                body = await reader.receive_exactly(_length(head)) if _length(head) else b""
+                self.requests.append((head.split(b" ", 2)[1].decode(), body))
                 self.asked += 1
                 pieces = self.pieces
                 self.pieces = self.then.pop(0) if self.then else pieces

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from pattern_acp.config.settings import ProviderSettings, Secret, Wire
+from pattern_acp.config.settings import ProviderSettings, Quirks, Secret, Wire
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest, TextDelta
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.http import Deadlines, HttpClient
@@ -31,7 +31,7 @@ class FaultyLine:
 
 @asynccontextmanager
 async def faulty_line(
-    wire: Wire, *, address: str = "", limits: Deadlines | None = None, key: str = ""
+    wire: Wire, *, address: str = "", limits: Deadlines | None = None, key: str = "", quirks: Quirks | None = None
 ) -> AsyncGenerator[FaultyLine, None]:
     """Both, for as long as the context is open. `address` replaces the server's; `PORT` in it is the server's."""
     clock = FakeClock()
@@ -41,7 +41,8 @@ async def faulty_line(
 
     async with serve_faults() as server:
         url = address.replace("PORT", str(server.port)) or server.url
-        settings = ProviderSettings("mine", wire, url, configured=True, api_key=Secret(key, "a test") if key else None)
+        secret = Secret(key, "a test") if key else None
+        settings = ProviderSettings("mine", wire, url, configured=True, api_key=secret, quirks=quirks or Quirks())
         http = HttpClient(limits or Deadlines(), clock)
 
         async def client() -> HttpClient:

@@ -35,6 +35,7 @@ from pattern_acp.providers.base import (
     UsageKnown,
 )
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
+from pattern_acp.providers.history import CONTINUE, CONTINUE_NOTE
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.tools.base import Progress, ToolOutcome
@@ -42,8 +43,6 @@ from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import (
     BEGIN_AGAIN,
-    CONTINUE,
-    CONTINUE_NOTE,
     ModelInUse,
     StreamRetries,
     TurnEnd,
