@@ -50,7 +50,7 @@ class Quirks(Struct, frozen=True):
     usage_on_request: bool = True
     """True when `stream_options` is sent, by which servers are asked for token counts in a stream."""
     continues_answers: str = ""
-    """The field by which the server goes on with an answer that broke off, one of `CONTINUING`; empty if it does not."""
+    """The field, one of `CONTINUING`, by which it goes on with an answer that broke off; empty if it does not."""
 
 
 class OAuthSettings(Struct, frozen=True):
