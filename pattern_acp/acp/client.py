@@ -382,8 +382,8 @@ class EditorApprover:
                 raw_input=shown_input(call.raw_input),
             ),
             options=tuple(
-                schema.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer)
-                for option in request.options
+                schema.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer.kind)
+                for option in (request.first_of_each_kind if self._abilities.one_of_a_kind else request.options)
             ),
         )
 
@@ -396,12 +396,21 @@ def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> Pe
     return offered.get(outcome.option_id, PermissionAnswer.REJECT_ONCE)
 
 
-def abilities_of(client: schema.ClientCapabilities) -> EditorAbilities:
-    """Return the client's abilities to show things."""
+def abilities_of(client: schema.ClientCapabilities, info: schema.Implementation | None = None) -> EditorAbilities:
+    """Return the client's abilities to show things.
+
+    agent-shell merges options of the same kind (PR598). avante, which takes every id but a kind's for a refusal, is one
+    of the clients that do not say who they are.
+    """
     # With terminals of its own a client never sees ours, except as a fall-back, which text shows well enough.
     follows_ours = client.has_meta("terminal_output") and not client.terminal
     compactions = client.session.compaction is not None
-    return EditorAbilities(terminal_meta=follows_ours, embeds_terminals=client.terminal, compactions=compactions)
+    return EditorAbilities(
+        terminal_meta=follows_ours,
+        embeds_terminals=client.terminal,
+        compactions=compactions,
+        one_of_a_kind=info is None or info.name in {"", "agent-shell"},
+    )
 
 
 def description_of(client: schema.ClientCapabilities, info: schema.Implementation | None) -> ClientDescription:
@@ -454,6 +463,10 @@ class EditorClient:
         self._info = info
 
     @property
+    def _abilities(self) -> EditorAbilities:
+        return abilities_of(self._capabilities, self._info)
+
+    @property
     def description(self) -> ClientDescription:
         """See `Client.description`."""
         return description_of(self._capabilities, self._info)
@@ -462,7 +475,7 @@ class EditorClient:
         """See `Client.view`. One view a session, since order is kept inside it."""
         view = self._views.get(session_id)
         if view is None:
-            abilities = abilities_of(self._capabilities)
+            abilities = self._abilities
             if self.faces is not None:
                 view = self.faces.view(session_id, self._clock)
             else:
@@ -474,7 +487,7 @@ class EditorClient:
         """See `Client.approver`."""
         if self.faces is not None:
             return self.faces.approver(session_id, self.view(session_id))
-        return EditorApprover(session_id, self._dispatcher, abilities_of(self._capabilities), self.view(session_id))
+        return EditorApprover(session_id, self._dispatcher, self._abilities, self.view(session_id))
 
     def workbench(self, session_id: SessionId) -> EditorPorts:
         """See `Client.workbench`."""

@@ -200,6 +200,8 @@ class EditorAbilities(Struct, frozen=True):
     """It serves terminal/*."""
     compactions: bool = False
     """It has updates of compactions."""
+    one_of_a_kind: bool = False
+    """It shows, or understands, only one option of each kind in a question."""
 
 
 def live_updates(event: Event, abilities: EditorAbilities) -> list[schema.SessionUpdate]:

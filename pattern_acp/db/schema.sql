@@ -307,15 +307,21 @@ CREATE INDEX block_updates_by_event ON block_updates (last_seq);
 
 CREATE TABLE grants (
     id INTEGER PRIMARY KEY,
-    session_id TEXT NOT NULL REFERENCES sessions (id), -- an always lasts for its session, as its label says
+    session_id TEXT NOT NULL REFERENCES sessions (id), -- in which the user answered
     effect TEXT NOT NULL,                -- allow or deny
-    kind TEXT NOT NULL,                  -- policy/grants.py GrantKind
+    kind TEXT NOT NULL,                  -- policy/grant_matching.py GrantKind
     pattern TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
-    last_seq INTEGER NOT NULL REFERENCES events (seq)
+    last_seq INTEGER NOT NULL REFERENCES events (seq),
+    lifetime TEXT NOT NULL DEFAULT 'session', -- session, project, persona: as the label of the answer said
+    project TEXT NOT NULL DEFAULT '',    -- key of the project; '' for any
+    persona TEXT NOT NULL DEFAULT '',    -- content identity of the persona; '' for a grant of a session
+    revoked_ms INTEGER                   -- NULL while it is in force
 ) STRICT;
 
 CREATE INDEX grants_by_session ON grants (session_id);
+
+CREATE INDEX grants_by_persona ON grants (persona, project);
 
 CREATE TABLE mcp_pins (
     server TEXT NOT NULL,                -- name of an MCP server

@@ -110,6 +110,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "entry_verified": ("owner",),
     "entry_status_changed": ("owner",),
     "server_tools_pinned": ("server", "identity"),
+    "grant_stored": ("project", "persona"),
     "folder_trust_decided": ("root", "digest"),
     "thinking": ("signature",),
     "tool_call": ("name",),

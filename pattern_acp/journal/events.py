@@ -284,13 +284,20 @@ class ToolResultExtended(Struct, frozen=True):
 
 
 class GrantStored(Struct, frozen=True):
-    """An always answer was remembered. `effect` is `allow` or `deny`; `lifetime` is `session`."""
+    """An always answer was remembered.
+
+    `effect` is `allow` or `deny`; `lifetime` is `session`, `project` (of this persona in this project) or `persona`.
+    """
 
     effect: str
     kind: str
     pattern: str
     lifetime: str
     call_id: ToolCallId | None = None
+    project: str = ""
+    """The key of the project; empty where it does not matter."""
+    persona: str = ""
+    """The content identity of the persona; empty for one of a session."""
 
 
 class PinnedTool(Struct, frozen=True):

@@ -465,8 +465,8 @@ WHERE events.seq IN (SELECT value FROM json_each(:seqs));
 SELECT seq FROM events WHERE stream = :id AND kind = 'session_titled';
 
 -- name: drop_grants
--- Permissions of a session that cannot be opened again.
-DELETE FROM grants WHERE session_id = :id;
+-- Permissions of a session that cannot be opened again; those that last longer stay.
+DELETE FROM grants WHERE session_id = :id AND lifetime = 'session';
 
 -- name: read_patterns
 -- The targets of a session's permissions.

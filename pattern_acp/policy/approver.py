@@ -9,22 +9,31 @@ from pattern_acp.domain.tool_calls import ToolCallView
 
 
 class PermissionAnswer(StrEnum):
-    """The four answers of an ACP permission request, and a value for no answer. Values equal ACP's option kinds.
+    """The answers of an ACP permission request, and a value for no answer. Values are option ids.
 
-    Option ids equal their kinds: avante takes any other id for a refusal (reference: interop rule 1).
+    The id of the first option of each kind equals the kind: avante takes any other id for a refusal (reference: interop
+    rule 1). Further answers of the kind `allow_always` reach otherwise; only clients that show several get them.
     """
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
     REJECT_ONCE = "reject_once"
     REJECT_ALWAYS = "reject_always"
+    ALLOW_PROJECT = "allow_always_project"
+    ALLOW_PERSONA = "allow_always_persona"
+    ALLOW_EXACT = "allow_always_exact"
     CANCELLED = "cancelled"
     """The client withdrew the question. A turn that was not cancelled treats this as a refusal."""
 
     @property
     def allows(self) -> bool:
         """Return whether the call may run."""
-        return self in {PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS}
+        return self.value.startswith("allow")
+
+    @property
+    def kind(self) -> "PermissionAnswer":
+        """Return the answer that ACP names this kind after."""
+        return PermissionAnswer.ALLOW_ALWAYS if self.value.startswith("allow_always") else self
 
 
 class ApprovalOption(Struct, frozen=True):
@@ -40,6 +49,11 @@ class ApprovalRequest(Struct, frozen=True):
     call: ToolCallView
     reason: str
     options: tuple[ApprovalOption, ...]
+
+    @property
+    def first_of_each_kind(self) -> tuple[ApprovalOption, ...]:
+        """The options for a client that shows, or understands, only one of a kind."""
+        return tuple(option for option in self.options if option.answer is option.answer.kind)
 
 
 class Approver(Protocol):

@@ -4,7 +4,9 @@ Owns: the four modes, and how verdicts combine. Must not know: tools, the editor
 caller's `resolve` says where paths lead.
 """
 
+import shlex
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import assert_never
 
 from msgspec import Struct
@@ -30,6 +32,7 @@ from pattern_acp.policy.decision import (
     SANDBOX_REQUIRED,
     Decision,
     GrantScope,
+    Lifetime,
     Mode,
     Verdict,
 )
@@ -60,20 +63,22 @@ from pattern_acp.policy.paths import (
 )
 from pattern_acp.policy.programs import hidden_features, only_reads, prefix_words
 
-_LINE_LENGTH, _PREFIX_LENGTH, _FOLDER_LENGTH = 21, 29, 20
-"""Length limits for the parts of a button's label, so that it stays within 60 characters: editors cut wider ones
-off."""
+_WHOLE_LENGTH, _CUT_LENGTH = 40, 16
+"""Most characters of a command, folder or host that a button shows whole, and how many it shows of a longer one. Those
+that are cut say so, with a digest, so that no two commands have the same label."""
+_SESSION_ONLY = (Lifetime.SESSION,)
+_IN_PROJECT = (Lifetime.SESSION, Lifetime.PROJECT)
+_EVERYWHERE = (Lifetime.SESSION, Lifetime.PROJECT, Lifetime.PERSONA)
 _UNSEEN = frozenset({Feature.EXPANSION, Feature.SUBSTITUTION, Feature.PROCESS_SUBSTITUTION, Feature.CHANGING_COMMAND})
 
 
 def edit_scopes(access: WritePath, roots: Sequence[str]) -> tuple[GrantScope, ...]:
     """Edits below the file's folder; only this file when it is outside the roots or protected."""
     folder = folder_of(access.path)
-    is_narrow = protection(access.path, roots) is not None or not is_inside_any(folder, roots)
-    pattern = access.path if is_narrow else folder
-    return (
-        GrantScope(GrantKind.EDIT_FOLDER, pattern, allow_label("edits in", _shown_folder(pattern, access.path, roots))),
-    )
+    is_protected = protection(access.path, roots) is not None
+    pattern = access.path if is_protected or not is_inside_any(folder, roots) else folder
+    what = f"edits in {_shown_folder(pattern, access.path, roots)}"
+    return (GrantScope(GrantKind.EDIT_FOLDER, pattern, what, _SESSION_ONLY if is_protected else _IN_PROJECT),)
 
 
 def read_scopes(access: ReadPath, roots: Sequence[str]) -> tuple[GrantScope, ...]:
@@ -81,10 +86,10 @@ def read_scopes(access: ReadPath, roots: Sequence[str]) -> tuple[GrantScope, ...
     folder = access.path if access.is_folder else folder_of(access.path)
     is_wide = len(folder.replace("\\", "/").strip("/").split("/")) < 3 or any(is_inside(root, folder) for root in roots)
     guard = protection(access.path, roots)
-    pattern = access.path if is_wide or (guard is not None and guard.for_reading) else folder
-    return (
-        GrantScope(GrantKind.READ_FOLDER, pattern, allow_label("reads in", _shown_folder(pattern, access.path, roots))),
-    )
+    is_protected = guard is not None and guard.for_reading
+    pattern = access.path if is_wide or is_protected else folder
+    what = f"reads in {_shown_folder(pattern, access.path, roots)}"
+    return (GrantScope(GrantKind.READ_FOLDER, pattern, what, _SESSION_ONLY if is_protected else _EVERYWHERE),)
 
 
 def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver | None) -> tuple[GrantScope, ...]:
@@ -96,11 +101,15 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     line = read_command_line(access.line, windows=windows)
     if not is_inside_any(access.cwd, roots):
         return ()
-    if destructive_reason(line, windows=windows) is not None and not line.features.isdisjoint(_UNSEEN):
+    destroys = destructive_reason(line, windows=windows) is not None
+    if destroys and not line.features.isdisjoint(_UNSEEN):
         return ()
-    exact = GrantScope(
-        GrantKind.EXACT_COMMAND, exact_pattern(access), allow_label("exactly", _code(access.line, _LINE_LENGTH))
-    )
+    is_seen = line.features.isdisjoint(_UNSEEN) and not hidden_features(line, windows=windows)
+    lifetimes = _IN_PROJECT if is_seen and not destroys else _SESSION_ONLY
+    # The same words do something else in another folder.
+    where = "" if access.cwd == roots[0] else f" in {_shown_folder(access.cwd, '', roots)}"
+    what = f"exactly {_code(access.line.strip())}{where}"
+    exact = GrantScope(GrantKind.EXACT_COMMAND, exact_pattern(access), what, lifetimes)
     doing = doing_commands(line)
     prefix = prefix_words(doing[0]) if len(doing) == 1 and is_plain(line, windows=windows) else None
     if prefix is None:
@@ -108,45 +117,52 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     pattern = prefix_pattern(prefix, access.cwd, resolve)
     if not any_covers((Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, pattern),), access, roots=roots, resolve=resolve):
         return (exact,)
-    label = allow_label("", _code(f"{' '.join(prefix)} …", _PREFIX_LENGTH))
-    return (GrantScope(GrantKind.COMMAND_PREFIX, pattern, label), exact)
+    what = _code(f"{shlex.join(prefix)} …") + (where if "/" in prefix[0] else "")
+    return (GrantScope(GrantKind.COMMAND_PREFIX, pattern, what, _EVERYWHERE), exact)
 
 
 def memory_scopes(access: WriteMemory) -> tuple[GrantScope, ...]:
     """Writes to this one block."""
-    label = allow_label("writes to", _code(access.label, _FOLDER_LENGTH))
-    return (GrantScope(GrantKind.MEMORY_BLOCK, memory_pattern(access), label),)
+    return (GrantScope(GrantKind.MEMORY_BLOCK, memory_pattern(access), f"writes to {_code(access.label)}"),)
 
 
 def server_scopes(access: CallServer) -> tuple[GrantScope, ...]:
     """This one tool of the server, as it is now."""
-    label = allow_label("", _code(access.tool, _PREFIX_LENGTH))
-    return (GrantScope(GrantKind.SERVER_TOOL, server_pattern(access), label),)
+    what = _code(f"{access.server}/{access.tool}")
+    return (GrantScope(GrantKind.SERVER_TOOL, server_pattern(access), what, _EVERYWHERE),)
 
 
 def fetch_scopes(access: FetchUrl) -> tuple[GrantScope, ...]:
     """Every page of this host."""
-    shown = access.host if len(access.host) <= _FOLDER_LENGTH else f"…{access.host[1 - _FOLDER_LENGTH :]}"
-    return (GrantScope(GrantKind.FETCH_HOST, access.host, allow_label("pages of", shown)),)
+    return (GrantScope(GrantKind.FETCH_HOST, access.host, f"pages of {_end_of(access.host)}", _EVERYWHERE),)
 
 
-def allow_label(what: str, shown: str) -> str:
-    """The text of an allowing button: one line that says how far it reaches and how long it lasts."""
-    middle = f"{what} {shown}" if what else shown
-    return f"Always allow {middle} in this session"
-
-
-def _code(text: str, length: int) -> str:
+def _code(text: str) -> str:
+    """Text between backticks: whole, or its beginning and how it was cut or changed to fit."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split()).replace("`", "'")
-    return f"`{line if len(line) <= length else line[: length - 1].rstrip(' …') + '…'}`"
+    if len(line) > _WHOLE_LENGTH:
+        cut = line[:_CUT_LENGTH].rstrip(" …")
+        return f"`{cut}…` (+{len(line) - len(cut)} chars, {_digest(text)})"
+    return f"`{line}`" if line == text else f"`{line}` (as shown, {_digest(text)})"
+
+
+def _end_of(text: str) -> str:
+    """A path or host: whole, or its end, which says more than its start, and how it was cut or changed to fit."""
+    line = "".join(char if char.isprintable() else "?" for char in text)
+    if len(line) > _WHOLE_LENGTH:
+        return f"…{line[-_CUT_LENGTH:]} (+{len(line) - _CUT_LENGTH} chars, {_digest(text)})"
+    return line if line == text else f"{line} (as shown, {_digest(text)})"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _shown_folder(pattern: str, path: str, roots: Sequence[str]) -> str:
-    shown = "".join(char if char.isprintable() else "?" for char in shown_path(pattern, roots))
+    shown = shown_path(pattern, roots)
     if pattern != path:
         shown = f"{shown.rstrip('/')}/"
-    # The end of a path says more than its start.
-    return shown if len(shown) <= _FOLDER_LENGTH else f"…{shown[1 - _FOLDER_LENGTH :]}"
+    return _end_of(shown)
 
 
 __all__ = ["Decision", "GrantScope", "Mode", "Verdict", "decide"]

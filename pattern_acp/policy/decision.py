@@ -39,8 +39,16 @@ class Verdict(StrEnum):
         return ("allow", "ask", "deny").index(self.value)
 
 
+class Lifetime(StrEnum):
+    """Duration of an "always": this session, this persona in this project, or this persona everywhere."""
+
+    SESSION = "session"
+    PROJECT = "project"
+    PERSONA = "persona"
+
+
 class GrantScope(Struct, frozen=True):
-    """The reach of an "always" answer. `label` is the text of the allowing button.
+    """The reach of an "always" answer. `what` says on a button what is allowed, such as "edits in src/".
 
     `kind` and `pattern` are one of:
 
@@ -55,7 +63,20 @@ class GrantScope(Struct, frozen=True):
 
     kind: str
     pattern: str
-    label: str
+    what: str
+    lifetimes: tuple[Lifetime, ...] = (Lifetime.SESSION,)
+    """Those that are offered: what is protected or destructive is only ever allowed for a session."""
+
+    def label(self, lifetime: Lifetime) -> str:
+        """Return the text of an allowing button: one line that says how far it reaches and how long it lasts."""
+        return f"Always allow {self.what} {_DURATIONS[lifetime]}"
+
+
+_DURATIONS = {
+    Lifetime.SESSION: "in this session",
+    Lifetime.PROJECT: "in this project",
+    Lifetime.PERSONA: "for this persona everywhere",
+}
 
 
 class Decision(Struct, frozen=True):

@@ -6,7 +6,7 @@ records a grant (the caller appends `GrantStored` first, in the same transaction
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import cast
 
@@ -20,13 +20,10 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, read_command_line
-from pattern_acp.policy.decision import Decision
+from pattern_acp.policy.decision import Decision, GrantScope, Lifetime
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_windows_path, protection, resolve_by_text
 from pattern_acp.policy.programs import effective_commands, has_escape_option, prefix_words, program_name
-
-LIFETIME = "session"
-"""Lifetime of every grant, as its label says: no file of a project and no later session can bring one back."""
 
 
 class Effect(StrEnum):
@@ -54,32 +51,61 @@ class Grant(Struct, frozen=True):
     effect: Effect
     kind: GrantKind
     pattern: str
+    lifetime: Lifetime = Lifetime.SESSION
 
 
-def load_grants(tx: Transaction, session_id: SessionId) -> tuple[Grant, ...]:
-    """The grants and refusals of a session, oldest first.
+class GrantOwner(Struct, frozen=True):
+    """Identity of the project and of the persona that lasting grants belong to; empty for those of a session."""
+
+    project: str = ""
+    persona: str = ""
+
+    def of(self, lifetime: Lifetime) -> "GrantOwner":
+        """Return the owner of a grant with this lifetime."""
+        match lifetime:
+            case Lifetime.SESSION:
+                return NOBODY
+            case Lifetime.PROJECT:
+                return self
+            case Lifetime.PERSONA:
+                return GrantOwner("", self.persona)
+
+
+NOBODY = GrantOwner()
+"""Owner of the grants that end with their session."""
+
+
+def load_grants(tx: Transaction, session_id: SessionId, owner: GrantOwner = NOBODY) -> tuple[Grant, ...]:
+    """The grants and refusals of a session, and those that last for its project and persona, oldest first.
 
     Raises:
         PolicyError: a row is not one that this version understands; nothing is allowed on a guess.
         DatabaseError: the file cannot be read.
     """
-    rows = tx.all(load_queries("pattern_acp.policy")["load_grants"], {"session_id": session_id})
+    values = {"session_id": session_id, "project": owner.project, "persona": owner.persona}
+    rows = tx.all(load_queries("pattern_acp.policy")["load_grants"], values)
     try:
-        return tuple(Grant(Effect(str(effect)), GrantKind(str(kind)), str(pattern)) for effect, kind, pattern in rows)
+        return tuple(
+            Grant(Effect(str(effect)), GrantKind(str(kind)), str(pattern), Lifetime(str(lifetime)))
+            for _, effect, kind, pattern, lifetime in rows
+        )
     except ValueError as error:
         raise PolicyError(
-            "A remembered permission of this session is of a kind that this version does not know; update pattern-acp "
-            "or start a new session."
+            "A remembered permission is of a kind that this version does not know; update pattern-acp, start a new "
+            "session, or revoke it (`pattern-acp policy grants`)."
         ) from error
 
 
-def store_grant(tx: Transaction, session_id: SessionId, grant: Grant, *, seq: int, at_ms: int) -> None:
-    """Remember a grant for the session; storing the same one again changes nothing.
+def store_grant(
+    tx: Transaction, session_id: SessionId, grant: Grant, owner: GrantOwner = NOBODY, *, seq: int, at_ms: int
+) -> None:
+    """Remember a grant; storing the same one again changes nothing.
 
     Args:
         tx: the transaction that also appended the event `seq`.
-        session_id: the session it lasts for.
+        session_id: the session in which the user answered.
         grant: the grant to remember.
+        owner: whose it is, as `GrantOwner.of` says.
         seq: the journal event that records it.
         at_ms: milliseconds since 1970 UTC.
 
@@ -87,7 +113,15 @@ def store_grant(tx: Transaction, session_id: SessionId, grant: Grant, *, seq: in
         DatabaseError: the file cannot be written.
     """
     queries = load_queries("pattern_acp.policy")
-    values = {"session_id": session_id, "effect": grant.effect, "kind": grant.kind, "pattern": grant.pattern}
+    values = {
+        "session_id": session_id,
+        "effect": grant.effect,
+        "kind": grant.kind,
+        "pattern": grant.pattern,
+        "lifetime": grant.lifetime,
+        "project": owner.project,
+        "persona": owner.persona,
+    }
     if tx.one(queries["has_grant"], values) is None:
         tx.execute(queries["store_grant"], values | {"created_ms": at_ms, "last_seq": seq})
 
@@ -304,29 +338,43 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 
 def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[ApprovalOption, ...]:
-    """One option a kind, since clients merge those of the same kind (reference: agent-shell PR598).
+    """The buttons; the first of each kind has the kind's id and reaches least.
 
-    "Always" answers are offered only if the decision has a scope, and say how far they reach. A refusal is always among
-    them.
+    "Always" answers are offered only if the decision has a scope, and say how far they reach and how long they last. A
+    refusal is always among them.
     """
     once = "Run once" if any(isinstance(access, RunCommand) for access in accesses) else "Allow once"
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
-    if decision.scopes:
-        options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, decision.scopes[0].label))
+    options += [ApprovalOption(answer, scope.label(lifetime)) for answer, scope, lifetime in _offers(decision)]
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject"))
     if decision.scopes:
-        label = decision.scopes[0].label.replace("Always allow", "Never allow", 1)
+        label = decision.scopes[0].label(Lifetime.SESSION).replace("Always allow", "Never allow", 1)
         options.append(ApprovalOption(PermissionAnswer.REJECT_ALWAYS, label))
     return tuple(options)
 
 
-def grant_for(answer: PermissionAnswer, decision: Decision) -> Grant | None:
-    """Return the grant that an answer stores: the narrowest scope for an "always", otherwise nothing."""
+def _offers(decision: Decision) -> Iterator[tuple[PermissionAnswer, GrantScope, Lifetime]]:
+    """Every "always" that a question offers, and what it stores."""
     if not decision.scopes:
-        return None
-    scope = decision.scopes[0]
-    if answer is PermissionAnswer.ALLOW_ALWAYS:
-        return Grant(Effect.ALLOW, GrantKind(scope.kind), scope.pattern)
-    if answer is PermissionAnswer.REJECT_ALWAYS:
+        return
+    first = decision.scopes[0]
+    yield PermissionAnswer.ALLOW_ALWAYS, first, Lifetime.SESSION
+    for scope in decision.scopes[1:2]:
+        yield PermissionAnswer.ALLOW_EXACT, scope, Lifetime.SESSION
+    for answer, lifetime in (
+        (PermissionAnswer.ALLOW_PROJECT, Lifetime.PROJECT),
+        (PermissionAnswer.ALLOW_PERSONA, Lifetime.PERSONA),
+    ):
+        if lifetime in first.lifetimes:
+            yield answer, first, lifetime
+
+
+def grant_for(answer: PermissionAnswer, decision: Decision) -> Grant | None:
+    """Return the grant that an answer stores; None for an answer that lasts for this call only."""
+    if answer is PermissionAnswer.REJECT_ALWAYS and decision.scopes:
+        scope = decision.scopes[0]
         return Grant(Effect.DENY, GrantKind(scope.kind), scope.pattern)
+    for offered, scope, lifetime in _offers(decision):
+        if offered is answer:
+            return Grant(Effect.ALLOW, GrantKind(scope.kind), scope.pattern, lifetime)
     return None

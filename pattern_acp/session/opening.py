@@ -39,6 +39,7 @@ from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, Memor
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
+from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
@@ -108,9 +109,9 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         mode,
         thought_level=level,
     )
-    now = shared.clock.now_ms()
+    now, owner = shared.clock.now_ms(), grant_owner(shared, place)
 
-    def write(tx: Transaction) -> None:
+    def write(tx: Transaction) -> tuple[Grant, ...]:
         first = append(tx, session_id, created, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
         new = NewSession(
             session_id=session_id,
@@ -125,8 +126,9 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         sessions.create_session(tx, new, seq=first.seq, at_ms=now)
         append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
         leases.acquire(tx, session_id, shared.holder, now)
+        return load_grants(tx, session_id, owner)
 
-    await shared.database.write(write)
+    grants = await shared.database.write(write)
     state = SessionState(
         session_id,
         session_id,
@@ -139,6 +141,8 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         policy=PolicyState(
             mode,
             place.roots,
+            list(grants),
+            owner,
             reading_asks=place.settings.policy.reading_commands == "ask",
             rules=place.settings.policy.rules,
         ),
@@ -149,6 +153,11 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
     return assemble(shared, client, state, opening, trust)
+
+
+def grant_owner(shared: Constellation, place: Place) -> GrantOwner:
+    """The project and persona whose lasting grants a session has."""
+    return GrantOwner(place.project, shared.persona.identity)
 
 
 def assemble(

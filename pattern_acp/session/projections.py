@@ -30,7 +30,8 @@ from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.indexing import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, store_grant
+from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
 
@@ -76,8 +77,10 @@ class SessionProjections:
                 sessions.set_title(tx, self._session_id, title, seq=seq, at_ms=now)
             case SessionConfigured(option, value):
                 sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
-            case GrantStored(effect, kind, pattern):
-                store_grant(tx, self._session_id, Grant(Effect(effect), GrantKind(kind), pattern), seq=seq, at_ms=now)
+            case GrantStored(effect, kind, pattern, lifetime):
+                grant = Grant(Effect(effect), GrantKind(kind), pattern, Lifetime(lifetime))
+                owner = GrantOwner(new.event.project, new.event.persona)
+                store_grant(tx, self._session_id, grant, owner, seq=seq, at_ms=now)
             case ServerToolsPinned():
                 _pin(tx, new.event, now, seq)
             case FolderTrustDecided():

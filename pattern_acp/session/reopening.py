@@ -26,7 +26,7 @@ from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.turn_ends import PROCESS_ENDED, InterruptedEnd, TurnFailure, close_interrupted
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.grant_matching import Grant, load_grants
+from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
@@ -38,6 +38,7 @@ from pattern_acp.session.opening import (
     Place,
     assemble,
     compile_system,
+    grant_owner,
     in_force,
     look_at,
     model_of,
@@ -103,7 +104,8 @@ async def reopen_session(
     if begin is not None:
         await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
-    reopened = await shared.database.read(lambda tx: _read(tx, known, lost))
+    owner = grant_owner(shared, place)
+    reopened = await shared.database.read(lambda tx: _read(tx, known, owner, lost))
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
     rewind = await session.checkpoints.recover(turn_ended=interrupted)
     if rewind is not None:
@@ -141,7 +143,8 @@ async def view_session(
     place = await look_at(shared, opening)
     known = SessionId(session_id)
     read = _read_what_is_left if shared.database.damage else partial(_read, lost=frozenset())
-    found = await shared.database.read(lambda tx: read(tx, known))
+    owner = grant_owner(shared, place)
+    found = await shared.database.read(lambda tx: read(tx, known, owner))
     return await _session_of(shared, client, opening, place, found, known, is_read=True)
 
 
@@ -155,7 +158,7 @@ async def _session_of(
     *,
     is_read: bool = False,
 ) -> tuple[Session, Sequence[Event]]:
-    row, jobs = found.row, known_jobs(found.jobs, found.lost)
+    row, jobs, owner = found.row, known_jobs(found.jobs, found.lost), grant_owner(shared, place)
     model, notices = model_of(shared, row.model)
     kept = [entry.event for entry in active_events(found.recorded)]
     compiled = await _compiled_before(shared, client, found.recorded, place)
@@ -172,6 +175,7 @@ async def _session_of(
             Mode(row.mode),
             place.roots,
             list(found.grants),
+            owner,
             reading_asks=place.settings.policy.reading_commands == "ask",
             rules=place.settings.policy.rules,
         ),
@@ -216,18 +220,18 @@ def _take(
     return lost, bool(closed)
 
 
-def _read(tx: Transaction, session_id: SessionId, lost: frozenset[str]) -> _Found:
+def _read(tx: Transaction, session_id: SessionId, owner: GrantOwner, lost: frozenset[str]) -> _Found:
     row = _get(tx, session_id)
     recorded = read_history(tx, session_id)
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
-    return _Found(row, tuple(recorded), tuple(load_grants(tx, session_id)), jobs, lost)
+    return _Found(row, tuple(recorded), load_grants(tx, session_id, owner), jobs, lost)
 
 
-def _read_what_is_left(tx: Transaction, session_id: SessionId) -> _Found:
+def _read_what_is_left(tx: Transaction, session_id: SessionId, owner: GrantOwner) -> _Found:
     from pattern_acp.journal.history import readable, readable_history
 
     recorded = readable_history(tx, session_id)
-    grants = readable(lambda: tuple(load_grants(tx, session_id)), ())
+    grants = readable(lambda: load_grants(tx, session_id, owner), ())
     return _Found(_get(tx, session_id), tuple(recorded), grants)
 
 

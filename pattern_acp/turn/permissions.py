@@ -25,7 +25,7 @@ from pattern_acp.domain.tool_calls import USER_REFUSED, Location, TextContent, T
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
-from pattern_acp.policy.grant_matching import LIFETIME, Grant, approval_options, grant_for
+from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import UserWaitTimer
@@ -49,6 +49,8 @@ class PolicyState(Struct):
     mode: Mode
     roots: tuple[str, ...]
     grants: list[Grant] = field(default_factory=list[Grant])
+    owner: GrantOwner = NOBODY
+    """The project and persona that lasting grants belong to."""
     sandbox: str = ""
     """The sandbox of commands that run without a question, in a few words; empty for none."""
     declined_outside: set[tuple[Access, ...]] = field(default_factory=set[tuple[Access, ...]])
@@ -181,7 +183,16 @@ class PermissionChecker:
         events = [NewEvent(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:
-            stored = GrantStored(grant.effect, grant.kind, grant.pattern, LIFETIME, view.call_id)
+            owner = self._state.owner.of(grant.lifetime)
+            stored = GrantStored(
+                grant.effect,
+                grant.kind,
+                grant.pattern,
+                grant.lifetime,
+                view.call_id,
+                owner.project,
+                owner.persona,
+            )
             events.append(NewEvent(stored, Actor.HUMAN, Origin.PERSON))
         await self._recorder.record(*events)
         if grant is not None:

@@ -1,9 +1,11 @@
 """Asking through the editor."""
 
 import anyio
+import pytest
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer, answer_of
+from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer, abilities_of, answer_of
 from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
@@ -54,6 +56,46 @@ async def test_an_option_that_was_not_offered_is_a_refusal():
         editor.permission = always
         assert await asked(editor, dispatcher) is PermissionAnswer.REJECT_ONCE
     assert answer_of(schema.CancelledOutcome(), REQUEST) is PermissionAnswer.CANCELLED
+
+
+ALWAYS = ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Always in this session")
+IN_PROJECT = ApprovalOption(PermissionAnswer.ALLOW_PROJECT, "Always in this project")
+
+
+async def test_each_option_has_an_id_of_its_own_and_a_kind_of_the_protocol():
+    request = replace(REQUEST, options=(ONCE, ALWAYS, IN_PROJECT, NO))
+    async with connected_editor() as (editor, dispatcher):
+
+        async def project(params: JsonDict) -> JsonDict:
+            assert [(option["optionId"], option["kind"]) for option in params["options"]] == [
+                ("allow_once", "allow_once"),
+                ("allow_always", "allow_always"),
+                ("allow_always_project", "allow_always"),
+                ("reject_once", "reject_once"),
+            ]
+            return {"outcome": "selected", "optionId": "allow_always_project"}
+
+        editor.permission = project
+        with anyio.fail_after(30):
+            assert await approver(dispatcher)[0].ask(request) is PermissionAnswer.ALLOW_PROJECT
+
+
+@pytest.mark.parametrize(("info", "options"), [(None, 3), ("agent-shell", 3), ("zed", 4)])
+async def test_a_client_that_merges_options_of_a_kind_gets_one_of_each(info: str | None, options: int):
+    client = schema.Implementation(name=info, version="1") if info is not None else None
+    abilities = abilities_of(schema.ClientCapabilities(), client)
+    request = replace(REQUEST, options=(ONCE, ALWAYS, IN_PROJECT, NO))
+    async with connected_editor() as (editor, dispatcher):
+
+        async def count(params: JsonDict) -> JsonDict:
+            assert len(params["options"]) == options
+            return {"outcome": "selected", "optionId": "allow_once"}
+
+        editor.permission = count
+        view = EditorView(SESSION, dispatcher, abilities, FlushTimer(), FakeClock())
+        with anyio.fail_after(30):
+            answer = await EditorApprover(SESSION, dispatcher, abilities, view).ask(request)
+            assert answer is PermissionAnswer.ALLOW_ONCE
 
 
 async def test_the_question_fits_into_a_line_whatever_it_is_about():

@@ -69,9 +69,11 @@ async def test_a_tool_of_a_server_is_offered_shown_asked_for_and_answered():
         assert (call["kind"], call["rawInput"]) == ("other", {"text": "hi"})
         assert call["title"] == 'usual: echo {"text": "hi"}'
         (asked,) = agent.editor.asked
-        assert [option["kind"] for option in asked["options"]] == [
+        assert [option["optionId"] for option in asked["options"]] == [
             "allow_once",
             "allow_always",
+            "allow_always_project",
+            "allow_always_persona",
             "reject_once",
             "reject_always",
         ]
@@ -128,7 +130,7 @@ async def test_always_allows_this_tool_of_this_server_in_this_session_only():
         session = await opened(agent, passed("usual"))
         await agent.editor.prompt(session, "Go.")
         assert [asked["toolCall"]["title"].split()[1] for asked in agent.editor.asked] == ["echo", "fail"]
-        assert agent.editor.asked[0]["options"][1]["name"] == "Always allow `echo` in this session"
+        assert agent.editor.asked[0]["options"][1]["name"] == "Always allow `usual/echo` in this session"
 
 
 async def test_a_refused_tool_does_not_run():

@@ -99,8 +99,9 @@ async def test_the_question_shows_the_diff_first_the_reason_and_the_whole_call()
         assert call["rawInput"] == {"path": "new.txt", "content": "text\n"}
         assert call["locations"] == [{"path": path, "line": 1}]
         kinds = [option["kind"] for option in asked["options"]]
-        assert kinds == ["allow_once", "allow_always", "reject_once", "reject_always"]
-        assert [option["optionId"] for option in asked["options"]] == kinds
+        assert kinds == ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]
+        ids = [option["optionId"] for option in asked["options"]]
+        assert ids == ["allow_once", "allow_always", "allow_always_project", "reject_once", "reject_always"]
 
 
 async def test_the_call_stays_pending_while_it_is_asked_about():
@@ -232,6 +233,37 @@ async def test_an_allowance_ends_with_its_session():
         assert len(agent.editor.asked) == 2
 
 
+async def test_what_is_allowed_in_a_project_is_not_asked_again_after_a_restart_nor_elsewhere(tmp_path: Path):
+    def model() -> ScriptedProvider:
+        return ScriptedProvider([calls("run_command", command="pytest tests/a"), says("Done.")] * 2)
+
+    database, project, other = tmp_path / "constellation.db", tmp_path / "project", tmp_path / "other"
+    project.mkdir()
+    other.mkdir()
+    asked: list[int] = []
+    for folder in (project, project, other):
+        agent_with = running_agent(
+            model(), capabilities=TERMINAL_CLIENT, database=database, permission=choose("allow_always_project")
+        )
+        async with agent_with as agent:
+            session = await agent.editor.open_session(str(folder))
+            await agent.editor.prompt(session, "Go.")
+            asked.append(len(agent.editor.asked))
+    assert asked == [1, 0, 1]
+
+
+async def test_what_is_allowed_for_the_persona_is_asked_nowhere_again():
+    turn = [calls("run_command", command="pytest tests/a"), says("Done.")]
+    async with running_agent(
+        ScriptedProvider(turn * 2), capabilities=TERMINAL_CLIENT, permission=choose("allow_always_persona")
+    ) as agent:
+        await ask_once(agent)
+        other = agent.folder / "other"
+        other.mkdir()
+        await agent.editor.prompt(await agent.editor.open_session(str(other)), "Go.")
+        assert len(agent.editor.asked) == 1
+
+
 async def test_a_mode_that_changes_during_the_turn_is_honoured_by_the_next_call():
     model = ScriptedProvider(
         [
@@ -318,7 +350,7 @@ async def test_every_decision_is_recorded_with_its_reason():
         decided = [(item.verdict, item.rule, bool(item.reason)) for item in of_type(events, PermissionDecided)]
         assert decided == [("allow", "inside_read", True), ("ask", "ask_mode", True)]
         (asked,) = of_type(events, PermissionAsked)
-        assert asked.options == ("allow_once", "allow_always", "reject_once", "reject_always")
+        assert asked.options == ("allow_once", "allow_always", "allow_always_project", "reject_once", "reject_always")
         (answered,) = of_type(events, PermissionAnswered)
         assert answered.answer == "allow_once"
 

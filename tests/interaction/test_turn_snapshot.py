@@ -163,13 +163,18 @@ async def test_a_turn_that_thinks_reads_edits_and_answers_is_shown_like_this():
                             {"optionId": "allow_once", "name": "Allow once", "kind": "allow_once"},
                             {
                                 "optionId": "allow_always",
-                                "name": "Always allow edits in …fills-every-button/ in this session",
+                                "name": "Always allow edits in a-folder-whose-name-fills-every-button/ in this session",
+                                "kind": "allow_always",
+                            },
+                            {
+                                "optionId": "allow_always_project",
+                                "name": "Always allow edits in a-folder-whose-name-fills-every-button/ in this project",
                                 "kind": "allow_always",
                             },
                             {"optionId": "reject_once", "name": "Reject", "kind": "reject_once"},
                             {
                                 "optionId": "reject_always",
-                                "name": "Never allow edits in …fills-every-button/ in this session",
+                                "name": "Never allow edits in a-folder-whose-name-fills-every-button/ in this session",
                                 "kind": "reject_always",
                             },
                         ],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.decide import Decision, GrantScope, Mode, Verdict, decide
+from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
 
 ROOT = "/work/project"
@@ -60,24 +61,27 @@ def test_each_mode_decides_as_the_table_says(access: Access, ask: Verdict, edit:
     assert [verdict(access, mode) for mode in (Mode.ASK, Mode.EDIT, Mode.PLAN, Mode.AUTO)] == [ask, edit, plan, auto]
 
 
+BOTH = (Lifetime.SESSION, Lifetime.PROJECT)
+
+
 def test_a_question_says_why_and_how_far_an_always_would_reach():
     assert decide([RunCommand("pytest -q", ROOT)], mode=Mode.ASK, roots=[ROOT]) == Decision(
         Verdict.ASK,
         "command",
         "It runs a command, and mode `ask` asks before each one.",
         (
-            GrantScope("command_prefix", '["pytest"]', "Always allow `pytest …` in this session"),
-            GrantScope("exact_command", f'["{ROOT}", "pytest -q"]', "Always allow exactly `pytest -q` in this session"),
+            GrantScope("command_prefix", '["pytest"]', "`pytest …`", tuple(Lifetime)),
+            GrantScope("exact_command", f'["{ROOT}", "pytest -q"]', "exactly `pytest -q`", BOTH),
         ),
     )
     assert decide([WritePath(INSIDE)], mode=Mode.ASK, roots=[ROOT]) == Decision(
         Verdict.ASK,
         "ask_mode",
         "It changes src/a.py, and mode `ask` asks before each edit.",
-        (GrantScope("edit_folder", f"{ROOT}/src", "Always allow edits in src/ in this session"),),
+        (GrantScope("edit_folder", f"{ROOT}/src", "edits in src/", BOTH),),
     )
     assert decide([ReadPath("/usr/share/doc/x/README")], mode=Mode.ASK, roots=[ROOT]).scopes == (
-        GrantScope("read_folder", "/usr/share/doc/x", "Always allow reads in /usr/share/doc/x/ in this session"),
+        GrantScope("read_folder", "/usr/share/doc/x", "reads in /usr/share/doc/x/", tuple(Lifetime)),
     )
 
 

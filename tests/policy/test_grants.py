@@ -1,16 +1,20 @@
 """Remembered decisions in the constellation."""
 
+from pathlib import Path
+
 import pytest
 
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.errors import ConstraintError
+from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.errors import PolicyError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.writer import append
-from pattern_acp.policy.grant_matching import LIFETIME, Effect, Grant, GrantKind, load_grants, store_grant
-from tests.support.constellation import Constellation, temporary_constellation
+from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.grant_matching import NOBODY, Effect, Grant, GrantKind, GrantOwner, load_grants, store_grant
+from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 
 SESSION = SessionId("s")
 ALLOW = Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["pytest"]')
@@ -28,14 +32,18 @@ def add_session(tx: Transaction, session_id: SessionId = SESSION) -> None:
     )
 
 
-def remember(tx: Transaction, grant: Grant, session_id: SessionId = SESSION) -> None:
-    stored = events.GrantStored(grant.effect, grant.kind, grant.pattern, LIFETIME)
+def remember(tx: Transaction, grant: Grant, session_id: SessionId = SESSION, owner: GrantOwner = NOBODY) -> None:
+    stored = events.GrantStored(
+        grant.effect, grant.kind, grant.pattern, grant.lifetime, None, owner.project, owner.persona
+    )
     seq = append(tx, session_id, stored, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=2).seq
-    store_grant(tx, session_id, grant, seq=seq, at_ms=2)
+    store_grant(tx, session_id, grant, owner, seq=seq, at_ms=2)
 
 
-async def grants_of(constellation: Constellation, session_id: SessionId = SESSION) -> tuple[Grant, ...]:
-    return await constellation.database.read(lambda tx: load_grants(tx, session_id))
+async def grants_of(
+    constellation: Constellation, session_id: SessionId = SESSION, owner: GrantOwner = NOBODY
+) -> tuple[Grant, ...]:
+    return await constellation.database.read(lambda tx: load_grants(tx, session_id, owner))
 
 
 async def test_grants_come_back_in_the_order_they_were_given_and_each_once():
@@ -60,6 +68,55 @@ async def test_a_grant_is_its_sessions_alone():
 
         await constellation.database.write(write)
         assert await grants_of(constellation, SessionId("other")) == ()
+
+
+IN_PROJECT = Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["mypy"]', Lifetime.PROJECT)
+EVERYWHERE = Grant(Effect.ALLOW, GrantKind.FETCH_HOST, "docs.python.org", Lifetime.PERSONA)
+HERE = GrantOwner("/work", "persona-1")
+
+
+@pytest.mark.parametrize(
+    ("session_id", "owner", "expected"),
+    [
+        (SESSION, HERE, (ALLOW, IN_PROJECT, EVERYWHERE)),
+        (SessionId("other"), HERE, (IN_PROJECT, EVERYWHERE)),
+        (SessionId("other"), GrantOwner("/elsewhere", "persona-1"), (EVERYWHERE,)),
+        (SessionId("other"), GrantOwner("/work", "persona-2"), ()),
+        (SessionId("other"), NOBODY, ()),
+    ],
+)
+async def test_a_lasting_grant_belongs_to_its_project_and_persona(
+    session_id: SessionId, owner: GrantOwner, expected: tuple[Grant, ...]
+):
+    async with temporary_constellation() as constellation:
+
+        def write(tx: Transaction) -> None:
+            add_session(tx)
+            for grant in (ALLOW, IN_PROJECT, EVERYWHERE, IN_PROJECT):
+                remember(tx, grant, owner=HERE.of(grant.lifetime))
+
+        await constellation.database.write(write)
+        assert await grants_of(constellation, session_id, owner) == expected
+
+
+async def test_a_grant_of_an_earlier_release_is_its_sessions_alone(tmp_path: Path):
+    path, clock = tmp_path / "constellation.db", FakeClock()
+    async with open_database(path, clock=clock, migrations=load_migrations()[:18]) as database:
+
+        def write(tx: Transaction) -> None:
+            add_session(tx)
+            stored = events.GrantStored("allow", "command_prefix", '["pytest"]', "session")
+            seq = append(tx, SESSION, stored, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=2).seq
+            tx.execute(
+                "INSERT INTO grants (session_id, effect, kind, pattern, created_ms, last_seq) "
+                "VALUES ('s', 'allow', 'command_prefix', '[\"pytest\"]', 2, :seq)",
+                {"seq": seq},
+            )
+
+        await database.write(write)
+    async with open_database(path, clock=clock) as database:
+        assert await database.read(lambda tx: load_grants(tx, SESSION, HERE)) == (ALLOW,)
+        assert await database.read(lambda tx: load_grants(tx, SessionId("other"), HERE)) == ()
 
 
 async def test_a_grant_without_its_event_is_not_stored():

@@ -58,9 +58,11 @@ def test_the_answers_say_how_far_they_reach():
     options = approval_options(asked, [NEW])
     assert [option.name for option in options] == [
         "Allow once",
-        "Always allow `write` in this session",
+        "Always allow `files/write` in this session",
+        "Always allow `files/write` in this project",
+        "Always allow `files/write` for this persona everywhere",
         "Reject",
-        "Never allow `write` in this session",
+        "Never allow `files/write` in this session",
     ]
     assert grant_for(PermissionAnswer.ALLOW_ALWAYS, asked) == always(NEW)
 
@@ -74,5 +76,5 @@ def test_no_name_of_a_server_or_tool_reaches_another(server: str, tool: str, oth
 @given(st.text(max_size=300))
 def test_labels_fit_a_button_whatever_a_server_calls_its_tool(tool: str):
     for option in approval_options(decision(CallServer("s", tool), Mode.ASK), []):
-        assert len(option.name) <= 60
+        assert len(option.name) <= 110
         assert option.name.isprintable()

@@ -87,9 +87,12 @@ class TurnJudge:
         # A call that the sandbox stopped has begun, and its question is whether it may run again outside.
         is_open = status in {"pending", "in_progress"}
         _require(is_open, f"It was asked about the call {call_id}, which is {status} and neither pending nor running.")
-        kinds = Counter(option["kind"] for option in params["options"])
-        _require(max(kinds.values()) == 1, "Two options are of one kind.")
-        _require(all(option["optionId"] == option["kind"] for option in params["options"]), "An id is not its kind.")
+        ids = Counter(option["optionId"] for option in params["options"])
+        _require(max(ids.values()) == 1, "Two options have one id.")
+        names = Counter(option["name"] for option in params["options"])
+        _require(max(names.values()) == 1, "Two options have one label.")
+        kinds = {option["kind"]: option["optionId"] for option in reversed(params["options"])}
+        _require(all(first == kind for kind, first in kinds.items()), "The first id of a kind is not the kind.")
         _require(any(kind.startswith("reject") for kind in kinds), "There is no way to refuse.")
 
     def _check_answer(self, members: dict[str, Any]) -> None:

@@ -250,7 +250,8 @@ def permission_request(session_id: SessionId, request: ApprovalRequest, cwd: str
     """The question for the wire: about a command, which runs in `cwd` unless it names a folder, or about a call."""
     call = request.call
     options = tuple(
-        v1.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer) for option in request.options
+        v1.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer.kind)
+        for option in request.options
     )
     return schema.PermissionRequest(
         session_id=session_id,

@@ -434,7 +434,9 @@ def _forget_message(tx: Transaction, redacted: PlannedRedaction, seq: int) -> bo
     return forget_message(tx, redacted.stream, message.message_id, message.searched, seq=seq)
 
 
-_NAMES = frozenset({"additional_directories", "cwd", "label", "name", "owner", "path", "persona", "root", "server"})
+_NAMES = frozenset(
+    {"additional_directories", "cwd", "label", "name", "owner", "path", "persona", "project", "root", "server"}
+)
 """Keys of events under which people's own names for things stay: other records point to things by them."""
 
 _PLACES = {
