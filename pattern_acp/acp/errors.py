@@ -8,7 +8,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import ConfigError, DatabaseError, InvalidRequestError, JournalError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.errors import BadCursorError
-from pattern_acp.journal.errors import UnknownSessionError as UnknownRowError
+from pattern_acp.journal.errors import MissingSessionError as UnknownRowError
 from pattern_acp.jsonrpc.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,

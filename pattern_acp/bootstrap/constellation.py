@@ -9,7 +9,7 @@ import anyio
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import open_embedder
-from pattern_acp.bootstrap.opening import OpenedFile
+from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.context.instructions import NAMES, Persona, load_persona
@@ -34,7 +34,7 @@ PROVIDERS_CLOSE_SECONDS = 0.3
 
 @asynccontextmanager
 async def open_constellation(
-    process: Process, providers: Providers, opened: OpenedFile
+    process: Process, providers: Providers, opened: OpenedConstellation
 ) -> AsyncGenerator[Constellation, None]:
     """Everything that the sessions of the constellation in an open file share, until the context ends.
 

@@ -17,7 +17,7 @@ from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
 from pattern_acp.domain.clock import SystemClock
 
 
-class OpenedFile(Struct, frozen=True):
+class OpenedConstellation(Struct, frozen=True):
     """The constellation's file."""
 
     database: Database
@@ -26,7 +26,7 @@ class OpenedFile(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_file(process: Process) -> AsyncGenerator[OpenedFile, None]:
+async def open_file(process: Process) -> AsyncGenerator[OpenedConstellation, None]:
     """Open the constellation's file; it is closed when the context ends.
 
     Raises:
@@ -37,7 +37,7 @@ async def open_file(process: Process) -> AsyncGenerator[OpenedFile, None]:
     lost = await anyio.to_thread.run_sync(_what_was_lost, path)
     busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
     async with open_database(path, clock=SystemClock(), busy_seconds=busy_seconds) as database:
-        yield OpenedFile(database, lost)
+        yield OpenedConstellation(database, lost)
 
 
 def _what_was_lost(path: Path) -> str:

@@ -19,7 +19,7 @@ from pattern_acp.jsonrpc.errors import ConnectionClosedError
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
     from pattern_acp.bootstrap.credentials import KeysOfPerson
-    from pattern_acp.bootstrap.opening import OpenedFile
+    from pattern_acp.bootstrap.opening import OpenedConstellation
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class LazyServices:
         self._attempt.done.set()
 
 
-async def _open_file_and_import(process: Process, stack: AsyncExitStack) -> "OpenedFile":
+async def _open_file_and_import(process: Process, stack: AsyncExitStack) -> "OpenedConstellation":
     """Open the constellation's file while a worker thread imports the rest.
 
     The loop goes on reading what the editor sends.
@@ -148,7 +148,7 @@ async def _open_file_and_import(process: Process, stack: AsyncExitStack) -> "Ope
     await anyio.to_thread.run_sync(_import_opening)
     from pattern_acp.bootstrap.opening import open_file
 
-    opened: OpenedFile | None = None
+    opened: OpenedConstellation | None = None
     failure: PatternError | OSError | None = None
     with _sharing_often():
         async with anyio.create_task_group() as tasks:

@@ -21,7 +21,7 @@ from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
 from pattern_acp.bootstrap.credentials import StoredLogins
-from pattern_acp.bootstrap.opening import OpenedFile
+from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
@@ -87,7 +87,7 @@ class OpenSessions(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_sessions(
-    process: Process, dispatcher: Dispatcher, opened: OpenedFile
+    process: Process, dispatcher: Dispatcher, opened: OpenedConstellation
 ) -> AsyncGenerator[OpenSessions, None]:
     """Serve sessions of one connection, in the constellation of an open file, until the context ends.
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.settings import Flags
 
 EXIT_OK = 0
@@ -197,7 +197,9 @@ class BadUsage(Struct, frozen=True):
     sentence: str
 
 
-InTerminal: TypeAlias = Call | Chat | Journal | Auth | Mcp | Policy | ModelsWanted | BackUp | Restore | Sweep | Doctor
+InTerminal: TypeAlias = (
+    TypedCommand | Chat | Journal | Auth | Mcp | Policy | ModelsWanted | BackUp | Restore | Sweep | Doctor
+)
 """The commands that a user runs, and that end by themselves."""
 
 Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage
@@ -214,9 +216,9 @@ def decides_for_user(arguments: Arguments) -> str:
     from pattern_acp.policy.own_program import READING
 
     match arguments:
-        case Call(group="sessions", command="rewind", values={"preview": True}) | Call(group="usage"):
+        case TypedCommand(group="sessions", command="rewind", values={"preview": True}) | TypedCommand(group="usage"):
             return ""
-        case Call(group=command, command=action):
+        case TypedCommand(group=command, command=action):
             action = "" if action == "add" else action
         case Auth(action=action) | Mcp(action=action):
             command = "auth" if isinstance(arguments, Auth) else "mcp"

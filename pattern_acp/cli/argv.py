@@ -34,12 +34,12 @@ from pattern_acp.cli.arguments import (
 from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.commands.parameters import (
     PROGRAM,
-    Call,
     Command,
     CommandMisusedError,
     Group,
     Kind,
     Parameter,
+    TypedCommand,
     Value,
     read_values,
 )
@@ -99,18 +99,18 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else PROGRAM
         return BadUsage(_sentence(error.format_message(), where))
-    assert isinstance(called, Call)  # noqa: S101  every command of ours returns one
+    assert isinstance(called, TypedCommand)  # noqa: S101  every command of ours returns one
     return _MEANINGS.get(called.group, _same)(called)
 
 
-def _same(call: Call) -> Call:
+def _same(call: TypedCommand) -> TypedCommand:
     return call
 
 
-def _meaning(kind: type[_Meant], **renamed: str) -> Callable[[Call], _Meant]:
+def _meaning(kind: type[_Meant], **renamed: str) -> Callable[[TypedCommand], _Meant]:
     """A command's value from a call: its fields are the parameters' names; what is empty is left to its default."""
 
-    def of(call: Call) -> _Meant:
+    def of(call: TypedCommand) -> _Meant:
         given: dict[str, object] = {**call.shared, **call.values, "flags": call.flags, "action": call.command}
         fields = {name: value for name, value in given.items() if value is not False and value not in (None, "", ())}
         fields |= {there: False for there, here in renamed.items() if here in fields}
@@ -119,12 +119,12 @@ def _meaning(kind: type[_Meant], **renamed: str) -> Callable[[Call], _Meant]:
     return of
 
 
-def _chat(call: Call) -> Chat:
+def _chat(call: TypedCommand) -> Chat:
     answer = "allow" if call.values["yes"] else "deny" if call.values["deny"] else "ask"
     return replace(_meaning(Chat)(call), answer=answer)
 
 
-_MEANINGS: "dict[str, Callable[[Call], Arguments]]" = {
+_MEANINGS: "dict[str, Callable[[TypedCommand], Arguments]]" = {
     "": lambda call: Serve(call.flags),
     "acp": lambda call: Serve(call.flags),
     "chat": _chat,
@@ -148,11 +148,11 @@ def _main() -> click.Group:
     json = Parameter("json", "print JSON, of commands that have it", Kind.FLAG, option="--json")
 
     @click.pass_context
-    def serve(ctx: click.Context, **_: object) -> Call | None:
+    def serve(ctx: click.Context, **_: object) -> TypedCommand | None:
         if ctx.invoked_subcommand is None:
             if ctx.params.get("json"):
                 raise click.UsageError("--json needs a command.", ctx)
-            return Call("", flags=_flags(_given(ctx)))
+            return TypedCommand("", flags=_flags(_given(ctx)))
         if ctx.params.get("acp") and ctx.invoked_subcommand != "acp":
             raise click.UsageError(f"--acp and {ctx.invoked_subcommand} are two commands; give one of them.", ctx)
         return None
@@ -254,7 +254,7 @@ def _group(group: Group) -> click.Command:
     made.takes_words = isinstance(default, _Command) and bool(default.words) and not group.unknown
 
     @click.pass_context
-    def call_default(ctx: click.Context, **_: object) -> Call | None:
+    def call_default(ctx: click.Context, **_: object) -> TypedCommand | None:
         if ctx.invoked_subcommand is not None:
             return None
         if default is None:
@@ -279,7 +279,7 @@ def _command(group: Group, command: Command) -> click.Command:
     own = (*(one for one in taken if one.option), *also)
 
     @click.pass_context
-    def call(ctx: click.Context, typed_words: tuple[str, ...], **_: object) -> Call:
+    def call(ctx: click.Context, typed_words: tuple[str, ...], **_: object) -> TypedCommand:
         given = _given(ctx)
         found = {one.name: [_unescaped(one, text) for text in _texts(given.get(one.name))] for one in own}
         typed = f"{group.name} {command.name}".rstrip()
@@ -294,7 +294,7 @@ def _command(group: Group, command: Command) -> click.Command:
         except CommandMisusedError as error:
             raise click.UsageError(error.sentence.replace("/memory ", f"{PROGRAM} memory "), ctx) from error
         shared: dict[str, Value] = {one.name: _value(one, given.get(one.name)) for one in group.shared}
-        return Call(group.name, command.name, values, shared, _flags(given))
+        return TypedCommand(group.name, command.name, values, shared, _flags(given))
 
     made = _Command(
         command.name or group.name,

@@ -17,11 +17,11 @@ from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.cli.output import OutputClosed, write_error, write_json
 from pattern_acp.cli.rendering import plain, show_parts
 from pattern_acp.commands.document import Result, Said
-from pattern_acp.commands.parameters import Call, Command, Group
+from pattern_acp.commands.parameters import Command, Group, TypedCommand
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.journal.errors import UnknownSessionError
+from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.redact import newest_event
 from pattern_acp.recovery.backups import lost_constellation
 
@@ -30,7 +30,7 @@ SEGMENT_SECONDS = 10.0
 written anew, and what is not written then is added by the next command or session."""
 
 
-def run_call(arguments: Call, process: Process) -> int:
+def run_call(arguments: TypedCommand, process: Process) -> int:
     """Carry out a command and show its result; the exit code.
 
     Raises:
@@ -49,7 +49,7 @@ def run_call(arguments: Call, process: Process) -> int:
         if isinstance(result, int):
             return result
         show_result(result, arguments, process)
-    except UnknownSessionError as error:
+    except MissingSessionError as error:
         sentence = f"There is no session {error.session_id}; `pattern-acp sessions list --all` lists them."
         raise PatternError(sentence, failure_code=error.failure_code) from error
     except OutputClosed:
@@ -59,7 +59,7 @@ def run_call(arguments: Call, process: Process) -> int:
     return EXIT_ERROR if result.is_failure else EXIT_OK
 
 
-def show_result(result: Result, call: Call, process: Process) -> None:
+def show_result(result: Result, call: TypedCommand, process: Process) -> None:
     """Write a result to stdout, as JSON where a program reads it.
 
     Raises:
@@ -72,12 +72,12 @@ def show_result(result: Result, call: Call, process: Process) -> None:
         show_parts(result.document, process.environ, pager=not call.shared.get("no_pager", True))
 
 
-def _row(call: Call) -> tuple[Group, Command]:
+def _row(call: TypedCommand) -> tuple[Group, Command]:
     group = next(group for group in GROUPS if group.name == call.group)
     return group, next(one for one in group.commands if one.name == call.command)
 
 
-async def _result(group: Group, command: Command, call: Call, process: Process) -> "Result | int":
+async def _result(group: Group, command: Command, call: TypedCommand, process: Process) -> "Result | int":
     """Run the command; a number is the exit code of one that showed everything itself."""
     values = {name: value for name, value in call.values.items() if name != "json"}
     async with resolve_name(group.opens)(call, process) as desk:

@@ -32,7 +32,7 @@ from pattern_acp.cli.arguments import (
 )
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.serving import run_serve, start
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 
 if TYPE_CHECKING:
     from pattern_acp.bootstrap.process import Process
@@ -46,7 +46,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     Chat: "pattern_acp.cli.chat:run_chat",
     Doctor: "pattern_acp.cli.doctor:run_doctor",
     Journal: "pattern_acp.cli.journal.command:run_journal",
-    Call: "pattern_acp.cli.command_runner:run_call",
+    TypedCommand: "pattern_acp.cli.command_runner:run_call",
     Policy: "pattern_acp.cli.policy:run_policy",
     ModelsWanted: "pattern_acp.cli.models:run_models",
     Restore: "pattern_acp.cli.backup:run_restore",

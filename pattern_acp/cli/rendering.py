@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from pattern_acp.cli.output import printable, write_line
 from pattern_acp.cli.tables import GAP, cells_of, fold, lay_out
-from pattern_acp.commands.document import Bars, Body, Diff, Fence, Heading, Paragraph, Part, Record, Table
+from pattern_acp.commands.document import Bars, Body, Diff, Fence, Heading, Paragraph, Part, ResultRecord, Table
 from pattern_acp.memory.diffs import TextChange, unified_diff, word_diff
 
 Span: TypeAlias = tuple[str, str]
@@ -85,7 +85,7 @@ def _lines(part: Part, width: int | None) -> list[Line]:
             if words:
                 return _word_lines(before, after)
             return _diff_lines(unified_diff(before, after, before_name=names[0], after_name=names[1]))
-        case Record():
+        case ResultRecord():
             known = "  ".join(("", *part.about, *((part.why,) if part.why else ())))
             head: Line = ((part.head, "bold cyan"), (part.more, ""), (known, "dim"))
             return [head, *_text_lines(part.text, indent="  ")]

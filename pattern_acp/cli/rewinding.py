@@ -26,7 +26,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, UnknownSessionError
+from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, MissingSessionError
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RemoteError, RpcError
@@ -60,7 +60,7 @@ async def rewind(  # noqa: PLR0913  the options of its row
     meant = SessionId(await desk.id_of(session))
     row = await desk.database.read(lambda tx: get_session(tx, meant))
     if row is None or desk.process is None:
-        raise UnknownSessionError(session)
+        raise MissingSessionError(session)
     chosen = zip(REWIND_PARTS, (conversation, files, memory), strict=True)
     asked = _Asked(meant, to, tuple(part for part, is_chosen in chosen if is_chosen), overwrite)
     try:

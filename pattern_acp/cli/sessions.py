@@ -13,17 +13,17 @@ from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.cli.output import printable, write_failure, write_json
 from pattern_acp.cli.session_ids import full_id
 from pattern_acp.commands.document import Result
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.sessions import SESSION_VERBS
 from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal import sessions as store
-from pattern_acp.journal.errors import UnknownSessionError
+from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.history import active_events, read_history, readable_history
-from pattern_acp.session.session_commands import Passages, SessionDesk, no_sessions
+from pattern_acp.session.session_commands import PassagePage, SessionDesk, no_sessions
 
 if TYPE_CHECKING:
     from pattern_acp.db.connection import Database
@@ -37,7 +37,7 @@ class TerminalDesk(SessionDesk, frozen=True):
 
 
 @asynccontextmanager
-async def open_sessions(call: Call, process: Process) -> AsyncGenerator[SessionDesk, None]:
+async def open_sessions(call: TypedCommand, process: Process) -> AsyncGenerator[SessionDesk, None]:
     """Open the services of the verbs.
 
     Raises:
@@ -59,17 +59,17 @@ async def open_sessions(call: Call, process: Process) -> AsyncGenerator[SessionD
         )
 
 
-def without_constellation(call: Call) -> Result:
+def without_constellation(call: TypedCommand) -> Result:
     """Return the answer while nothing is recorded.
 
     Raises:
         UnknownSessionError: a session was named.
     """
     if session := call.values.get("session"):
-        raise UnknownSessionError(str(session))
+        raise MissingSessionError(str(session))
     here = "" if call.shared["everywhere"] else str(Path.cwd())
     if call.command == "search":
-        return Passages((), f"No session has anything about “{call.values['text']}”.")
+        return PassagePage((), f"No session has anything about “{call.values['text']}”.")
     return no_sessions(here)
 
 
@@ -83,7 +83,7 @@ async def show(desk: TerminalDesk, session: str) -> int:
     meant = SessionId(await desk.id_of(session))
     row = await desk.database.read(lambda tx: store.get_session(tx, meant))
     if row is None:
-        raise UnknownSessionError(session)
+        raise MissingSessionError(session)
     events = await _events(desk.database, meant)
     if desk.json:
         from pattern_acp.acp.updates import replay_updates

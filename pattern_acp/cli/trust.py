@@ -12,7 +12,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.output import write_failure, write_line
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import resolve_path
@@ -22,7 +22,7 @@ from pattern_acp.trust.records import Agreement, count_parts, describe_changes, 
 
 
 @asynccontextmanager
-async def open_trust(call: Call, process: Process) -> AsyncGenerator[TrustDesk, None]:
+async def open_trust(call: TypedCommand, process: Process) -> AsyncGenerator[TrustDesk, None]:
     """Open the services of the verbs.
 
     Raises:
@@ -39,7 +39,7 @@ async def open_trust(call: Call, process: Process) -> AsyncGenerator[TrustDesk, 
         yield TrustDesk(database, SystemClock(), folder_meant, offered, _agrees)
 
 
-def without_constellation(call: Call) -> TrustedFolders:
+def without_constellation(call: TypedCommand) -> TrustedFolders:
     """The folders that are trusted as long as nothing was recorded: none."""
     del call
     return TrustedFolders()

@@ -9,7 +9,7 @@ from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.command_runner import constellation_path
 from pattern_acp.cli.output import write_line
 from pattern_acp.commands.document import Result
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.usage import Grouping, UsageTotals, assumed_note, free_models, sum_up, total_of
 from pattern_acp.db.connection import Database, open_for_reading
 from pattern_acp.domain.clock import SystemClock
@@ -18,7 +18,7 @@ from pattern_acp.journal.usage import UsedOnce, usage_since
 
 
 @asynccontextmanager
-async def open_usage(call: Call, process: Process) -> AsyncGenerator[tuple[Database, Process], None]:
+async def open_usage(call: TypedCommand, process: Process) -> AsyncGenerator[tuple[Database, Process], None]:
     """The constellation, and the settings that name the models.
 
     Raises:
@@ -29,7 +29,7 @@ async def open_usage(call: Call, process: Process) -> AsyncGenerator[tuple[Datab
         yield database, process
 
 
-def without_constellation(call: Call) -> UsageTotals:
+def without_constellation(call: TypedCommand) -> UsageTotals:
     """The sums as long as nothing was recorded."""
     return UsageTotals(_grouping(str(call.values["by"])), str(call.values["since"]), (), total_of(()))
 

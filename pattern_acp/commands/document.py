@@ -94,7 +94,7 @@ class Bars(Struct, frozen=True):
     sizes: tuple[int, ...]
 
 
-class Record(Struct, frozen=True):
+class ResultRecord(Struct, frozen=True):
     """One thing that was found: where, what is known of it, and its text."""
 
     head: str
@@ -104,7 +104,7 @@ class Record(Struct, frozen=True):
     text: str
 
 
-Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Bars | Record
+Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Bars | ResultRecord
 
 
 def columns(*each: str | Column) -> tuple[Column, ...]:
@@ -146,7 +146,7 @@ def markdown(parts: Sequence[Part]) -> str:
     """The parts as Markdown."""
     texts: list[str] = []
     for before, part in zip((None, *parts), parts, strict=False):
-        joint = "\n" if isinstance(before, Record) and isinstance(part, Record) else "\n\n"
+        joint = "\n" if isinstance(before, ResultRecord) and isinstance(part, ResultRecord) else "\n\n"
         texts += [joint if texts else "", _markdown(part)]
     return "".join(texts)
 
@@ -165,7 +165,7 @@ def _markdown(part: Part) -> str:
             if words:
                 return fence(mark_words(word_diff(before, after)))
             return fence(unified_diff(before, after, before_name=names[0], after_name=names[1]), "diff")
-        case Record(head, more, about, why, text):
+        case ResultRecord(head, more, about, why, text):
             reason = f" *({why})*" if why else ""
             return f"- **{head}**{more} ({', '.join(about)}): {one_line(text, SHOWN_TEXT)}{reason}"
         case Bars() | Table():

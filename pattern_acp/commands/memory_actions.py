@@ -45,7 +45,7 @@ RECALLED_FROM = 40
 Search = Callable[[str, int, MemoryFilter], Awaitable[Sequence[MemoryHit]]]
 
 
-class EditedText(Struct, frozen=True):
+class UserEdit(Struct, frozen=True):
     """A text that the user edited, the name of the file that holds it, and what throws that file away."""
 
     text: str
@@ -72,7 +72,7 @@ class Desk(Struct, frozen=True):
     """Asks the user whether to forget it."""
     log_length: int = 30
     """Writes that a history shows at a time."""
-    edited: Callable[[str, EditableText, str], Awaitable[EditedText]] | None = None
+    edited: Callable[[str, EditableText, str], Awaitable[UserEdit]] | None = None
     """Lets the user edit a text in an editor, or in the file that is named; None where there is no editor."""
     imports: ConstellationMemory | None = None
     """The same memory, whose writes count as an import."""
@@ -152,7 +152,7 @@ async def edit(desk: Desk, label: str, text: str = "", file: str = "", reason: s
     """Change a block to a text: the one that is given, or what the user makes of it in an editor or a file."""
     opened = await desk.history.show(label)
     schema = opened.block.schema
-    edited: EditedText | None = None
+    edited: UserEdit | None = None
     if desk.edited is not None:
         edited = await desk.edited(label, editable_text(schema, opened.text), file)
     elif not text.strip():
@@ -409,4 +409,4 @@ async def forget(desk: Desk, label: str, passage: str | None, *, whole: bool, su
     wanted = None if whole else passage
     if not sure and not await desk.confirm(await desk.forgetting.preview(label, wanted)):
         return results.NotForgotten(label)
-    return results.Forgotten(await desk.forgetting.forget(label, wanted, reason))
+    return results.ForgetResult(await desk.forgetting.forget(label, wanted, reason))

@@ -16,8 +16,8 @@ from pattern_acp.commands.document import (
     Heading,
     Paragraph,
     Part,
-    Record,
     Result,
+    ResultRecord,
     Table,
     cell,
     columns,
@@ -599,7 +599,7 @@ class Hits(Result, frozen=True):
             limits = " with these limits" if self.narrowed else ""
             return (Paragraph(f"Nothing in memory or past sessions matches “{self.query}”{limits}."),)
         found = tuple(
-            Record(one.place or one.source, more, (local_minute(one.at_ms),), one.why, one.text)
+            ResultRecord(one.place or one.source, more, (local_minute(one.at_ms),), one.why, one.text)
             for one, more in zip(self.hits, self.repeats, strict=True)
         )
         return (Paragraph(NO_GOOD_MATCH), *found) if any(one.guess for one in self.hits) else found
@@ -843,7 +843,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-class Forgotten(Result, frozen=True):
+class ForgetResult(Result, frozen=True):
     """The forgotten words and the places where they are left. The words themselves are not repeated."""
 
     report: ForgottenReport

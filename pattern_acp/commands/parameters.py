@@ -142,7 +142,7 @@ class Command(Struct, frozen=True):
         return tuple(one for one in self.parameters if one.only in {"", place})
 
 
-class Call(Struct, frozen=True):
+class TypedCommand(Struct, frozen=True):
     """A command that was typed in a terminal."""
 
     group: str

@@ -31,7 +31,7 @@ _LONGEST = 160
 """Characters of one title, reason or step."""
 
 
-class Decision(Struct, frozen=True):
+class WrittenDecision(Struct, frozen=True):
     """Something that was written into memory: where, by whom, and why."""
 
     label: str
@@ -61,7 +61,7 @@ class Absence(Struct, frozen=True):
     last_active_ms: int
     now_ms: int
     titles: tuple[str, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[WrittenDecision, ...] = ()
     threads: tuple[OpenThread, ...] = ()
     handoffs: tuple[LeftBehind, ...] = ()
     """Told whether it was away or not: the session that left one cannot go on by itself. Of a session that finished a

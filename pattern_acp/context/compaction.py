@@ -215,7 +215,7 @@ class Unit(Struct, frozen=True):
         return self.messages[0]
 
 
-class Choice(Struct, frozen=True):
+class CompactionPlan(Struct, frozen=True):
     """The messages to remove, and the results to shorten."""
 
     removed: tuple[Unit, ...] = ()
@@ -284,7 +284,7 @@ def long_results(
     longer_than: int = LONG_RESULT_CHARACTERS,
     to: int = SHORT_RESULT_CHARACTERS,
     keep_last: int = RESULTS_KEPT_WHOLE,
-) -> Choice:
+) -> CompactionPlan:
     """Results to shorten, the oldest first, until `free` tokens are gained; the newest are left alone."""
     holders = [message for message in messages if message.role is Role.TOOL]
     chosen: list[ToolCallId] = []
@@ -292,16 +292,18 @@ def long_results(
     for message in holders[: len(holders) - keep_last] if keep_last else holders:
         for part in message.parts:
             if freed >= free:
-                return Choice(shortened=tuple(chosen), freed=freed)
+                return CompactionPlan(shortened=tuple(chosen), freed=freed)
             if isinstance(part, ToolResultPart) and (len(part.text) > longer_than or part.images):
                 tokens = tokens_of([Message(message.message_id, Role.TOOL, (part,))])
                 kept = min(to / max(len(part.text), 1), 1.0)
                 freed += round(tokens * (1 - kept))
                 chosen.append(part.call_id)
-    return Choice(shortened=tuple(chosen), freed=freed)
+    return CompactionPlan(shortened=tuple(chosen), freed=freed)
 
 
-def choose(units: Sequence[Unit], free: int, strategy: CompactionStrategy, *, spare_notes: bool = True) -> Choice:
+def choose(
+    units: Sequence[Unit], free: int, strategy: CompactionStrategy, *, spare_notes: bool = True
+) -> CompactionPlan:
     """Units to remove so that `free` tokens are gained, or as many as there are.
 
     `truncate` and `summarise` take the oldest; `importance` what tells least; `time_decay` what tells least for its
@@ -322,8 +324,10 @@ def choose(units: Sequence[Unit], free: int, strategy: CompactionStrategy, *, sp
         removed.append(place)
         gained += 0 if is_gap(units[place].first) else units[place].tokens
     if not gained:
-        return Choice()
-    return Choice(tuple(units[place] for place in sorted(removed)), freed=sum(units[place].tokens for place in removed))
+        return CompactionPlan()
+    return CompactionPlan(
+        tuple(units[place] for place in sorted(removed)), freed=sum(units[place].tokens for place in removed)
+    )
 
 
 def _by_worth(units: Sequence[Unit], candidates: Sequence[int], *, decays: bool) -> list[int]:

@@ -19,7 +19,7 @@ _ARGUMENTS = "raw_input"
 """The key of a tool's arguments. Their keys are not ours."""
 
 
-class Role(Enum):
+class TextRole(Enum):
     """The role of a text in an event."""
 
     WORDS = "words"
@@ -32,7 +32,7 @@ class Role(Enum):
     """All that a model gave a tool: any JSON value, not only a text."""
 
 
-Leaf: TypeAlias = Callable[[Role, str, Json], Json]
+Leaf: TypeAlias = Callable[[TextRole, str, Json], Json]
 """The replacement of a text, by its role and its key."""
 
 _BLOCK = ("label", "owner", "frontiers_before", "frontiers_after")
@@ -138,7 +138,7 @@ def walk(kind: str, payload: JsonObject, leaf: Leaf) -> JsonObject:
 
 def _value(form: str, key: str, value: Json, beside: JsonObject, leaf: Leaf) -> Json:
     if key == _ARGUMENTS:
-        return leaf(Role.ARGUMENTS, key, value)
+        return leaf(TextRole.ARGUMENTS, key, value)
     if isinstance(value, str):
         return leaf(_role(form, key, beside), key, value)
     if isinstance(value, Mapping):
@@ -154,9 +154,9 @@ def _form(key: str, value: JsonObject, beside: JsonObject) -> str:
     return name if isinstance(name, str) else key
 
 
-def _role(form: str, key: str, beside: JsonObject) -> Role:
+def _role(form: str, key: str, beside: JsonObject) -> TextRole:
     if key.endswith("_id") or key in _KINDS.get(form, ()):
-        return Role.KIND
+        return TextRole.KIND
     if form == "block_configured" and key in {"before", "after"} and beside.get("setting") != "description":
-        return Role.KIND
-    return Role.NAME if key.endswith("_hash") or key in _NAMES.get(form, ()) else Role.WORDS
+        return TextRole.KIND
+    return TextRole.NAME if key.endswith("_hash") or key in _NAMES.get(form, ()) else TextRole.WORDS

@@ -24,7 +24,7 @@ BLOCKED = 2
 """The exit code that refuses; the reason stands on stderr."""
 
 
-class Verdict(Enum):
+class HookVerdict(Enum):
     """A hook's verdict on a call or an event, from the weakest to the strongest."""
 
     NONE = 0
@@ -34,18 +34,18 @@ class Verdict(Enum):
 
 
 _VERDICTS = {
-    "allow": Verdict.ALLOW,
-    "approve": Verdict.ALLOW,
-    "ask": Verdict.ASK,
-    "deny": Verdict.DENY,
-    "block": Verdict.DENY,
+    "allow": HookVerdict.ALLOW,
+    "approve": HookVerdict.ALLOW,
+    "ask": HookVerdict.ASK,
+    "deny": HookVerdict.DENY,
+    "block": HookVerdict.DENY,
 }
 
 
 class HookAnswer(Struct, frozen=True):
     """One hook's opinion; everything is optional."""
 
-    verdict: Verdict = Verdict.NONE
+    verdict: HookVerdict = HookVerdict.NONE
     reason: str = ""
     context: str = ""
     """For the model."""
@@ -62,7 +62,7 @@ class HookAnswer(Struct, frozen=True):
 def answer_of(event: str, exit_code: int | None, stdout: str, stderr: str) -> HookAnswer:
     """The opinion of a command that ended by itself."""
     if exit_code == BLOCKED:
-        return HookAnswer(Verdict.DENY, _cut(stderr) or "A hook refused this and gave no reason.")
+        return HookAnswer(HookVerdict.DENY, _cut(stderr) or "A hook refused this and gave no reason.")
     if exit_code != 0:
         said = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
         ended = f"ended with exit code {exit_code}" if exit_code is not None and exit_code > 0 else "was ended"
@@ -92,7 +92,7 @@ def _of_json(answer: Mapping[str, object]) -> HookAnswer:
     )
     updated = special.get("updatedInput", answer.get("updatedInput"))
     return HookAnswer(
-        verdict=_VERDICTS.get(decision.lower(), Verdict.NONE) if isinstance(decision, str) else Verdict.NONE,
+        verdict=_VERDICTS.get(decision.lower(), HookVerdict.NONE) if isinstance(decision, str) else HookVerdict.NONE,
         reason=next((_cut(reason) for reason in reasons if isinstance(reason, str) and reason.strip()), ""),
         context=_text(special.get("additionalContext", answer.get("additionalContext"))),
         message=_text(answer.get("systemMessage")),
@@ -115,7 +115,7 @@ def _cut(text: str) -> str:
 class Opinion(Struct, frozen=True):
     """The joint opinion of all hooks of one event."""
 
-    verdict: Verdict = Verdict.NONE
+    verdict: HookVerdict = HookVerdict.NONE
     reason: str = ""
     contexts: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class Opinion(Struct, frozen=True):
 
 def together(answers: list[HookAnswer]) -> Opinion:
     """The strongest verdict with its reasons, everything else of all; of changed arguments the last."""
-    verdict = max((answer.verdict for answer in answers), key=lambda each: each.value, default=Verdict.NONE)
+    verdict = max((answer.verdict for answer in answers), key=lambda each: each.value, default=HookVerdict.NONE)
     reasons = [answer.reason for answer in answers if answer.verdict is verdict and answer.reason]
     updated = [answer.updated_input for answer in answers if answer.updated_input is not None]
     stops = [answer.reason or "A hook ended the turn." for answer in answers if answer.stops]
@@ -135,7 +135,7 @@ def together(answers: list[HookAnswer]) -> Opinion:
         "\n".join(reasons),
         tuple(answer.context for answer in answers if answer.context),
         tuple(answer.message for answer in answers if answer.message),
-        updated[-1] if updated and verdict is not Verdict.DENY else None,
+        updated[-1] if updated and verdict is not HookVerdict.DENY else None,
         stops[0] if stops else "",
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal, TypeAlias, get_args
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.structural_keys import Role, walk
+from pattern_acp.domain.structural_keys import TextRole, walk
 
 Redaction: TypeAlias = Literal["none", "secrets", "content"]
 """The part that a bundle leaves out: nothing, what looks like a secret, or all that was said, read and written."""
@@ -16,11 +16,11 @@ REDACTIONS: tuple[str, ...] = get_args(Redaction)
 
 
 def mask_texts(
-    kind: str, payload: JsonObject, mask: Callable[[str], str], *, stays: Set[Role] = frozenset({Role.KIND})
+    kind: str, payload: JsonObject, mask: Callable[[str], str], *, stays: Set[TextRole] = frozenset({TextRole.KIND})
 ) -> JsonObject:
     """The payload of an event of a kind with `mask` applied to every text but those whose role `stays`."""
 
-    def leaf(role: Role, _: str, value: Json) -> Json:
+    def leaf(role: TextRole, _: str, value: Json) -> Json:
         return value if role in stays else _masked(value, mask)
 
     return walk(kind, payload, leaf)

@@ -29,7 +29,7 @@ class DamagedEventError(JournalError):
     failure_code = "journal.event-damaged"
 
 
-class UnknownSessionError(JournalError):
+class MissingSessionError(JournalError):
     """No session has this id, or it was deleted."""
 
     failure_code = "session.unknown"

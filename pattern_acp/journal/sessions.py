@@ -20,7 +20,7 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
+from pattern_acp.journal.errors import BadCursorError, MissingSessionError
 
 _WINDOWS_PATH = re.compile(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
 
@@ -130,7 +130,7 @@ def note_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int)
     """The session got a prompt: it is listed from now on, as the newest.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
     """
     _expect_one(tx.execute(QUERIES["count_prompt"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
 
@@ -139,7 +139,7 @@ def touch(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> No
     """The session answered.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
     """
     _expect_one(tx.execute(QUERIES["touch_session"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
 
@@ -148,7 +148,7 @@ def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int, a
     """Give the session a title.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
     """
     _set(tx, session_id, QUERIES["set_title"], title, seq=seq, at_ms=at_ms)
 
@@ -159,7 +159,7 @@ def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, 
     `tools` has no column: it is needed when a session is opened only, and read from its events then.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
         ValueError: there is no such option.
     """
     match option:
@@ -184,7 +184,7 @@ def set_place(
     """The session was opened with these folders; its place in a list stays.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
     """
     params = {
         "id": session_id,
@@ -206,7 +206,7 @@ def mark_restored(tx: Transaction, session_id: SessionId, *, seq: int) -> None:
     """The session is back.
 
     Raises:
-        UnknownSessionError: there is no such deleted session.
+        MissingSessionError: there is no such deleted session.
     """
     _expect_one(tx.execute(QUERIES["restore_session"], {"id": session_id, "last_seq": seq}), session_id)
 
@@ -215,7 +215,7 @@ def set_archived(tx: Transaction, session_id: SessionId, *, archived: bool, seq:
     """Put the session away, or back into the list.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
     """
     params = {"id": session_id, "archived": int(archived), "last_seq": seq}
     _expect_one(tx.execute(QUERIES["archive_session"], params), session_id)
@@ -225,7 +225,7 @@ def set_inherited(tx: Transaction, session_id: SessionId, *, prompts: int, messa
     """Store the number of prompts and messages that a fork begins with: with any, it is listed.
 
     Raises:
-        UnknownSessionError: there is no such session.
+        MissingSessionError: there is no such session.
     """
     params = {"id": session_id, "prompt_count": prompts, "message_count": messages, "last_seq": seq}
     _expect_one(tx.execute(QUERIES["set_inherited"], params), session_id)
@@ -312,7 +312,7 @@ def _session(row: Row) -> SessionRow:
 
 def _expect_one(changed: int, session_id: SessionId) -> None:
     if changed != 1:
-        raise UnknownSessionError(session_id)
+        raise MissingSessionError(session_id)
 
 
 def _encode_cursor(last: SessionRow) -> str:

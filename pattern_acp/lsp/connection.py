@@ -211,7 +211,7 @@ OnDiagnostics = Callable[[str, int | None, tuple[Diagnostic, ...]], None]
 """Called with the path of a file, the version of its text if the server names it, and its diagnostics."""
 
 
-class Connection:
+class ServerConnection:
     """The exchange with one server, while its `channel` runs."""
 
     def __init__(

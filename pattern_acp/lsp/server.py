@@ -19,7 +19,7 @@ from pattern_acp.lsp.model import Diagnostic, LanguageServerError, NewError, col
 from pattern_acp.processes.child_program import ChildProgram, ChildProgramPorts, running_program
 
 if TYPE_CHECKING:
-    from pattern_acp.lsp.connection import Connection
+    from pattern_acp.lsp.connection import ServerConnection
 
 
 class SyncedFiles:
@@ -28,11 +28,11 @@ class SyncedFiles:
     def __init__(self, used: Callable[[], None]) -> None:
         self.files = OpenFiles(self._tell_change)
         self._used = used
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._wanted = anyio.Event()
         """Set when there is something to ask."""
 
-    def connect(self, connection: "Connection") -> None:
+    def connect(self, connection: "ServerConnection") -> None:
         """Send all files to a server that has just started; its earlier answers are gone."""
         self._connection = connection
         self.files.forget_answers()
@@ -82,7 +82,7 @@ class SyncedFiles:
             with anyio.move_on_after(due):
                 await news.wait()
 
-    async def keep_asking(self, connection: "Connection", seconds: float) -> None:
+    async def keep_asking(self, connection: "ServerConnection", seconds: float) -> None:
         """Request the diagnostics of every file, again after each change; returns when the server hangs."""
         while True:
             await self._wanted.wait()
@@ -307,7 +307,7 @@ class OpenFiles(Struct):
 
 
 if TYPE_CHECKING:
-    from pattern_acp.lsp.connection import Connection, OnDiagnostics
+    from pattern_acp.lsp.connection import OnDiagnostics, ServerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -321,14 +321,14 @@ hanging."""
 RESTARTS = 1
 
 AnswerT = TypeVar("AnswerT")
-Connect: TypeAlias = "Callable[[str, ChildProgram, OnDiagnostics, Mapping[str, object]], Connection]"
+Connect: TypeAlias = "Callable[[str, ChildProgram, OnDiagnostics, Mapping[str, object]], ServerConnection]"
 
 
 def load_connect() -> Connect:
     """Import the protocol; takes a second, so it runs in a thread."""
-    from pattern_acp.lsp.connection import Connection
+    from pattern_acp.lsp.connection import ServerConnection
 
-    return Connection
+    return ServerConnection
 
 
 class State(StrEnum):
@@ -367,7 +367,7 @@ class LanguageServer:
         self._scope = anyio.CancelScope()
         self._location = location
         self._load = load
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._settled = anyio.Event()
         """Set while it is ready, and once it will never be."""
         self._hangs = anyio.Event()
@@ -419,7 +419,7 @@ class LanguageServer:
         """Note that it is needed now."""
         self._used_at = anyio.current_time()
 
-    async def ask(self, question: "Callable[[Connection], Awaitable[AnswerT]]") -> AnswerT:
+    async def ask(self, question: "Callable[[ServerConnection], Awaitable[AnswerT]]") -> AnswerT:
         """Ask a question once the server is ready.
 
         Raises:
@@ -474,7 +474,7 @@ class LanguageServer:
             self.synced.disconnect()
         return ended
 
-    async def _serve(self, connection: "Connection") -> str:
+    async def _serve(self, connection: "ServerConnection") -> str:
         try:
             with anyio.fail_after(self._location.start_seconds):
                 abilities = await connection.initialize(self._location.roots, self.found.kind.options)
@@ -497,7 +497,7 @@ class LanguageServer:
             tasks.cancel_scope.cancel()
         return ended
 
-    async def _ask_for_diagnostics(self, connection: "Connection") -> None:
+    async def _ask_for_diagnostics(self, connection: "ServerConnection") -> None:
         await self.synced.keep_asking(connection, self._location.answer_seconds)
         self._give_up()
 

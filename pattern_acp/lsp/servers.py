@@ -125,7 +125,7 @@ def python_settings(root: str) -> Mapping[str, object]:
 
 
 if TYPE_CHECKING:
-    from pattern_acp.lsp.connection import Connection
+    from pattern_acp.lsp.connection import ServerConnection
 
 AnswerT = TypeVar("AnswerT")
 
@@ -214,7 +214,7 @@ class LanguageServers:
         for server in self.started.all:
             server.synced.close((path,))
 
-    async def _ask(self, path: str, text: str, question: "Callable[[Connection], Awaitable[AnswerT]]") -> AnswerT:
+    async def _ask(self, path: str, text: str, question: "Callable[[ServerConnection], Awaitable[AnswerT]]") -> AnswerT:
         server = await self.started.server_for(path, text)
         if server is None:
             raise LanguageServerError(

@@ -22,7 +22,7 @@ class ServerError(PatternError):
     failure_code = "mcp.failed"
 
 
-class RefusedError(ServerError):
+class HttpRefusedError(ServerError):
     """A server refused a request by an HTTP status. `why` is the reason, as the end of a sentence."""
 
     failure_code = "mcp.failed"

@@ -22,9 +22,9 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import (
     CannotStartError,
     Catalogue,
+    HttpRefusedError,
     LoginWantedError,
     PromptArgument,
-    RefusedError,
     RemotePrompt,
     RemoteResource,
     RemoteTool,
@@ -284,7 +284,7 @@ class McpConnection:
                 self._forgotten = True
                 self._link.ended.set()
                 raise SessionForgottenError(sentence) from error
-            raise RefusedError(sentence, why, wants_login=refusal.wants_login) from error
+            raise HttpRefusedError(sentence, why, wants_login=refusal.wants_login) from error
         except (ValueError, RuntimeError) as error:
             effect = "" if repeatable else "; the call may have taken effect"
             raise ServerError(

@@ -18,8 +18,8 @@ from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.mcp_servers.catalogue import (
     CannotStartError,
     Catalogue,
+    HttpRefusedError,
     LoginWantedError,
-    RefusedError,
     Reply,
     Report,
     ServerError,
@@ -295,7 +295,7 @@ class Server:
         self._running += 1
         try:
             reply = await ask(connection)
-        except RefusedError as error:
+        except HttpRefusedError as error:
             if self._connection is connection:
                 self.problem, self.wants_login = error.why, error.wants_login
             raise

@@ -86,7 +86,7 @@ def perform(document: loro.LoroDoc, done: Sequence[Step]) -> None:
             case steps.RemoveEntry(root, from_end):
                 entries = document.get_list(root)
                 entries.delete(len(entries) - 1 - from_end, 1)
-            case steps.InsertItem() | steps.SetItem() | steps.MoveItem() | steps.RemoveItem():
+            case steps.InsertItem() | steps.SetItem() | steps.MoveStep() | steps.RemoveStep():
                 _change_list(document.get_movable_list(step.root), step)
             case steps.AddNode() | steps.MoveNode() | steps.RemoveNode():
                 _change_tree(document.get_tree(step.root), step)
@@ -174,16 +174,16 @@ def _set_value(fields: loro.LoroMap, key: str, value: Scalar | None) -> None:
 
 
 def _change_list(
-    items: loro.LoroMovableList, step: steps.InsertItem | steps.SetItem | steps.MoveItem | steps.RemoveItem
+    items: loro.LoroMovableList, step: steps.InsertItem | steps.SetItem | steps.MoveStep | steps.RemoveStep
 ) -> None:
     match step:
         case steps.InsertItem(_, at, item):
             items.insert(at, _stored_item(item))
         case steps.SetItem(_, at, item):
             items.set(at, _stored_item(item))
-        case steps.MoveItem(_, at, to):
+        case steps.MoveStep(_, at, to):
             items.mov(at, to)
-        case steps.RemoveItem(_, at):
+        case steps.RemoveStep(_, at):
             items.delete(at, 1)
 
 

@@ -22,7 +22,7 @@ from typing import cast
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.structural_keys import Role, walk
+from pattern_acp.domain.structural_keys import TextRole, walk
 
 MARK = "[forgotten]"
 """The mark in place of forgotten words."""
@@ -106,10 +106,10 @@ class Forgotten(Struct, frozen=True):
         """The payload of an event of a kind with every copy masked, but not in what only names or classifies things."""
         return walk(kind, payload, self._mask_leaf)
 
-    def _mask_leaf(self, role: Role, key: str, value: Json) -> Json:
-        if role is Role.ARGUMENTS:
+    def _mask_leaf(self, role: TextRole, key: str, value: Json) -> Json:
+        if role is TextRole.ARGUMENTS:
             return self._mask_all(value)
-        if role is not Role.WORDS or not isinstance(value, str):
+        if role is not TextRole.WORDS or not isinstance(value, str):
             return value
         if key in _JSON_TEXTS:
             return self._mask_json_text(value)

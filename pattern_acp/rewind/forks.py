@@ -15,7 +15,7 @@ from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import UnknownSessionError
+from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.history import EventPlace, active_events, end_of_turn, place_of_event, read_history, turn_ids
 from pattern_acp.journal.reader import Recorded
@@ -61,7 +61,7 @@ async def fork_session(database: Database, session_id: str, turn: str, *, clock:
 def _fork(tx: Transaction, session_id: str, turn: str, new_id: SessionId, now: int) -> Fork:
     row = sessions.get_session(tx, SessionId(session_id))
     if row is None:
-        raise UnknownSessionError(session_id)
+        raise MissingSessionError(session_id)
     by_id = bool(turn) and not turn.isdecimal()
     seq = _end_by_id(tx, session_id, turn) if by_id else _end_by_number(tx, session_id, turn)
     new = _new_session(row, new_id, _place(tx, seq))

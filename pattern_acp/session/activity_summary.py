@@ -13,9 +13,9 @@ from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.catch_up import (
     CATCH_UP_CALL,
     Absence,
-    Decision,
     LeftBehind,
     OpenThread,
+    WrittenDecision,
     catch_up,
     is_away,
     title_of,
@@ -127,12 +127,12 @@ _TOLD_BY_NAME = frozenset({"undo", "redo", "rollback", "archive", "delete", "res
 """Operations that say more than the number of lines does."""
 
 
-def _decision(change: UnseenChange) -> Decision:
+def _decision(change: UnseenChange) -> WrittenDecision:
     author = {Actor.HUMAN: "the user", Actor.PERSONA: "you"}.get(change.actor, change.actor.value)
     lines = f"+{change.lines_added} -{change.lines_removed} lines"
     if change.operation in _TOLD_BY_NAME:
         lines = change.operation if change.operation in {"delete", "restore"} else f"{change.operation}, {lines}"
-    return Decision(change.label, author, f"{change.reason} ({lines})" if change.reason else lines)
+    return WrittenDecision(change.label, author, f"{change.reason} ({lines})" if change.reason else lines)
 
 
 def _open(thread: Thread) -> OpenThread | None:

@@ -15,7 +15,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.session.budgets import BudgetGate
-from pattern_acp.session.compaction import Wanted, compact, pinned_of, told
+from pattern_acp.session.compaction import CompactionRequest, compact, pinned_of, told
 from pattern_acp.session.context_usage import context_tokens, show_context
 from pattern_acp.session.window import session_limits, strategy_of, tokens_in
 from pattern_acp.turn.loop import ModelInUse
@@ -38,7 +38,9 @@ async def run_compact(session: "Session", argument: str) -> str:
     gate = BudgetGate(session, turn_id, None)
     model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
     tokens = context_tokens(session, info)
-    wanted = Wanted("person", strategy_of(session, model), tokens, 0, session_limits(session, model), argument)
+    wanted = CompactionRequest(
+        "person", strategy_of(session, model), tokens, 0, session_limits(session, model), argument
+    )
 
     def spend(_usage: Usage, cost: Cost | None) -> Cost | None:
         before = state.cost.micro_units if state.cost is not None else 0

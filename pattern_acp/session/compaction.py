@@ -18,7 +18,7 @@ from pattern_acp.context.compaction import (
     LONG_RESULT_CHARACTERS,
     RESULTS_KEPT_WHOLE,
     SHORT_RESULT_CHARACTERS,
-    Choice,
+    CompactionPlan,
     SummaryTask,
     TokensOf,
     Untouchable,
@@ -45,7 +45,7 @@ from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.hooks.answers import Verdict
+from pattern_acp.hooks.answers import HookVerdict
 from pattern_acp.journal.events import (
     ContextCompacted,
     MessagePinned,
@@ -67,7 +67,7 @@ LAST_RESORT_CHARACTERS = (SHORT_RESULT_CHARACTERS, 300)
 """Characters that stay of every result when nothing else frees enough."""
 
 
-class Wanted(Struct, frozen=True):
+class CompactionRequest(Struct, frozen=True):
     """Request for a compaction."""
 
     trigger: str
@@ -85,7 +85,9 @@ class Wanted(Struct, frozen=True):
     keep_characters: int = SHORT_RESULT_CHARACTERS
 
 
-def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, tokens_of: TokensOf) -> Choice:
+def choose_for(
+    history: Sequence[Message], rules: Untouchable, wanted: CompactionRequest, tokens_of: TokensOf
+) -> CompactionPlan:
     """Choose what leaves a conversation; long results are shortened first."""
     free = max(wanted.tokens - wanted.target, 0)
     keep = wanted.keep_characters
@@ -100,7 +102,7 @@ def choose_for(history: Sequence[Message], rules: Untouchable, wanted: Wanted, t
     removed = choose(units, free - results.freed + note, wanted.strategy, spare_notes=not wanted.is_last_resort)
     gone = {call.call_id for unit in removed.removed for call in unit.first.tool_calls}
     shortened = tuple(call_id for call_id in results.shortened if call_id not in gone)
-    return Choice(removed.removed, shortened, results.freed + removed.freed)
+    return CompactionPlan(removed.removed, shortened, results.freed + removed.freed)
 
 
 if TYPE_CHECKING:
@@ -135,7 +137,13 @@ class Summary(Struct, frozen=True):
 
 
 async def write_summary(
-    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, choice: Choice, wish: str, spend: Spend
+    session: "Session",
+    turn_id: TurnId,
+    model: ModelInUse,
+    wanted: CompactionRequest,
+    choice: CompactionPlan,
+    wish: str,
+    spend: Spend,
 ) -> Summary:
     """Have the model sum up what leaves. Never fails for what the provider does: then there is a problem to tell."""
     messages = [message for unit in choice.removed for message in unit.messages]
@@ -235,7 +243,7 @@ class _Known(Struct, frozen=True):
 
 
 async def compact(
-    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: Wanted, spend: Spend, gate: "BudgetGate"
+    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: CompactionRequest, spend: Spend, gate: "BudgetGate"
 ) -> Outcome | None:
     """Make room in the conversation; None when too little would be gained, or a hook does not want it.
 
@@ -281,13 +289,13 @@ async def compact(
             await gate.after_request()
 
 
-def _gains(choice: Choice, known: _Known, tokens_of: TokensOf) -> bool:
+def _gains(choice: CompactionPlan, known: _Known, tokens_of: TokensOf) -> bool:
     """True when something leaves besides notes of earlier compactions, and frees more than a note about it takes."""
     leaves = choice.shortened or any(not compaction.is_note(unit.first) for unit in choice.removed)
     return bool(leaves) and choice.freed > tokens_of([_note(_gap(choice, known))])
 
 
-def _gap(choice: Choice, known: _Known) -> str:
+def _gap(choice: CompactionPlan, known: _Known) -> str:
     """Shortest text that can replace messages that are left out without a summary."""
     gone = compaction.left_out(message for unit in choice.removed for message in unit.messages)
     return compaction.gap_text(gone, compaction.open_steps(known.plan))
@@ -310,12 +318,12 @@ def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
     return frozenset(pinned)
 
 
-async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may_refuse: bool) -> str | None:
+async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: CompactionRequest, *, may_refuse: bool) -> str | None:
     """Instructions for the summary, from the user and hooks; None when a hook refuses."""
     trigger = "manual" if wanted.trigger == "person" else "auto"
     told = {"trigger": trigger, "custom_instructions": wanted.wish}
     opinion = await run_event(session, turn_id, "PreCompact", told, subject=trigger)
-    if opinion.verdict is Verdict.DENY and may_refuse:
+    if opinion.verdict is HookVerdict.DENY and may_refuse:
         logger.info("a hook did not want the conversation compacted")
         session.state.notices.append(f"A hook did not want the conversation compacted: {opinion.reason}")
         return None
@@ -323,8 +331,8 @@ async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: Wanted, *, may
 
 
 class _Plan(Struct, frozen=True):
-    wanted: Wanted
-    choice: Choice
+    wanted: CompactionRequest
+    choice: CompactionPlan
     known: _Known
     written: Summary
     model: ModelInUse

@@ -17,8 +17,8 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.hooks.answers import (
     HookAnswer,
+    HookVerdict,
     Opinion,
-    Verdict,
     input_for_hook,
     input_from_hook,
     matches,
@@ -97,7 +97,7 @@ async def run_event(
 
 def _without_allowance(answer: HookAnswer) -> HookAnswer:
     """Trust lets a project's hooks run, and grants nothing: what would be asked still is."""
-    return replace(answer, verdict=Verdict.NONE, reason="") if answer.verdict is Verdict.ALLOW else answer
+    return replace(answer, verdict=HookVerdict.NONE, reason="") if answer.verdict is HookVerdict.ALLOW else answer
 
 
 def _chosen(hooks: "Sequence[HookSettings]", event: str, subject: str) -> "list[HookSettings]":
@@ -137,8 +137,8 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
         opinion = await run_event(session, turn_id, "SessionStart", {"source": source}, subject=source)
         _wait_with(session.state, "SessionStart", opinion)
     opinion = await run_event(session, turn_id, "UserPromptSubmit", {"prompt": prompt.text})
-    reason = opinion.reason if opinion.verdict is Verdict.DENY else opinion.stop
-    if not reason and opinion.verdict is not Verdict.DENY:
+    reason = opinion.reason if opinion.verdict is HookVerdict.DENY else opinion.stop
+    if not reason and opinion.verdict is not HookVerdict.DENY:
         _wait_with(session.state, "UserPromptSubmit", opinion)
         return None
     session.state.waiting.clear()
@@ -164,7 +164,7 @@ async def after_report(
 
 
 def _goes_on(queue: "InjectionQueue | SessionState", event: str, opinion: Opinion) -> bool:
-    if opinion.verdict is not Verdict.DENY or opinion.stop:
+    if opinion.verdict is not HookVerdict.DENY or opinion.stop:
         return False
     reason = opinion.reason or "Go on; a hook does not take this for finished."
     queue.waiting.append(Addition("hook", f"A {event} hook wants the turn to go on", reason, f"{event} hook"))
@@ -191,8 +191,8 @@ class SessionToolHooks:
             updated = opinion.updated_input
             if opinion.stop:
                 self.stop = opinion.stop
-                return Opinion(Verdict.DENY, opinion.stop)
-            if opinion.verdict is Verdict.DENY:
+                return Opinion(HookVerdict.DENY, opinion.stop)
+            if opinion.verdict is HookVerdict.DENY:
                 return Opinion(opinion.verdict, opinion.reason)
             if updated is not None:
                 updated = input_from_hook(call.name, call.raw_input, told, updated)
@@ -221,7 +221,7 @@ class SessionToolHooks:
             }
             opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=hooked_name(call))
             self.stop = self.stop or opinion.stop
-            if opinion.verdict is Verdict.DENY and opinion.reason:
+            if opinion.verdict is HookVerdict.DENY and opinion.reason:
                 said.append(opinion.reason)
             said += opinion.contexts
         return "".join(f"\n\n[A hook says after this call: {text}]" for text in said)
@@ -234,11 +234,11 @@ def hooked_name(call: ToolCallView) -> str:
 
 def of_all_files(heard: list[Opinion]) -> Opinion:
     """One opinion of those on each file of a call, none of which refuses it: allowed is what all allow."""
-    strictest = next((opinion for opinion in heard if opinion.verdict is Verdict.ASK), heard[0])
+    strictest = next((opinion for opinion in heard if opinion.verdict is HookVerdict.ASK), heard[0])
     updated = [opinion.updated_input for opinion in heard if opinion.updated_input is not None]
     verdict = strictest.verdict
-    if verdict is Verdict.ALLOW and any(opinion.verdict is not Verdict.ALLOW for opinion in heard):
-        verdict = Verdict.NONE
+    if verdict is HookVerdict.ALLOW and any(opinion.verdict is not HookVerdict.ALLOW for opinion in heard):
+        verdict = HookVerdict.NONE
     return Opinion(verdict, strictest.reason, updated_input=updated[-1] if updated else None)
 
 

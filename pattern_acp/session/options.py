@@ -16,7 +16,7 @@ MODEL_OPTION = "model"
 THOUGHT_OPTION = "thought_level"
 
 
-class Choice(Struct, frozen=True):
+class OptionValue(Struct, frozen=True):
     """One value of an option."""
 
     value: str
@@ -31,15 +31,15 @@ class Option(Struct, frozen=True):
     name: str
     category: str
     current: str
-    choices: tuple[Choice, ...]
+    choices: tuple[OptionValue, ...]
     description: str = ""
 
 
-MODES: tuple[Choice, ...] = (
-    Choice(Mode.ASK, "Ask", "Reads files in the project; asks before edits, commands and anything outside."),
-    Choice(Mode.EDIT, "Edit", "Reads and edits files in the project; asks before commands and anything outside."),
-    Choice(Mode.PLAN, "Plan", "Only reads and thinks; nothing that changes anything is offered."),
-    Choice(Mode.AUTO, "Auto", "Works in the project without asking; what destroys or reaches outside still asks."),
+MODES: tuple[OptionValue, ...] = (
+    OptionValue(Mode.ASK, "Ask", "Reads files in the project; asks before edits, commands and anything outside."),
+    OptionValue(Mode.EDIT, "Edit", "Reads and edits files in the project; asks before commands and anything outside."),
+    OptionValue(Mode.PLAN, "Plan", "Only reads and thinks; nothing that changes anything is offered."),
+    OptionValue(Mode.AUTO, "Auto", "Works in the project without asking; what destroys or reaches outside still asks."),
 )
 
 _THOUGHT_NAMES = {
@@ -83,7 +83,7 @@ def session_options(
             "Model",
             "model",
             model.qualified,
-            tuple(Choice(name, name) for name in sorted(known)),
+            tuple(OptionValue(name, name) for name in sorted(known)),
             "The model that answers.",
         ),
     ]
@@ -96,7 +96,7 @@ def session_options(
                 "Thinking",
                 "thought_level",
                 current,
-                tuple(Choice(level, _THOUGHT_NAMES[level], _THOUGHT_WORDS.get(level, "")) for level in levels),
+                tuple(OptionValue(level, _THOUGHT_NAMES[level], _THOUGHT_WORDS.get(level, "")) for level in levels),
                 "How much the model thinks before it answers.",
             )
         )

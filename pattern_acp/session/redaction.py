@@ -26,7 +26,7 @@ from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.structural_keys import Role, walk
+from pattern_acp.domain.structural_keys import TextRole, walk
 from pattern_acp.journal.bundle_masks import mask_texts
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.contents import PackedError, contents_with, drop_contents, unpack
@@ -237,7 +237,7 @@ def _with_partials(
 
 def _blank(kind: str, payload: JsonObject) -> JsonObject:
     # Providers refuse a call of a tool that has no name of a tool.
-    return mask_texts(kind, payload, lambda text: REDACTED if text else "", stays={Role.KIND, Role.NAME})
+    return mask_texts(kind, payload, lambda text: REDACTED if text else "", stays={TextRole.KIND, TextRole.NAME})
 
 
 _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
@@ -393,7 +393,7 @@ class ReadBack:
             self.sessions[event.stream] = None
             remedy = _REDACT.format(event.stream)
 
-        def leaf(role: Role, key: str, value: Json) -> Json:
+        def leaf(role: TextRole, key: str, value: Json) -> Json:
             where = f"`{key}` of {event.kind} events" if own else _session(event.stream)
             for found in self._texts(role, key, value):
                 self.look(found, where, remedy)
@@ -401,9 +401,9 @@ class ReadBack:
 
         walk(event.kind, event.payload, leaf)
 
-    def _texts(self, role: Role, key: str, value: Json) -> Iterator[str]:
+    def _texts(self, role: TextRole, key: str, value: Json) -> Iterator[str]:
         """The texts of a value that is one, is JSON as text, or is what a model gave a tool."""
-        if role is Role.ARGUMENTS:
+        if role is TextRole.ARGUMENTS:
             yield from self._deep(value)
         elif isinstance(value, str) and key in _JSON_TEXTS:
             try:

@@ -57,7 +57,7 @@ MOST_DIFFS = 20
 """Most files of which the preview shows the difference; all are named."""
 
 
-class Asked(Struct, frozen=True):
+class RewindArguments(Struct, frozen=True):
     """Arguments of /rewind. Without parts, the user is asked to choose."""
 
     named: str
@@ -99,7 +99,7 @@ async def run_rewind(session: "Session", argument: str) -> str:
     return await _ask_and_go(session, recorded, plan, asked)
 
 
-def parse_rewind(argument: str) -> Asked:
+def parse_rewind(argument: str) -> RewindArguments:
     """Parse the arguments of /rewind.
 
     Raises:
@@ -111,10 +111,12 @@ def parse_rewind(argument: str) -> Asked:
     named = " ".join(word for index, word in enumerate(words) if index == 0 or word not in {*PARTS, *flags})
     if not named:
         raise CommandMisusedError("Say where to: /rewind TURN or /rewind CHECKPOINT; /rewind lists them.")
-    return Asked(named, parts, "yes" in flags, "overwrite" in flags)
+    return RewindArguments(named, parts, "yes" in flags, "overwrite" in flags)
 
 
-async def _ask_and_go(session: "Session", recorded: Sequence[Recorded], plan: RewindPlan, asked: Asked) -> str:
+async def _ask_and_go(
+    session: "Session", recorded: Sequence[Recorded], plan: RewindPlan, asked: RewindArguments
+) -> str:
     turn_id = session.memory.turn_id or TurnId("")
     parts = asked.parts or plan.target.parts
     view = await _view(session, plan, parts)
@@ -171,7 +173,9 @@ async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> T
     )
 
 
-async def _choose(session: "Session", plan: RewindPlan, asked: Asked, view: ToolCallView, *, explicit: bool) -> Asked:
+async def _choose(
+    session: "Session", plan: RewindPlan, asked: RewindArguments, view: ToolCallView, *, explicit: bool
+) -> RewindArguments:
     """Ask the user what to put back; no parts: nothing."""
     kept = f"; {len(plan.conflicts)} changed by others stay" if plan.conflicts and not asked.overwrite else ""
     first = f"Put back {', '.join(asked.parts[:-1])}{' and ' if asked.parts[1:] else ''}{asked.parts[-1]}{kept}"

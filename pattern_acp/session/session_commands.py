@@ -17,7 +17,7 @@ from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import UnknownSessionError
+from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
@@ -138,7 +138,7 @@ def no_sessions(folder: str) -> SessionList:
     return SessionList(empty="No sessions here yet. `pattern-acp sessions list --all` lists those of every folder.")
 
 
-class Passages(Result, frozen=True):
+class PassagePage(Result, frozen=True):
     """Passages that a search found; `empty` is the text when there are none."""
 
     hits: tuple[SessionHit, ...]
@@ -223,15 +223,15 @@ async def list_sessions(desk: SessionDesk, *, archived: bool) -> SessionList:
     return SessionList(tuple(listed)) if listed else no_sessions(desk.folder)
 
 
-async def search(desk: SessionDesk, text: str) -> Passages:
+async def search(desk: SessionDesk, text: str) -> PassagePage:
     """Find what was said."""
     most = HITS if desk.session is None else FOUND
     hits = await search_sessions(desk.database, text, most, now=desk.clock.now_ms())
     if not desk.folder:
-        return Passages(hits, f"No session has anything about “{text}”.")
+        return PassagePage(hits, f"No session has anything about “{text}”.")
     here = cwd_key(desk.folder)
     found = tuple(hit for hit in hits if cwd_key(hit.cwd) == here)
-    return Passages(found, f"No session here has anything about “{text}”; `--all` searches those of every folder.")
+    return PassagePage(found, f"No session here has anything about “{text}”; `--all` searches those of every folder.")
 
 
 async def rename(desk: SessionDesk, text: str, session: str = "") -> SessionChanged:
@@ -269,7 +269,7 @@ async def delete(desk: SessionDesk, session: str) -> SessionChanged:
     """
     meant, holder = await desk.id_of(session), this_process(desk.ids.new("cli"))
     if not await delete_session(desk.database, meant, holder, now=desk.clock.now_ms()):
-        raise UnknownSessionError(meant)
+        raise MissingSessionError(meant)
     return SessionChanged(meant, "delete")
 
 

@@ -102,7 +102,7 @@ TITLE = "This session is open in another window"
 ONLY_READ = "Nothing was sent: the other window goes on with this session. The next prompt asks again."
 
 
-class Choice(Enum):
+class ConflictChoice(Enum):
     """The user's choice of where to go on."""
 
     FORK = PermissionAnswer.ALLOW_ONCE
@@ -151,14 +151,14 @@ async def claim(sessions: Sessions, session: Session, ticket: PromptTicket) -> C
         return Claimed(session, ticket)
     if mine:
         return Claimed(session, ticket)
-    choice = Choice.TAKE_OVER
+    choice = ConflictChoice.TAKE_OVER
     with ticket.scope:
         if other is not None:
             choice = await _ask(session, other)
     if ticket.scope.cancel_called:
         session.drop_prompt(ticket)
         return TurnEnd(StopReason.CANCELLED)
-    if choice is Choice.READ:
+    if choice is ConflictChoice.READ:
         session.drop_prompt(ticket)
         await say(session, ONLY_READ)
         return TurnEnd(StopReason.END_TURN)
@@ -173,9 +173,9 @@ async def say(session: Session, sentence: str) -> None:
     await session.view.settle()
 
 
-async def _go_on(sessions: Sessions, session: Session, choice: Choice, other: Lease | None) -> Session:
+async def _go_on(sessions: Sessions, session: Session, choice: ConflictChoice, other: Lease | None) -> Session:
     client_id = session.state.client_id
-    if choice is Choice.FORK:
+    if choice is ConflictChoice.FORK:
         from pattern_acp.rewind.forks import fork_session
 
         shared = sessions.constellation
@@ -191,7 +191,7 @@ async def _go_on(sessions: Sessions, session: Session, choice: Choice, other: Le
     return replacement
 
 
-async def _ask(session: Session, other: Lease) -> Choice:
+async def _ask(session: Session, other: Lease) -> ConflictChoice:
     """Ask where to go on; without a valid answer the session is only read."""
     ids = session.constellation.ids
     call_id, turn_id = ToolCallId(ids.new("call")), TurnId(ids.new("turn"))
@@ -200,7 +200,7 @@ async def _ask(session: Session, other: Lease) -> Choice:
     call = ToolCallView(call_id, "open_session", TITLE, ToolKind.OTHER, {}, content=(TextContent(reason),))
     await session.view.show(ToolCallStarted(turn_id, call))
     answer = await session.approver.ask(ApprovalRequest(call, "Where do you want to go on?", OPTIONS))
-    choice = next((each for each in Choice if each.value is answer), Choice.READ)
+    choice = next((each for each in ConflictChoice if each.value is answer), ConflictChoice.READ)
     chosen = next(option.name for option in OPTIONS if option.answer is choice.value)
     shown = (TextContent(f"{reason}\n\nChosen: {chosen}."),)
     await session.view.show(ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, "", content=shown))

@@ -15,7 +15,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.errors import NotDeletedError, UnknownSessionError
+from pattern_acp.journal.errors import MissingSessionError, NotDeletedError
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
@@ -176,7 +176,7 @@ def _search_owner(cwd: str) -> str:
 def _existing(tx: Transaction, session_id: str) -> sessions.SessionRow:
     row = sessions.get_session(tx, SessionId(session_id))
     if row is None:
-        raise UnknownSessionError(session_id)
+        raise MissingSessionError(session_id)
     return row
 
 

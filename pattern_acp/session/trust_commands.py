@@ -64,7 +64,7 @@ class TrustedFolders(Result, frozen=True):
         ]
 
 
-class FolderTrust(Result, frozen=True):
+class TrustResult(Result, frozen=True):
     """Trust in a folder: `trusted`, `already`, `refused`, `revoked` or, where it brings nothing, `empty`."""
 
     folder: str
@@ -132,23 +132,23 @@ def turn_of(session: "Session") -> TurnId:
     return session.memory.turn_id or TurnId("")
 
 
-async def add(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -> FolderTrust:
+async def add(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -> TrustResult:
     """Trust a folder, once the user agreed."""
     root = desk.root_of(path)
     if desk.session is not None:
         granted = await desk.agrees(root, (), None, assume_yes)
         parts = await desk.offered(root)
-        return FolderTrust(root, ("trusted" if granted else "refused") if parts else "empty", parts, here=True)
+        return TrustResult(root, ("trusted" if granted else "refused") if parts else "empty", parts, here=True)
     parts = await desk.offered(root)
     agreement = await desk.database.read(lambda tx: load_agreement(tx, root))
     if not parts:
-        return FolderTrust(root, "empty")
+        return TrustResult(root, "empty")
     if agreement is not None and agreement.digest == digest_of_parts(parts):
-        return FolderTrust(root, "already", parts)
+        return TrustResult(root, "already", parts)
     if not await desk.agrees(root, parts, agreement, assume_yes):
-        return FolderTrust(root, "refused", parts)
+        return TrustResult(root, "refused", parts)
     await decide_trust(desk.database, root, parts, "trusted", at_ms=desk.clock.now_ms())
-    return FolderTrust(root, "trusted", parts)
+    return TrustResult(root, "trusted", parts)
 
 
 async def list_folders(desk: TrustDesk) -> TrustedFolders:
@@ -156,7 +156,7 @@ async def list_folders(desk: TrustDesk) -> TrustedFolders:
     return TrustedFolders(await desk.database.read(list_agreements))
 
 
-async def revoke(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -> FolderTrust:
+async def revoke(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -> TrustResult:
     """Take an agreement back.
 
     Raises:
@@ -173,4 +173,4 @@ async def revoke(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -
     if session is not None:
         session.trust.answered = {session.trust.digest: False}
         await ensure_trust(session, turn_of(session))
-    return FolderTrust(root, "revoked", here=session is not None)
+    return TrustResult(root, "revoked", here=session is not None)

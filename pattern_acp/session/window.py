@@ -35,7 +35,7 @@ from pattern_acp.turn.loop import ModelInUse
 
 if TYPE_CHECKING:
     from pattern_acp.session.budgets import BudgetGate
-    from pattern_acp.session.compaction import Wanted
+    from pattern_acp.session.compaction import CompactionRequest
     from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -144,10 +144,10 @@ class SessionWindow:
         return with_answer_in_window(request, self._model.info, tokens)
 
     async def _cut_to_fit(self, request: ProviderRequest, tokens: int) -> tuple[ProviderRequest, int]:
-        from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, Wanted
+        from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, CompactionRequest
 
         for characters in LAST_RESORT_CHARACTERS:
-            wanted = Wanted(
+            wanted = CompactionRequest(
                 "threshold",
                 "truncate",
                 tokens,
@@ -199,25 +199,27 @@ class SessionWindow:
         """See `TurnWindow.too_long`."""
         if self._sent is None:
             return False
-        from pattern_acp.session.compaction import Wanted
+        from pattern_acp.session.compaction import CompactionRequest
 
         name = self._model.info.name
         tokens = self._state.calibration.tokens(name, self._estimate)
         # It is longer than we believe, or the window is smaller; either way less may be sent from now on.
         limits = session_limits(self._session, self._model, refused=tokens)
-        wanted = Wanted("provider", strategy_of(self._session, self._model), tokens, limits.target, limits)
+        wanted = CompactionRequest("provider", strategy_of(self._session, self._model), tokens, limits.target, limits)
         if not await self._compacted(wanted):
             return False
         self._limits, self._state.refused[name] = limits, tokens
         return True
 
     async def _make_room(self, tokens: int) -> bool:
-        from pattern_acp.session.compaction import Wanted
+        from pattern_acp.session.compaction import CompactionRequest
 
         strategy = strategy_of(self._session, self._model)
-        return await self._compacted(Wanted("threshold", strategy, tokens, self._limits.target, self._limits))
+        return await self._compacted(
+            CompactionRequest("threshold", strategy, tokens, self._limits.target, self._limits)
+        )
 
-    async def _compacted(self, wanted: "Wanted") -> bool:
+    async def _compacted(self, wanted: "CompactionRequest") -> bool:
         from pattern_acp.session.compaction import compact
 
         outcome = await compact(self._session, self._turn_id, self._model, wanted, self._spend, self._gate)

@@ -28,7 +28,7 @@ from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import find_target
 
 
-class Operation(Struct, frozen=True):
+class CodeMapOperation(Struct, frozen=True):
     """One operation: the title of a call, and what makes the call ready to run."""
 
     title: str
@@ -97,15 +97,15 @@ async def _prepare_rename(asked: CodeMapArguments, title: str, context: ToolCont
     return await prepare_rename(asked, title, context)
 
 
-OPERATIONS: dict[CodeOperation, Operation] = {
-    CodeOperation.FIND: Operation("Find in code:", _prepare_indexed),
-    CodeOperation.OUTLINE: Operation("Outline of", _prepare_indexed, "the workspace"),
-    CodeOperation.BRIEF: Operation("Code about:", _prepare_indexed),
-    CodeOperation.CALLERS: Operation("Callers of", _prepare_indexed),
-    CodeOperation.IMPORTERS: Operation("Importers of", _prepare_indexed),
-    CodeOperation.IMPACT: Operation("Impact of", _prepare_indexed, "what is not committed"),
-    CodeOperation.DEFINITION: Operation("Definition of", _prepare_asked),
-    CodeOperation.REFERENCES: Operation("References to", _prepare_asked),
-    CodeOperation.RENAME: Operation("Rename", _prepare_rename),
+OPERATIONS: dict[CodeOperation, CodeMapOperation] = {
+    CodeOperation.FIND: CodeMapOperation("Find in code:", _prepare_indexed),
+    CodeOperation.OUTLINE: CodeMapOperation("Outline of", _prepare_indexed, "the workspace"),
+    CodeOperation.BRIEF: CodeMapOperation("Code about:", _prepare_indexed),
+    CodeOperation.CALLERS: CodeMapOperation("Callers of", _prepare_indexed),
+    CodeOperation.IMPORTERS: CodeMapOperation("Importers of", _prepare_indexed),
+    CodeOperation.IMPACT: CodeMapOperation("Impact of", _prepare_indexed, "what is not committed"),
+    CodeOperation.DEFINITION: CodeMapOperation("Definition of", _prepare_asked),
+    CodeOperation.REFERENCES: CodeMapOperation("References to", _prepare_asked),
+    CodeOperation.RENAME: CodeMapOperation("Rename", _prepare_rename),
 }
 """Every operation of `CodeOperation`. One that asks a language server instead has a `prepare` of its own."""

@@ -78,7 +78,7 @@ class Page(Struct, frozen=True):
     note: str = ""
 
 
-class FetchUrl:
+class FetchUrlTool:
     """Fetches a page of the web, as Markdown when it is HTML."""
 
     spec = ToolSpec(

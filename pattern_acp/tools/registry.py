@@ -13,7 +13,7 @@ from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_map import CodeMap
 from pattern_acp.tools.delegate import Delegate
 from pattern_acp.tools.edit_file import EditFile, WriteFile
-from pattern_acp.tools.fetch_url import FetchUrl
+from pattern_acp.tools.fetch_url import FetchUrlTool
 from pattern_acp.tools.find_files import FindFiles, ListDirectory, SearchText
 from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite
@@ -46,7 +46,7 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
         MemorySearch(),
         SearchSessions(),
         ReadAttachment(),
-        FetchUrl(Pages(private_addresses=private_addresses)),
+        FetchUrlTool(Pages(private_addresses=private_addresses)),
         Delegate(),
     )
 

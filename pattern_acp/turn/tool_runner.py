@@ -36,8 +36,7 @@ from pattern_acp.domain.tool_calls import (
     ToolContent,
     ToolKind,
 )
-from pattern_acp.hooks.answers import Opinion
-from pattern_acp.hooks.answers import Verdict as HookVerdict
+from pattern_acp.hooks.answers import HookVerdict, Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import (

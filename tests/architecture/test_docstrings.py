@@ -1,4 +1,4 @@
-"""Words of docstrings and of texts."""
+"""Words of docstrings, texts and names."""
 
 import ast
 import re
@@ -52,3 +52,16 @@ def test_who_uses_the_program_is_called_the_user(package: str) -> None:
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
         if re.search(r"the[ _]person\b", line, re.IGNORECASE) and "earlier releases" not in line
     ] == []
+
+
+def test_a_class_has_its_name_alone() -> None:
+    """Classes of the wire are named by the protocol, and the launcher of confined commands imports none of ours."""
+    where: dict[str, list[str]] = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        name = str(file.relative_to(ROOT).as_posix())
+        if re.match(r"acp/(v2/)?schema|processes/confine_launcher", name):
+            continue
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(name)
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}

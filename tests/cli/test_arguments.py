@@ -5,7 +5,7 @@ import pytest
 from pattern_acp import __version__
 from pattern_acp.cli.arguments import Arguments, BadUsage, Chat, Doctor, Journal, Serve, ShowText
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.commands.parameters import Call, Value
+from pattern_acp.commands.parameters import TypedCommand, Value
 from pattern_acp.config.settings import Flags
 
 LISTED: dict[str, Value] = {"json": False, "everywhere": False}
@@ -34,19 +34,19 @@ REWOUND: dict[str, Value] = {**FLAGS, "session": "s1", "to": "last", "files": Tr
         ("chat --continue --cwd d", Chat(latest=True, cwd="d")),
         ("chat -- --yes", Chat(prompt="--yes")),
         ("chat hi --image a.png --image b.png", Chat(prompt="hi", images=("a.png", "b.png"))),
-        ("sessions", Call("sessions", "list", {"archived": False}, LISTED)),
+        ("sessions", TypedCommand("sessions", "list", {"archived": False}, LISTED)),
         (
             "sessions list --json --all",
-            Call("sessions", "list", {"archived": False}, {"json": True, "everywhere": True}),
+            TypedCommand("sessions", "list", {"archived": False}, {"json": True, "everywhere": True}),
         ),
-        ("sessions show s1", Call("sessions", "show", {"session": "s1"}, LISTED)),
+        ("sessions show s1", TypedCommand("sessions", "show", {"session": "s1"}, LISTED)),
         (
             "sessions delete s1 --constellation w",
-            Call("sessions", "delete", {"session": "s1"}, LISTED, Flags(constellation="w")),
+            TypedCommand("sessions", "delete", {"session": "s1"}, LISTED, Flags(constellation="w")),
         ),
         ("journal tail --lines 0 --no-follow", Journal(action="tail", lines=0, follow=False)),
-        ("sessions rewind s1 --to last --files", Call("sessions", "rewind", REWOUND, LISTED)),
-        ("trust --yes here", Call("trust", "add", {"path": "here", "assume_yes": True})),
+        ("sessions rewind s1 --to last --files", TypedCommand("sessions", "rewind", REWOUND, LISTED)),
+        ("trust --yes here", TypedCommand("trust", "add", {"path": "here", "assume_yes": True})),
         ("doctor", Doctor()),
         ("doctor --json", Doctor(json=True)),
         ("doctor --all", Doctor(all=True)),

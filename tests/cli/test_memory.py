@@ -15,7 +15,7 @@ from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
 from pattern_acp.cli.memory.editing import EditingError, editor_command
-from pattern_acp.commands.parameters import Call, Value
+from pattern_acp.commands.parameters import TypedCommand, Value
 from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.memory.errors import UnusableEditError
@@ -49,14 +49,14 @@ def remembered(home: Process, folder: Path) -> Process:
 
 def ask(process: Process, folder: Path, line: str, *, code: int = 0) -> None:
     arguments = parse_arguments(["memory", *line.split()])
-    assert isinstance(arguments, Call), arguments
+    assert isinstance(arguments, TypedCommand), arguments
     with chdir(folder):
         assert run_call(arguments, process) == code
 
 
 def ask_words(process: Process, folder: Path, *words: str) -> None:
     arguments = parse_arguments(["memory", *words])
-    assert isinstance(arguments, Call), arguments
+    assert isinstance(arguments, TypedCommand), arguments
     with chdir(folder):
         assert run_call(arguments, process) == 0
 
@@ -329,7 +329,7 @@ def test_an_editor_that_nobody_chose_is_not_started_without_a_terminal():
 )
 def test_a_command_line_is_understood(text: str, command: str, expected: dict[str, Value]):
     shared: dict[str, Value] = {"json": False, "cwd": "", "no_pager": False}
-    assert parse_arguments(["memory", *text.split()]) == Call("memory", command, expected, shared)
+    assert parse_arguments(["memory", *text.split()]) == TypedCommand("memory", command, expected, shared)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_command_line_is_understood(text: str, command: str, expected: dict[st
 )
 def test_what_is_to_be_forgotten_is_named(text: str, expected: tuple[str | None, bool, bool]):
     called = parse_arguments(["memory", *text.split()])
-    assert isinstance(called, Call)
+    assert isinstance(called, TypedCommand)
     assert (called.values["passage"], called.values["whole"], called.values["sure"]) == expected
 
 
@@ -350,7 +350,7 @@ def test_options_and_settings_may_stand_anywhere():
     called = parse_arguments(
         ["--persona", "p", "memory", "--json", "history", "human", "--no-pager", "--constellation", "w"]
     )
-    assert isinstance(called, Call)
+    assert isinstance(called, TypedCommand)
     assert called.flags == Flags(persona="p", constellation="w")
     assert called.shared == {"json": True, "cwd": "", "no_pager": True}
 

@@ -13,7 +13,7 @@ from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
 from pattern_acp.cli.memory.importing import read_import
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.domain.errors import PatternError
 from tests.support.process import agent_environment
 
@@ -37,7 +37,7 @@ class Terminal:
     def run(self, *words: str) -> str:
         self._capsys.readouterr()
         arguments = parse_arguments(["memory", *words])
-        assert isinstance(arguments, Call), arguments
+        assert isinstance(arguments, TypedCommand), arguments
         with chdir(self._folder):
             assert run_call(arguments, self._home) == 0
         return self._capsys.readouterr().out

@@ -10,7 +10,7 @@ from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
     arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
-    assert isinstance(arguments, Call), arguments
+    assert isinstance(arguments, TypedCommand), arguments
     run_call(arguments, process)
     printed = capsys.readouterr()
     return printed.out + printed.err

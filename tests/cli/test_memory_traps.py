@@ -8,13 +8,13 @@ import pytest
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 
 
 def answer(process: Process, folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     capsys.readouterr()
     arguments = parse_arguments(["memory", *words, "--cwd", str(folder)])
-    assert isinstance(arguments, Call), arguments
+    assert isinstance(arguments, TypedCommand), arguments
     assert run_call(arguments, process) == 0
     return capsys.readouterr().out
 

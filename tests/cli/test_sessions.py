@@ -19,7 +19,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.session_commands import Passages, SessionList
+from pattern_acp.session.session_commands import PassagePage, SessionList
 from pattern_acp.tools.base import SessionHit
 from tests.support.agent import record_session
 from tests.support.editor import JsonDict
@@ -121,7 +121,7 @@ def shown(result: Result, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_hit_is_where_it_is_and_below_that_what_was_said(width: int):
     hit = SessionHit(SessionId(f"ses_{1:032x}"), "A title", "/one", 3, "user", "said \x1b[2J" + "so " * 99, 0)
-    head, said = shown(Passages((hit,), ""), width)
+    head, said = shown(PassagePage((hit,), ""), width)
     assert head.startswith(f"{hit.session_id}  turn 3  1970-01")
     assert said.startswith("    said \\u001b[2Jso so")
     assert max(len(head), len(said)) <= width

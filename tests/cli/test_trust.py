@@ -9,7 +9,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.main import run_with
-from pattern_acp.commands.parameters import Call, Value
+from pattern_acp.commands.parameters import TypedCommand, Value
 from tests.support.process import typed
 
 
@@ -31,7 +31,7 @@ def test_the_arguments_say_what_is_meant():
         (["trust", "list", "--json"], "list", {"json": True}),
     )
     for words, verb, values in expected:
-        assert parse_arguments(words) == Call("trust", verb, values)
+        assert parse_arguments(words) == TypedCommand("trust", verb, values)
     for words in (["trust", "list", "/x"], ["trust", "/x", "/y"], ["trust", "/x", "--json"]):
         assert isinstance(parse_arguments(words), BadUsage)
 

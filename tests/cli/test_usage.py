@@ -17,7 +17,7 @@ from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.main import run_with
 from pattern_acp.cli.rendering import lines_of
 from pattern_acp.cli.usage import assumed_free, since_ms
-from pattern_acp.commands.parameters import Call, Value
+from pattern_acp.commands.parameters import TypedCommand, Value
 from pattern_acp.commands.usage import UsageSum, UsageTotals, total_of
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.ids import SessionId, TurnId
@@ -148,6 +148,6 @@ def test_bars_keep_their_proportion_in_a_narrow_terminal(width: int):
 def test_the_command_line_is_understood_and_a_wrong_day_is_refused():
     wanted = parse_arguments(["usage", "--by", "project", "--since", "30d", "--csv"])
     values: dict[str, Value] = {"by": "project", "since": "30d", "json": False, "csv": True}
-    assert wanted == Call("usage", "", values)
+    assert wanted == TypedCommand("usage", "", values)
     assert isinstance(parse_arguments(["usage", "--since", "yesterday"]), BadUsage)
     assert isinstance(parse_arguments(["usage", "--json", "--csv"]), BadUsage)

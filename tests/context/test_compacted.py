@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.compaction import (
-    Choice,
+    CompactionPlan,
     Untouchable,
     choose,
     compacted,
@@ -138,7 +138,7 @@ def test_a_note_of_what_was_left_out_never_leaves_alone():
     units = units_of([note, *history_of(events)], Untouchable(prompts_of(events)), tokens)
     for how in STRATEGIES:
         assert len(choose(units, 1, how).removed) == 2 or "note" not in choose(units, 1, how).message_ids
-        assert choose(units[:1], 10**9, how) == Choice()
+        assert choose(units[:1], 10**9, how) == CompactionPlan()
 
 
 def test_a_result_keeps_its_ends_and_tells_how_to_read_the_rest():

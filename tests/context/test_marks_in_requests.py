@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.context.builder import MemoryView, volatile_segment
-from pattern_acp.context.catch_up import Absence, Decision, LeftBehind, OpenThread, catch_up
+from pattern_acp.context.catch_up import Absence, LeftBehind, OpenThread, WrittenDecision, catch_up
 from pattern_acp.context.compaction import SummaryTask, gap_text, left_out, summary_request, summary_text
 from pattern_acp.context.memory_notices import WriteNote, change_notices, shown_memory
 from pattern_acp.context.recall_budget import Recallable, for_model
@@ -48,7 +48,7 @@ def of_memory(data: str) -> str:
             0,
             AT,
             (data,),
-            (Decision(data, data, data),),
+            (WrittenDecision(data, data, data),),
             (OpenThread(data, data),),
             (LeftBehind(data, AT, data, (data, data)),),
         )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.hooks.answers import TEXT_CHARACTERS, HookAnswer, Verdict, answer_of, together
+from pattern_acp.hooks.answers import TEXT_CHARACTERS, HookAnswer, HookVerdict, answer_of, together
 
 
 def said(answer: JsonObject, event: str = "PreToolUse") -> HookAnswer:
@@ -13,8 +13,8 @@ def said(answer: JsonObject, event: str = "PreToolUse") -> HookAnswer:
 
 
 def test_code_two_refuses_with_what_stands_on_stderr():
-    assert answer_of("PreToolUse", 2, "", "no tabs\n") == HookAnswer(Verdict.DENY, "no tabs")
-    assert answer_of("Stop", 2, "{}", "").verdict is Verdict.DENY
+    assert answer_of("PreToolUse", 2, "", "no tabs\n") == HookAnswer(HookVerdict.DENY, "no tabs")
+    assert answer_of("Stop", 2, "{}", "").verdict is HookVerdict.DENY
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_both_forms_of_a_decision_are_understood():
         },
         "systemMessage": "hello",
     }
-    assert said(special) == HookAnswer(Verdict.DENY, "prod", "careful", "hello", {"command": "ls"})
-    assert said({"decision": "approve", "reason": "safe"}) == HookAnswer(Verdict.ALLOW, "safe")
-    assert said({"permissionDecision": "ask"}).verdict is Verdict.ASK
-    assert said({"decision": "block", "reason": "again"}, "Stop") == HookAnswer(Verdict.DENY, "again")
+    assert said(special) == HookAnswer(HookVerdict.DENY, "prod", "careful", "hello", {"command": "ls"})
+    assert said({"decision": "approve", "reason": "safe"}) == HookAnswer(HookVerdict.ALLOW, "safe")
+    assert said({"permissionDecision": "ask"}).verdict is HookVerdict.ASK
+    assert said({"decision": "block", "reason": "again"}, "Stop") == HookAnswer(HookVerdict.DENY, "again")
     assert said({"continue": False, "stopReason": "enough"}) == HookAnswer(reason="enough", stops=True)
     assert said({"decision": 5, "updatedInput": 5, "additionalContext": 5, "reason": 5}) == HookAnswer()
 
@@ -63,11 +63,11 @@ def test_what_a_hook_says_is_bounded():
 def test_the_strictest_of_several_wins_and_nothing_else_is_lost():
     opinion = together(
         [
-            HookAnswer(Verdict.ALLOW, "fine", "one", updated_input={"a": 1}),
-            HookAnswer(Verdict.DENY, "no", "two", "look"),
+            HookAnswer(HookVerdict.ALLOW, "fine", "one", updated_input={"a": 1}),
+            HookAnswer(HookVerdict.DENY, "no", "two", "look"),
             HookAnswer(stops=True),
         ]
     )
-    assert (opinion.verdict, opinion.reason, opinion.contexts) == (Verdict.DENY, "no", ("one", "two"))
+    assert (opinion.verdict, opinion.reason, opinion.contexts) == (HookVerdict.DENY, "no", ("one", "two"))
     assert (opinion.messages, opinion.updated_input, opinion.stop) == (("look",), None, "A hook ended the turn.")
-    assert together([]).verdict is Verdict.NONE
+    assert together([]).verdict is HookVerdict.NONE

@@ -6,7 +6,7 @@ import anyio
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import HookSettings
-from pattern_acp.hooks.answers import Verdict
+from pattern_acp.hooks.answers import HookVerdict
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.workspace.shell import shell_command
 from tests.support.passing_time import passing
@@ -30,7 +30,7 @@ async def test_a_command_that_reads_nothing_is_no_failure():
 async def test_a_command_at_its_limit_has_no_opinion_and_ends_with_what_it_started():
     async with passing(1.5):
         answer = await ran("sleep 600 & sleep 600", seconds=1)
-    assert (answer.verdict, answer.problem) == (Verdict.NONE, "took longer than its 1 s, so it was ended")
+    assert (answer.verdict, answer.problem) == (HookVerdict.NONE, "took longer than its 1 s, so it was ended")
 
 
 async def test_what_a_command_leaves_running_does_not_hold_the_turn():
@@ -46,7 +46,7 @@ async def test_a_folder_that_is_gone_is_said():
 async def test_one_line_runs_once_however_often_it_is_named():
     hooks = [HookSettings("Stop", "echo x >&2; exit 2", source=str(number)) for number in range(3)]
     answers = await RUNNER.run_all([*hooks, HookSettings("Stop", "true")], {}, "/")
-    assert [answer.verdict for _, answer in answers] == [Verdict.DENY, Verdict.NONE]
+    assert [answer.verdict for _, answer in answers] == [HookVerdict.DENY, HookVerdict.NONE]
 
 
 async def test_long_output_is_cut_and_never_kept_whole():

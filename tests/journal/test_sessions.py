@@ -5,7 +5,7 @@ from pattern_acp.db.errors import ConstraintError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import BadCursorError, UnknownSessionError
+from pattern_acp.journal.errors import BadCursorError, MissingSessionError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
@@ -85,7 +85,7 @@ async def test_a_deleted_session_is_neither_found_nor_listed_nor_changed():
             return first, again, sessions.get_session(tx, session_id), listed(tx)
 
         assert await constellation.database.write(delete) == (True, False, None, [])
-        with pytest.raises(UnknownSessionError, match="no session 's'"):
+        with pytest.raises(MissingSessionError, match="no session 's'"):
             await constellation.database.write(lambda tx: sessions.touch(tx, SessionId("s"), seq=1, at_ms=2))
 
 

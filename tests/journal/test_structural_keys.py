@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct, structs
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.structural_keys import Role, walk
+from pattern_acp.domain.structural_keys import TextRole, walk
 from pattern_acp.journal.bundle_masks import mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded
@@ -249,12 +249,14 @@ def test_all_that_a_model_gave_a_tool_is_words():
 
 def test_a_field_that_nobody_knows_yet_is_words():
     payload: JsonObject = {"command": "x", "state": {"mode": "x"}, "parts": ["x"], "turn_id": "x", "owner": "x"}
-    seen: list[tuple[Role, str]] = []
+    seen: list[tuple[TextRole, str]] = []
 
-    def leaf(role: Role, key: str, value: Json) -> Json:
+    def leaf(role: TextRole, key: str, value: Json) -> Json:
         seen.append((role, key))
         return value
 
     assert walk("of_tomorrow", payload, leaf) == payload
     words = ("command", "mode", "parts", "owner")
-    assert sorted(seen, key=str) == sorted([*((Role.WORDS, key) for key in words), (Role.KIND, "turn_id")], key=str)
+    assert sorted(seen, key=str) == sorted(
+        [*((TextRole.WORDS, key) for key in words), (TextRole.KIND, "turn_id")], key=str
+    )

@@ -23,7 +23,7 @@ from pattern_acp.cli.chat.agent_process import AgentProcess
 from pattern_acp.cli.chat.run import run
 from pattern_acp.cli.command_runner import run_call
 from pattern_acp.cli.output import write_failed
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, loopback_pair
@@ -116,7 +116,7 @@ def chat_beside(environ: Mapping[str, str], folder: Path, *words: str, stdin: st
 def sessions_beside(environ: Mapping[str, str], folder: Path, *words: str) -> str:
     """What `pattern-acp sessions` with these words prints in `folder`."""
     arguments = parse_arguments(["sessions", *words])
-    if not isinstance(arguments, Call):
+    if not isinstance(arguments, TypedCommand):
         raise TypeError(arguments)
     with chdir(folder), _streams("") as (out, _):
         run_call(arguments, start_process(Flags(), environ))

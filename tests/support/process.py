@@ -22,7 +22,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.load import process_environment
 from pattern_acp.db.connection import open_database
 from pattern_acp.db.integrity import quick_check
@@ -325,8 +325,8 @@ def judge_recordings(folder: Path) -> int:
     return count
 
 
-def typed(*words: str) -> Call:
+def typed(*words: str) -> TypedCommand:
     """What a command line of ours asks for."""
     called = parse_arguments(words)
-    assert isinstance(called, Call), called
+    assert isinstance(called, TypedCommand), called
     return called

@@ -91,7 +91,7 @@ CODE_THEME = "ansi_dark"
 """The terminal's own colours, so that code is readable on light and dark grounds."""
 
 
-class Answer(Protocol):
+class AnswerView(Protocol):
     """Shows one message after another."""
 
     @property
@@ -113,7 +113,7 @@ class Answer(Protocol):
 
 
 class RenderedAnswer:
-    """`Answer` as Markdown. A block is printed when nothing can change it any more."""
+    """`AnswerView` as Markdown. A block is printed when nothing can change it any more."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -150,7 +150,7 @@ class RenderedAnswer:
 
 
 class PlainAnswer:
-    """`Answer` as it is: for pipes, and for terminals whose alphabet is too small for rendered Markdown."""
+    """`AnswerView` as it is: for pipes, and for terminals whose alphabet is too small for rendered Markdown."""
 
     def __init__(self, stream: TextIO, *, on_screen: bool) -> None:
         self._stream = stream

@@ -10,7 +10,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.calls import DIFF_MARGIN, Call, diff_rows, diff_text, one_line, output_lines, plain_text
+from pattern_acp.cli.chat.calls import (
+    DIFF_MARGIN,
+    DisplayedCall,
+    diff_rows,
+    diff_text,
+    one_line,
+    output_lines,
+    plain_text,
+)
 from pattern_acp.cli.chat.events import OfferedChoice, Question, automatic_choice, choice_for, keyed
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
@@ -155,7 +163,7 @@ def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
 
 def has_diffs(call: schema.ToolCallUpdate) -> bool:
     """Tell whether the question shows changes."""
-    return bool(Call(call.tool_call_id).updated(call).diffs)
+    return bool(DisplayedCall(call.tool_call_id).updated(call).diffs)
 
 
 def _text_rows(text: str, kind: ToolKind | None, rows: int | None, marks: Marks) -> Text:

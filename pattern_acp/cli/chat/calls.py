@@ -140,7 +140,7 @@ _FENCE_LINE = re.compile(r"\s{0,3}(`{3,})[^`]*\Z")
 _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 
 
-class Call(Struct, frozen=True):
+class DisplayedCall(Struct, frozen=True):
     """A tool call as far as it is known."""
 
     call_id: str
@@ -154,12 +154,12 @@ class Call(Struct, frozen=True):
         """True when nothing more will come."""
         return self.status in ENDED
 
-    def updated(self, update: schema.ToolCallStart | schema.ToolCallUpdate) -> "Call":
+    def updated(self, update: schema.ToolCallStart | schema.ToolCallUpdate) -> "DisplayedCall":
         """The call with what `update` says; a member that it leaves out stays (ACP v1, tool calls)."""
         content = update.content
         if isinstance(update, schema.ToolCallStart):
             content = content or None
-        return Call(
+        return DisplayedCall(
             self.call_id,
             self.title if update.title is None else update.title,
             self.kind if update.kind is None else update.kind,
@@ -173,7 +173,7 @@ class Call(Struct, frozen=True):
         return tuple(item for item in self.content if isinstance(item, schema.Diff))
 
 
-def call_line(call: Call, marks: Marks, *, running: str = "") -> Text:
+def call_line(call: DisplayedCall, marks: Marks, *, running: str = "") -> Text:
     """One line: state, kind and title. `running` replaces the state's sign while the call runs."""
     signs = {
         ToolCallStatus.COMPLETED: (marks.done, "green"),
@@ -189,7 +189,9 @@ def call_line(call: Call, marks: Marks, *, running: str = "") -> Text:
     return line
 
 
-def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool = True) -> list[RenderableType]:
+def call_details(
+    call: DisplayedCall, cwd: str, marks: Marks, tail: Tail, *, diffs: bool = True
+) -> list[RenderableType]:
     """Render the details below the line of a finished call; `diffs` False omits changes that the user has just seen.
 
     A change that failed was not made, so it is not shown either.
@@ -211,7 +213,7 @@ def call_details(call: Call, cwd: str, marks: Marks, tail: Tail, *, diffs: bool 
     return [Indented(text) for text in shown if text.plain]
 
 
-def live_details(call: Call, tail: Tail, marks: Marks) -> list[RenderableType]:
+def live_details(call: DisplayedCall, tail: Tail, marks: Marks) -> list[RenderableType]:
     """Render the details below the line of a running call: the end of its terminals and of its progress messages."""
     texts: list[Text] = []
     for item in call.content:
@@ -285,12 +287,12 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def _tells_progress(call: Call) -> bool:
+def _tells_progress(call: DisplayedCall) -> bool:
     """Tell whether the call's text reports progress, rather than previewing the call."""
     return call.status is ToolCallStatus.IN_PROGRESS and call.kind not in {*QUIET, ToolKind.EXECUTE}
 
 
-def _note(call: Call, text: str, marks: Marks) -> Text:
+def _note(call: DisplayedCall, text: str, marks: Marks) -> Text:
     if one_line(plain_text(text, call.kind)) == one_line(call.title):
         return Text()
     if call.kind is ToolKind.EXECUTE and call.status is ToolCallStatus.FAILED and "\n" not in text:

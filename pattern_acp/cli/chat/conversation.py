@@ -19,7 +19,7 @@ from pattern_acp import __version__
 from pattern_acp.cli.chat.agent_process import AgentProcess
 from pattern_acp.cli.chat.client import ChatClient, Files, Terminals
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
-from pattern_acp.cli.chat.events import TurnEnded
+from pattern_acp.cli.chat.events import PromptAnswered
 from pattern_acp.cli.chat.images import GivenImage, GivenText
 from pattern_acp.cli.chat.session_info import told_by_us
 from pattern_acp.cli.chat.transport import Incoming, PipeTransport
@@ -37,7 +37,7 @@ LIST_PAGES = 100
 """Pages of session/list that are looked through for a session."""
 
 
-class Wanted(Struct, frozen=True):
+class SessionToOpen(Struct, frozen=True):
     """The session to open. `cwd` is absolute; empty with a `session_id` for the folder it was recorded in."""
 
     cwd: str
@@ -108,7 +108,7 @@ class Conversation(Struct):
         if answer.protocol_version != acp.PROTOCOL_VERSION:
             raise ChatError(f"The agent speaks version {answer.protocol_version} of ACP; this chat speaks version 1.")
 
-    async def open(self, wanted: Wanted) -> Opened:
+    async def open(self, wanted: SessionToOpen) -> Opened:
         """Open the session that is wanted.
 
         Raises:
@@ -136,7 +136,7 @@ class Conversation(Struct):
             answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
             end = _ended(answer)
         except ChatError as error:
-            end = TurnEnded("", error.sentence, isinstance(error, AgentGoneError), failure=error.failure_code)
+            end = PromptAnswered("", error.sentence, isinstance(error, AgentGoneError), failure=error.failure_code)
         self.incoming.withdraw()
         self.incoming.inbox.put(end)
 
@@ -155,7 +155,7 @@ class Conversation(Struct):
         except ChatError as error:
             logger.info("no subagent was ended: %s", error.sentence)
 
-    async def _reopen(self, wanted: Wanted) -> Opened:
+    async def _reopen(self, wanted: SessionToOpen) -> Opened:
         found = await self._find(wanted)
         cwd = wanted.cwd or (found.cwd if found is not None else "")
         session_id = found.session_id if found is not None else wanted.session_id
@@ -169,7 +169,7 @@ class Conversation(Struct):
         opened = _opened(answer, Opened(session_id, cwd, title, is_new=False))
         return await self._set(wanted, opened)
 
-    async def _set(self, wanted: Wanted, opened: Opened) -> Opened:
+    async def _set(self, wanted: SessionToOpen, opened: Opened) -> Opened:
         if wanted.mode and wanted.mode != opened.mode:
             await self.request(self.connection.set_session_mode(session_id=self.session_id, mode_id=wanted.mode))
             opened = replace(opened, mode=wanted.mode)
@@ -187,7 +187,7 @@ class Conversation(Struct):
             opened = replace(opened, thinking=wanted.thinking)
         return opened
 
-    async def _find(self, wanted: Wanted) -> "sdk.SessionInfo | None":
+    async def _find(self, wanted: SessionToOpen) -> "sdk.SessionInfo | None":
         """The wanted session in session/list, which is sorted from the newest to the oldest."""
         beginning = beginning_of(wanted.session_id)
         alike: dict[str, sdk.SessionInfo] = {}
@@ -277,11 +277,11 @@ def _opened(answer: _WithOptions, known: Opened) -> Opened:
     return replace(known, mode=mode, model=current.get("model", ""), thinking=current.get("thought_level", ""))
 
 
-def _ended(answer: sdk.PromptResponse) -> TurnEnded:
+def _ended(answer: sdk.PromptResponse) -> PromptAnswered:
     """The end of a turn, with what our agent adds."""
     told = told_by_us(answer.field_meta)
     jobs, failure = told.get("backgroundJobs"), told.get("failure")
-    return TurnEnded(
+    return PromptAnswered(
         answer.stop_reason,
         background_jobs=jobs if isinstance(jobs, int) else 0,
         failure=failure if isinstance(failure, str) else "",

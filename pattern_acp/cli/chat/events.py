@@ -79,13 +79,13 @@ class Updated(Struct, frozen=True):
     update: JsonObject
 
 
-class Asked(Struct, frozen=True):
+class AgentAsks(Struct, frozen=True):
     """The agent asks for permission and waits."""
 
     question: Question
 
 
-class TurnEnded(Struct, frozen=True):
+class PromptAnswered(Struct, frozen=True):
     """The prompt was answered: with a stop reason, or with an error's sentence."""
 
     stop_reason: str
@@ -97,7 +97,7 @@ class TurnEnded(Struct, frozen=True):
     """The code of what failed; without an `error` the turn ended in words of the agent."""
 
 
-Happening: TypeAlias = Updated | Asked | TurnEnded
+Happening: TypeAlias = Updated | AgentAsks | PromptAnswered
 
 Inbox: TypeAlias = "queue.SimpleQueue[Happening]"
 """Holds at most what one turn says; the terminal's thread empties it while the turn runs. Terminals are looked at

@@ -12,7 +12,7 @@ from typing import TextIO
 from msgspec import Struct
 from rich.console import Console
 
-from pattern_acp.cli.chat.answers import Answer, PlainAnswer, RenderedAnswer
+from pattern_acp.cli.chat.answers import AnswerView, PlainAnswer, RenderedAnswer
 from pattern_acp.cli.chat.asking import Keys
 from pattern_acp.cli.chat.glyphs import ASCII, Marks, marks_for
 from pattern_acp.cli.chat.interrupts import Interrupts
@@ -24,7 +24,7 @@ class Stage(Struct, frozen=True):
     """The place where a chat is shown."""
 
     screen: Screen
-    answer: Answer
+    answer: AnswerView
     marks: Marks
 
 

@@ -20,7 +20,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, FOR_THE_USER, Chat
 from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
 from pattern_acp.cli.chat.errors import ChatError
-from pattern_acp.cli.chat.events import Happening, Inbox, TurnEnded
+from pattern_acp.cli.chat.events import Happening, Inbox, PromptAnswered
 from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.transport import Incoming
@@ -31,7 +31,7 @@ from pattern_acp.domain.action_lines import split_action
 
 if TYPE_CHECKING:
     from pattern_acp.cli.chat.asking import Asker
-    from pattern_acp.cli.chat.conversation import Conversation, Opened, Wanted
+    from pattern_acp.cli.chat.conversation import Conversation, Opened, SessionToOpen
     from pattern_acp.cli.chat.turns import Turns
 
 T = TypeVar("T")
@@ -142,13 +142,13 @@ def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
         return converse(chat, portal, conversation, opened)
 
 
-def wanted(chat: Run) -> "Wanted":
+def wanted(chat: Run) -> "SessionToOpen":
     """Return the session that the arguments name."""
-    from pattern_acp.cli.chat.conversation import Wanted
+    from pattern_acp.cli.chat.conversation import SessionToOpen
 
     arguments = chat.arguments
     recorded = bool(arguments.session) and not arguments.cwd
-    return Wanted(
+    return SessionToOpen(
         cwd="" if recorded else chat.cwd,
         session_id=arguments.session,
         latest=arguments.latest,
@@ -166,7 +166,7 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
     from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
     from pattern_acp.cli.chat.turns import Turns
-    from pattern_acp.cli.chat.views import JsonView, ScreenView, TurnView
+    from pattern_acp.cli.chat.views import ChatView, JsonView, ScreenView
 
     arguments = chat.arguments
     stage = chat_stage(json=arguments.json)
@@ -174,7 +174,7 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
     known = SessionInfo(opened.cwd, opened.title, opened.mode, opened.model)
     tail = conversation.terminals.tail
     transcript = Transcript(stage.screen, stage.answer, stage.marks, known, tail, time.monotonic)
-    view: TurnView = JsonView(asker, opened.cwd) if arguments.json else ScreenView(transcript, asker)
+    view: ChatView = JsonView(asker, opened.cwd) if arguments.json else ScreenView(transcript, asker)
 
     def start(text: str) -> None:
         portal.start_task_soon(conversation.prompt, text)
@@ -207,7 +207,7 @@ def one_turn(turns: "Turns", prompt: str, asker: "Asker") -> int:
     return exit_code(end) or (EXIT_ERROR if asker.has_refused else EXIT_OK)
 
 
-def exit_code(end: TurnEnded) -> int:
+def exit_code(end: PromptAnswered) -> int:
     """0 for a turn that ended well, 130 for a cancelled one, 1 for a failure, a refusal, or a limit that cut it."""
     if end.failure:
         return EXIT_ERROR

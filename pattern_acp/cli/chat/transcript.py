@@ -15,8 +15,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.answers import Answer
-from pattern_acp.cli.chat.calls import Call, Tail, call_details, call_line, live_details, one_line
+from pattern_acp.cli.chat.answers import AnswerView
+from pattern_acp.cli.chat.calls import DisplayedCall, Tail, call_details, call_line, live_details, one_line
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Hanging, Screen
 from pattern_acp.cli.chat.session_info import SessionInfo
@@ -159,7 +159,7 @@ TITLE_COLUMNS = 40
 
 def bottom_region(
     unfinished: RenderableType | None,
-    calls: Iterable[Call],
+    calls: Iterable[DisplayedCall],
     plan: tuple[schema.PlanEntry, ...],
     status: Text,
     tail: Tail,
@@ -193,7 +193,7 @@ def status_line(doing: str, seconds: float, marks: Marks, frame: str, *, delegat
     return line
 
 
-def doing(calls: Iterable[Call], thought: int, *, answering: bool, cancelling: bool) -> str:
+def doing(calls: Iterable[DisplayedCall], thought: int, *, answering: bool, cancelling: bool) -> str:
     """Name the agent's current activity."""
     if cancelling:
         return "cancelling"
@@ -220,7 +220,13 @@ class Transcript:
     """Shows one session. Texts of models and files are stripped of characters that steer a terminal."""
 
     def __init__(
-        self, screen: Screen, answer: Answer, marks: Marks, known: SessionInfo, tail: Tail, clock: Callable[[], float]
+        self,
+        screen: Screen,
+        answer: AnswerView,
+        marks: Marks,
+        known: SessionInfo,
+        tail: Tail,
+        clock: Callable[[], float],
     ) -> None:
         self.known = known
         self.compact = False
@@ -232,7 +238,7 @@ class Transcript:
         self._marks = marks
         self._tail = tail
         self._clock = clock
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, DisplayedCall] = {}
         self._thought = 0
         self._message_id: str | None = None
         self._goes_on = False
@@ -346,13 +352,13 @@ class Transcript:
             self._thought = 0
 
     def _take_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
-        call = self._calls.get(update.tool_call_id, Call(update.tool_call_id)).updated(update)
+        call = self._calls.get(update.tool_call_id, DisplayedCall(update.tool_call_id)).updated(update)
         self._calls[call.call_id] = call
         if call.has_ended:
             del self._calls[call.call_id]
             self._print_call(call)
 
-    def _print_call(self, call: Call) -> None:
+    def _print_call(self, call: DisplayedCall) -> None:
         line = call_line(call, self._marks)
         diffs = call.call_id not in self._seen_diffs
         self._seen_diffs.discard(call.call_id)

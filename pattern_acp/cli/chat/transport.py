@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.lowlevel import checkpoint
 
-from pattern_acp.cli.chat.events import Asked, Inbox, Question, Updated
+from pattern_acp.cli.chat.events import AgentAsks, Inbox, Question, Updated
 from pattern_acp.domain.canonical import Json
 from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
@@ -99,7 +99,7 @@ class Incoming:
         """Hand a question to the user."""
         self._open = [one for one in self._open if one.is_open]
         self._open.append(question)
-        self.inbox.put(Asked(question))
+        self.inbox.put(AgentAsks(question))
 
     def look(self, message: Message) -> bool:
         """See `PipeTransport`: updates go on as they are; the SDK does not know `$/cancel_request`."""

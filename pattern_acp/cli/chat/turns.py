@@ -7,10 +7,10 @@ ends the newest subagent alone. Must not know: how anything is shown.
 import queue
 from collections.abc import Callable
 
-from pattern_acp.cli.chat.events import Asked, Happening, Inbox, TurnEnded, Updated
+from pattern_acp.cli.chat.events import AgentAsks, Happening, Inbox, PromptAnswered, Updated
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.session_info import SessionInfo
-from pattern_acp.cli.chat.views import TurnView, absorb
+from pattern_acp.cli.chat.views import ChatView, absorb
 
 TICK_SECONDS = 0.1
 """Interval between redraws of the screen and checks for Ctrl-C while nothing arrives."""
@@ -26,7 +26,7 @@ class Turns:
     def __init__(
         self,
         inbox: Inbox,
-        view: TurnView,
+        view: ChatView,
         interrupts: Interrupts,
         start: Callable[[str], object],
         cancel: Callable[[], object],
@@ -40,7 +40,7 @@ class Turns:
         self._stop_subagent = stop_subagent
         self._late: list[Happening] = []
 
-    def run(self, text: str) -> TurnEnded:
+    def run(self, text: str) -> PromptAnswered:
         """Run one turn to its end.
 
         Raises:
@@ -56,10 +56,10 @@ class Turns:
                 self._stop_subagent()
             happening = self._next(TICK_SECONDS)
             match happening:
-                case TurnEnded():
+                case PromptAnswered():
                     self._view.end(happening)
                     return happening
-                case Asked(question=question):
+                case AgentAsks(question=question):
                     try:
                         self._view.ask(question)
                     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import msgspec
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, has_diffs
-from pattern_acp.cli.chat.events import Question, TurnEnded
+from pattern_acp.cli.chat.events import PromptAnswered, Question
 from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.output import write_json
@@ -53,7 +53,7 @@ SILENT = (
 """Updates that only change what is known."""
 
 
-class TurnView(Protocol):
+class ChatView(Protocol):
     """Shows a turn."""
 
     def begin(self) -> None:
@@ -76,13 +76,13 @@ class TurnView(Protocol):
         """Time went by."""
         ...
 
-    def end(self, end: TurnEnded) -> None:
+    def end(self, end: PromptAnswered) -> None:
         """The turn ended."""
         ...
 
 
 class ScreenView:
-    """`TurnView` on a screen."""
+    """`ChatView` on a screen."""
 
     def __init__(self, transcript: Transcript, asker: Asker) -> None:
         self._transcript = transcript
@@ -110,7 +110,7 @@ class ScreenView:
         self._transcript.cancelling = cancelling
         self._transcript.tick()
 
-    def end(self, end: TurnEnded) -> None:
+    def end(self, end: PromptAnswered) -> None:
         """See `TurnView.end`. An error is for whoever runs the turn to say."""
         if end.error:
             self._transcript.settle()
@@ -119,7 +119,7 @@ class ScreenView:
 
 
 class JsonView:
-    """`TurnView` as JSON lines on stdout: the updates as they are on the wire, then how it ended, nothing else."""
+    """`ChatView` as JSON lines on stdout: the updates as they are on the wire, then how it ended, nothing else."""
 
     def __init__(self, asker: Asker, cwd: str) -> None:
         self._asker = asker
@@ -139,7 +139,7 @@ class JsonView:
     def tick(self, *, cancelling: bool) -> None:
         """See `TurnView.tick`."""
 
-    def end(self, end: TurnEnded) -> None:
+    def end(self, end: PromptAnswered) -> None:
         """See `TurnView.end`."""
         write_stop(end.stop_reason, end.failure, end.error)
 

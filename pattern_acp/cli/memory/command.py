@@ -19,9 +19,9 @@ from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.memory.editing import edit_text, read_edited
 from pattern_acp.cli.output import write_error, write_failure
 from pattern_acp.commands.memory import VERBS
-from pattern_acp.commands.memory_actions import Desk, EditedText
+from pattern_acp.commands.memory_actions import Desk, UserEdit
 from pattern_acp.commands.memory_results import Blocks, forgetting_question
-from pattern_acp.commands.parameters import Call
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
@@ -50,7 +50,7 @@ LOG_LENGTH = 50
 
 
 @asynccontextmanager
-async def open_memory(call: Call, process: Process) -> AsyncGenerator[Desk, None]:
+async def open_memory(call: TypedCommand, process: Process) -> AsyncGenerator[Desk, None]:
     """Open the services of the verbs; memory's files are updated after each change.
 
     Raises:
@@ -67,7 +67,7 @@ async def open_memory(call: Call, process: Process) -> AsyncGenerator[Desk, None
             await _renew_files(desk, database)
 
 
-def without_constellation(call: Call) -> Blocks:
+def without_constellation(call: TypedCommand) -> Blocks:
     """Return the answer while nothing is recorded.
 
     Raises:
@@ -90,7 +90,7 @@ async def _renew_files(desk: Desk, database: Database) -> None:
         write_error(sentence)
 
 
-def _open_desk(arguments: Call, process: Process, database: Database) -> Desk:
+def _open_desk(arguments: TypedCommand, process: Process, database: Database) -> Desk:
     """The persona's memory and that of the project around the current directory. Reads files."""
     cwd = resolve_path(str(Path(str(arguments.shared["cwd"]) or ".").absolute()))
     owner = MemoryScope(
@@ -113,12 +113,12 @@ def _open_desk(arguments: Call, process: Process, database: Database) -> Desk:
         async with _searching(process, database, owner) as searching:
             return (await searching.search(query, limit, narrowing))[:limit]
 
-    async def edited(label: str, editable: EditableText, file: str) -> EditedText:
+    async def edited(label: str, editable: EditableText, file: str) -> UserEdit:
         if file:
             # A file of the user's own may be of either form.
-            return EditedText(read_edited(Path(file), editable.text), file, "", lambda: None)
+            return UserEdit(read_edited(Path(file), editable.text), file, "", lambda: None)
         made = await anyio.to_thread.run_sync(edit_text, editable, label, process.environ)
-        return EditedText(made.text, str(made.path), editable.suffix, made.discard)
+        return UserEdit(made.text, str(made.path), editable.suffix, made.discard)
 
     return Desk(
         MemoryHistory(database, scope.owners),

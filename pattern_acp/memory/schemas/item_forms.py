@@ -16,8 +16,8 @@ from pattern_acp.memory.schemas.steps import (
     InsertEntry,
     InsertItem,
     RemoveEntry,
-    RemoveItem,
     RemoveNode,
+    RemoveStep,
     Roots,
     SetItem,
     SetValue,
@@ -93,7 +93,7 @@ def list_steps(root: str, before: Sequence[Item], after: Sequence[Item]) -> list
         if tag == "equal":
             continue
         shared = min(end - start, new_end - new_start)
-        steps += [RemoveItem(root, at) for at in range(end - 1, start + shared - 1, -1)]
+        steps += [RemoveStep(root, at) for at in range(end - 1, start + shared - 1, -1)]
         steps += [SetItem(root, start + step, after[new_start + step]) for step in range(shared)]
         steps += [
             InsertItem(root, start + step, after[new_start + step]) for step in range(shared, new_end - new_start)

@@ -34,7 +34,7 @@ from pattern_acp.memory.merging import Conflict, merge_texts
 from pattern_acp.memory.schemas import steps
 from pattern_acp.memory.schemas.forms import in_section, read, show, steps_between
 from pattern_acp.memory.schemas.item_forms import NodePosition, field_of, list_steps, map_steps, read_tree, walk
-from pattern_acp.memory.schemas.steps import MoveItem, Roots, Step
+from pattern_acp.memory.schemas.steps import MoveStep, Roots, Step
 from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
 from pattern_acp.memory.schemas.three_way import merge_contents
 from pattern_acp.memory.schemas.types import (
@@ -189,7 +189,7 @@ def _plan_list(schema: ListSchema, state: ListState, edit: ContentEdit, roots: R
             added = _items_of(text, schema)
             return Operation.INSERT, [steps.InsertItem(root, at + step, item) for step, item in enumerate(added)]
         case edits.RemoveItem(item):
-            return Operation.REMOVE, [steps.RemoveItem(root, find_item(shown, item))]
+            return Operation.REMOVE, [steps.RemoveStep(root, find_item(shown, item))]
         case edits.MoveItem(item, to):
             return Operation.MOVE, move_steps(root, shown, item, to)
         case edits.SetField():
@@ -366,7 +366,7 @@ def move_steps(root: str, shown: Sequence[str], item: str, to: str) -> list[Step
     else:
         behind = find_item(shown, to)
         target = behind if at <= behind else behind + 1
-    return [] if target == at else [MoveItem(root, at, target)]
+    return [] if target == at else [MoveStep(root, at, target)]
 
 
 _NUMBER = re.compile(r"#?(\d+(?:\.\d+)*)\.?")
@@ -451,7 +451,7 @@ def _plan_field_list(field: FieldSpec, state: MapState, edit: ContentEdit, root:
                 steps.InsertItem(root, at + step, item) for step, item in enumerate(_items(field, text))
             ]
         case edits.RemoveItem(item):
-            return Operation.REMOVE, [steps.RemoveItem(root, find_item(items, item))]
+            return Operation.REMOVE, [steps.RemoveStep(root, find_item(items, item))]
         case edits.MoveItem(item, to):
             return Operation.MOVE, move_steps(root, items, item, to)
         case Replace(passage, text):

@@ -51,7 +51,7 @@ class SetItem(Struct, frozen=True):
     item: Item
 
 
-class MoveItem(Struct, frozen=True):
+class MoveStep(Struct, frozen=True):
     """Move an item; `to` is its place afterwards."""
 
     root: str
@@ -59,7 +59,7 @@ class MoveItem(Struct, frozen=True):
     to: int
 
 
-class RemoveItem(Struct, frozen=True):
+class RemoveStep(Struct, frozen=True):
     """Take an item out of a list."""
 
     root: str
@@ -112,8 +112,8 @@ Step: TypeAlias = (
     | Count
     | InsertItem
     | SetItem
-    | MoveItem
-    | RemoveItem
+    | MoveStep
+    | RemoveStep
     | InsertEntry
     | RemoveEntry
     | AddNode

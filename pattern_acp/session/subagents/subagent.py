@@ -70,7 +70,7 @@ from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
-from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, Wanted, choose_for
+from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, CompactionRequest, choose_for
 from pattern_acp.session.conversation_commands import run_diff
 from pattern_acp.session.edit_warnings import EditWarnings
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
@@ -170,10 +170,10 @@ class SubagentWindow:
         name = self._model.info.name
         return self._calibration.tokens(name, messages_tokens(messages, name))
 
-    def _wanted(self, trigger: str, tokens: int, *, last_resort: int = 0) -> Wanted:
+    def _wanted(self, trigger: str, tokens: int, *, last_resort: int = 0) -> CompactionRequest:
         configured = self._session.state.settings.compaction.strategy
         strategy: CompactionStrategy = "truncate" if configured == "summarise" or last_resort else configured
-        return Wanted(
+        return CompactionRequest(
             trigger,
             strategy,
             tokens,
@@ -183,7 +183,7 @@ class SubagentWindow:
             keep_characters=last_resort or SHORT_RESULT_CHARACTERS,
         )
 
-    async def _made_room(self, wanted: Wanted) -> bool:
+    async def _made_room(self, wanted: CompactionRequest) -> bool:
         rules = Untouchable(prompts=frozenset({self._task}))
         choice = choose_for(self._history, rules, wanted, self._tokens_of)
         if not choice.freed:

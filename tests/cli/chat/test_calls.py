@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.calls import Call, call_details, live_details, plain_text
+from pattern_acp.cli.chat.calls import DisplayedCall, call_details, live_details, plain_text
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
@@ -19,9 +19,9 @@ def shown(*parts: RenderableType) -> str:
     return written.getvalue()
 
 
-def call(kind: ToolKind, status: ToolCallStatus, text: str) -> Call:
+def call(kind: ToolKind, status: ToolCallStatus, text: str) -> DisplayedCall:
     content = (schema.Content(content=schema.TextContent(text=text)), schema.Terminal(terminal_id="t"))
-    return Call("c", "Explorer: finder", kind, status, content)
+    return DisplayedCall("c", "Explorer: finder", kind, status, content)
 
 
 def test_a_running_call_shows_its_progress_and_the_end_of_its_terminal():

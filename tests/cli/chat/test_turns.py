@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.events import Asked, Happening, Inbox, Question, TurnEnded, Updated
+from pattern_acp.cli.chat.events import AgentAsks, Happening, Inbox, PromptAnswered, Question, Updated
 from pattern_acp.cli.chat.interrupts import LEAVING_SECONDS, Interrupts, SecondPress
 from pattern_acp.cli.chat.run import exit_code
 from pattern_acp.cli.chat.session_info import SessionInfo
@@ -43,7 +43,7 @@ class FakeView:
         if cancelling:
             self.seen.append("cancelling")
 
-    def end(self, end: TurnEnded) -> None:
+    def end(self, end: PromptAnswered) -> None:
         self.seen.append(end.stop_reason)
 
 
@@ -72,8 +72,8 @@ def question() -> Question:
 
 def test_a_turn_shows_everything_in_order_until_it_ends():
     asked = question()
-    turns, view, calls, _ = turns_over(Updated(TEXT), Asked(asked), Updated(TITLE), TurnEnded("end_turn"))
-    assert turns.run("Do it") == TurnEnded("end_turn")
+    turns, view, calls, _ = turns_over(Updated(TEXT), AgentAsks(asked), Updated(TITLE), PromptAnswered("end_turn"))
+    assert turns.run("Do it") == PromptAnswered("end_turn")
     assert calls == ["Do it"]
     assert view.seen == ["begin", "agent_message_chunk", "ask", "session_info_update", "end_turn"]
     assert asked.answer.result(0) == "yes"
@@ -82,7 +82,7 @@ def test_a_turn_shows_everything_in_order_until_it_ends():
 def test_ctrl_c_in_a_question_cancels_the_turn():
     view = FakeView(interrupt_question=True)
     turns, _, calls, _ = turns_over(
-        Asked(question()), view=view, on_cancel=lambda inbox: inbox.put(TurnEnded("cancelled"))
+        AgentAsks(question()), view=view, on_cancel=lambda inbox: inbox.put(PromptAnswered("cancelled"))
     )
     assert turns.run("Do it").stop_reason == "cancelled"
     assert calls == ["Do it", "cancel"]
@@ -101,10 +101,10 @@ def test_the_first_ctrl_c_cancels_and_the_second_leaves():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 def test_ctrl_backslash_ends_one_subagent_and_not_the_turn():
-    turns, view, calls, interrupts = turns_over(Updated(TEXT), TurnEnded("end_turn"))
+    turns, view, calls, interrupts = turns_over(Updated(TEXT), PromptAnswered("end_turn"))
     with interrupts.installed():
         signal.raise_signal(signal.SIGQUIT)
-        assert turns.run("Do it") == TurnEnded("end_turn")
+        assert turns.run("Do it") == PromptAnswered("end_turn")
     assert calls == ["Do it", "stop"]
     assert "cancelling" not in view.seen
 
@@ -131,11 +131,11 @@ def test_what_arrives_while_a_line_is_typed_is_remembered_and_shown_later():
     [("end_turn", 0), ("cancelled", 130), ("refusal", 1), ("max_tokens", 1), ("max_turn_requests", 1), ("", 1)],
 )
 def test_the_exit_code_tells_how_the_turn_ended(stop_reason: str, code: int):
-    assert exit_code(TurnEnded(stop_reason)) == code
+    assert exit_code(PromptAnswered(stop_reason)) == code
 
 
 def test_a_turn_that_ended_in_words_about_a_failure_ends_with_1():
-    assert exit_code(TurnEnded("end_turn", failure="provider.overloaded")) == 1
+    assert exit_code(PromptAnswered("end_turn", failure="provider.overloaded")) == 1
 
 
 @pytest.mark.parametrize(
