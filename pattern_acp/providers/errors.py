@@ -76,6 +76,12 @@ class ToolsRefusedError(ProviderRequestError):
     failure_code = "provider.tools-refused"
 
 
+class ImagesRefusedError(ProviderRequestError):
+    """The model takes no images; it may take the same request with words in their place."""
+
+    failure_code = "provider.images-refused"
+
+
 class ContextTooLongError(ProviderError):
     """The request is longer than the model's window."""
 

@@ -1,4 +1,6 @@
-"""The fallback model when one is unavailable: the chain that the user set up in `fallback`.
+"""The fallback of a request: another model when one is unavailable, and the same without images that it refuses.
+
+The other models are the chain that the user set up in `fallback`.
 
 Owns: when the next model is asked, and for how long it stays: each object lives for one turn, so a model that took over
 answers the rest of the turn, and the next turn starts with the chosen one again. Must not know: wires and sessions.
@@ -6,6 +8,7 @@ answers the rest of the turn, and the next turn starts with the chosen one again
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,15 +20,18 @@ from pattern_acp.providers.base import (
     ModelSwitched,
     Provider,
     ProviderEvent,
+    ProviderNotice,
     ProviderRequest,
     TokenCounter,
     nearest_level,
 )
 from pattern_acp.providers.catalogue import USUAL_ANSWER_TOKENS, answer_beside
 from pattern_acp.providers.errors import (
+    ImagesRefusedError,
     NoModelLeftError,
     ProviderConnectionError,
     ProviderOverloadedError,
+    ProviderRequestError,
     ProviderStalledError,
 )
 from pattern_acp.providers.retry import is_content
@@ -162,3 +168,68 @@ def has_images(messages: Sequence[Message]) -> bool:
 def is_outage(error: ProviderError) -> bool:
     """Return whether another model may succeed in place of this one: never after a refusal, a wrong request or key."""
     return isinstance(error, ProviderOverloadedError | ProviderConnectionError | ProviderStalledError)
+
+
+IMAGES_REFUSED = (400, 415, 422)
+"""Statuses with which servers refuse content that a model does not take, in words that not everybody knows."""
+
+
+class LearnImages(Protocol):
+    """Keeps what a request taught about a model."""
+
+    def __call__(self, model: str, *, refused: bool) -> Awaitable[None]:
+        """Keep that a model takes no images, or that it was not for them that it refused a request."""
+        ...
+
+
+class ImageTrial:
+    """`Provider` that sends images, until the first refusal, to models of which nobody knows whether they take any."""
+
+    def __init__(self, inner: Provider, tries: Callable[[str], bool], learn: LearnImages) -> None:
+        """`tries` returns whether a model is sent images on trial."""
+        self._inner = inner
+        self._tries = tries
+        self._learn = learn
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`."""
+        return self._inner.name
+
+    def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
+        """See `Provider.stream`. A model that refuses images is asked once more, with words in their place."""
+        return aclosing(self._events(request)) if has_images(request.messages) else self._inner.stream(request)
+
+    async def count_tokens(self, request: ProviderRequest) -> int | None:
+        """See `TokenCounter.count_tokens`."""
+        return await self._inner.count_tokens(request) if isinstance(self._inner, TokenCounter) else None
+
+    async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        on_trial, has_content = self._tries(request.model), False
+        try:
+            async with self._inner.stream(request) as events:
+                async for event in events:
+                    has_content = has_content or is_content(event)
+                    yield event
+        except ProviderRequestError as error:
+            is_named = isinstance(error, ImagesRefusedError)
+            if has_content or not on_trial or not (is_named or error.status in IMAGES_REFUSED):
+                raise
+            refusal = error
+        else:
+            return
+        await self._learn(request.model, refused=True)
+        notice: ProviderNotice | None = ProviderNotice(
+            f"{self.name}/{request.model} takes no images; it is told in words what there was to see."
+        )
+        try:
+            async with self._inner.stream(request) as events:
+                async for event in events:
+                    if notice is not None and is_content(event):
+                        yield notice
+                        notice = None
+                    yield event
+        except ProviderError:
+            if not is_named:
+                await self._learn(request.model, refused=False)
+            raise refusal from None

@@ -16,6 +16,7 @@ from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.providers.errors import (
     ContentFilteredError,
     ContextTooLongError,
+    ImagesRefusedError,
     ProviderAuthError,
     ProviderOverloadedError,
     ProviderProtocolError,
@@ -56,6 +57,14 @@ _TOO_LARGE = late_pattern(r"request (is )?too large", re.IGNORECASE)
 
 _TOO_LONG_CODES = frozenset({"1261"})
 """Codes that are numbers: z.ai's."""
+
+_NO_IMAGES = late_pattern(
+    r"(not|n't|no endpoints found that) (currently )?(support|accept)s?( for)?:? (the )?(use of )?"
+    r"(image|vision|multi-?modal)|image (input|content)s? (is|are) not (supported|allowed)|mmproj"
+    r"|not a (vision|multi-?modal) model|missing data required for image|unknown variant .image_url",
+    re.IGNORECASE,
+)
+"""Sentences in which servers refuse images for a model: llama-server, Ollama, OpenRouter, vLLM, DeepSeek."""
 
 _NO_TOOLS = late_pattern(
     r"(does not|doesn't|not) support (the )?(use of )?(tools?|function)\b|support(s)? tool use"
@@ -184,7 +193,8 @@ def error_of_status(
     if status in {401, 403} or (failure is not None and _BAD_KEY.search(failure.words)):
         return _refused(settings, model, status, failure)
     text = failure.words if failure is not None else ""
-    if failure is not None and (status < 500 or _TOO_LONG.search(text) or _NO_TOOLS.search(text)):
+    is_of_model = any(words.search(text) for words in (_TOO_LONG, _NO_TOOLS, _NO_IMAGES))
+    if failure is not None and (status < 500 or is_of_model):
         special = _special(settings, model, failure)
         if special is not None:
             return special
@@ -282,6 +292,8 @@ def _special(settings: ProviderSettings, model: str, failure: Failure) -> Provid
         return ToolsRefusedError(
             f"{settings.name}/{model} takes no tool calls; let it write them as text (/tools text)."
         )
+    if _NO_IMAGES.search(text):
+        return ImagesRefusedError(f"{settings.name}/{model} takes no images; choose another model (/model).")
     if _FILTERED.search(text):
         return ContentFilteredError(f"The content filter of {settings.name} refused the request; word it differently.")
     if _NO_MONEY.search(text):

@@ -40,8 +40,8 @@ FILE_NAME = "model-lists.json"
 FRESH_MS = 24 * 60 * 60 * 1000
 """A list is fetched once a day (issue 2, section 6)."""
 
-NO_TOOLS_MS = 30 * FRESH_MS
-"""Time for which a refusal of tools counts: a server may learn them with an update."""
+REFUSED_MS = 30 * FRESH_MS
+"""Time for which a refusal of tools or images counts: a server may learn them with an update."""
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """OpenRouter's list of some hundred models takes about 60 kB here."""
@@ -57,6 +57,8 @@ class _File(msgspec.Struct, frozen=True):
     lists: dict[str, _Entry] = msgspec.field(default_factory=dict[str, _Entry])
     no_tools: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """Times of models' refusals of tools, by address and name."""
+    no_images: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """The same of images."""
 
 
 class ModelLists:
@@ -83,12 +85,26 @@ class ModelLists:
 
     def refuses_tools(self, settings: ProviderSettings, model: str) -> bool:
         """Return whether a model said lately that it takes no tools."""
-        refused = self._file().no_tools.get(f"{base_url(settings)} {model}")
-        return refused is not None and 0 <= self._clock.now_ms() - refused < NO_TOOLS_MS
+        return self._is_recent(self._file().no_tools.get(f"{base_url(settings)} {model}"))
+
+    def refuses_images(self, settings: ProviderSettings, model: str) -> bool:
+        """Return whether a model said lately that it takes no images."""
+        return self._is_recent(self._file().no_images.get(f"{base_url(settings)} {model}"))
+
+    def _is_recent(self, refused: int | None) -> bool:
+        return refused is not None and 0 <= self._clock.now_ms() - refused < REFUSED_MS
 
     def put_no_tools(self, settings: ProviderSettings, model: str) -> None:
         """Keep that a model takes no tools; `save` writes it."""
         self._file().no_tools[f"{base_url(settings)} {model}"] = self._clock.now_ms()
+
+    def put_no_images(self, settings: ProviderSettings, model: str, *, refused: bool = True) -> None:
+        """Keep that a model takes no images, or forget it; `save` writes it."""
+        key, known = f"{base_url(settings)} {model}", self._file().no_images
+        if refused:
+            known[key] = self._clock.now_ms()
+        else:
+            known.pop(key, None)
 
     def save(self) -> None:
         """Write the file. Blocking, for a worker thread. A directory that cannot be written only costs the cache."""
@@ -194,25 +210,40 @@ class KnownModels:
         self._sign = sign
         self.local: tuple[LocalServer, ...] = ()
         """The servers found on this machine so far."""
-        self._kept: dict[tuple[str, str], tuple[tuple[ProviderSettings, ListedModel | None, bool], ModelFacts]] = {}
+        self._kept: dict[tuple[str, str], tuple[object, ModelFacts]] = {}
         self._asked: dict[str, anyio.Event] = {}
         """Providers whose list was asked for, each with what is set once that has an end."""
 
     def _facts(self, settings: ProviderSettings, model: str, listed: ListedModel | None) -> ModelFacts:
-        refuses_tools = settings.wire in HTTP_WIRES and self._lists.refuses_tools(settings, model)
+        over_http = settings.wire in HTTP_WIRES
+        refuses_tools = over_http and self._lists.refuses_tools(settings, model)
+        refuses_images = over_http and self._lists.refuses_images(settings, model)
         # Needed eight times a turn, and computed anew only after a change.
-        key, known_by = (settings.name, model), (settings, listed, refuses_tools)
+        key, known_by = (settings.name, model), (settings, listed, refuses_tools, refuses_images)
         kept = self._kept.get(key)
         if kept is None or kept[0] != known_by:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
-            kept = self._kept[key] = (known_by, self._found(settings, model, listed, refuses_tools=refuses_tools))
+            facts = self._found(settings, model, listed, refuses_tools=refuses_tools, refuses_images=refuses_images)
+            kept = self._kept[key] = (known_by, facts)
         return kept[1]
 
     def _found(
-        self, settings: ProviderSettings, model: str, listed: ListedModel | None, *, refuses_tools: bool
+        self,
+        settings: ProviderSettings,
+        model: str,
+        listed: ListedModel | None,
+        *,
+        refuses_tools: bool,
+        refuses_images: bool,
     ) -> ModelFacts:
         facts = _describe(settings, model, listed)
+        if refuses_images:
+            info = with_sources(replace(facts.info, sees_images=False), Source.ANSWER, ModelProperty.IMAGES)
+            facts = replace(facts, info=info)
+        elif settings.wire in HTTP_WIRES and source_of(facts.info, ModelProperty.IMAGES) == Source.ASSUMED:
+            # They are sent once; a model that takes none says so, and gets words in their place from then on.
+            facts = replace(facts, info=replace(facts.info, sees_images=True))
         if refuses_tools:
             info = with_sources(replace(facts.info, calls_tools=False), Source.ANSWER, ModelProperty.TOOLS)
             facts = replace(facts, info=info)
@@ -246,6 +277,16 @@ class KnownModels:
     async def learn_no_tools(self, settings: ProviderSettings, model: str) -> None:
         """Keep that a model refused tools."""
         self._lists.put_no_tools(settings, model)
+        await anyio.to_thread.run_sync(self._lists.save)
+
+    def tries_images(self, settings: ProviderSettings, model: str) -> bool:
+        """Return whether nobody knows that a model takes images, which it is sent all the same."""
+        info = self.describe(settings, model).info
+        return info.sees_images and source_of(info, ModelProperty.IMAGES) == Source.ASSUMED
+
+    async def learn_images(self, settings: ProviderSettings, model: str, *, refused: bool) -> None:
+        """Keep that a model refused images, or that it was not for them that it refused a request."""
+        self._lists.put_no_images(settings, model, refused=refused)
         await anyio.to_thread.run_sync(self._lists.save)
 
     def names(self) -> Mapping[str, tuple[str, ...]]:

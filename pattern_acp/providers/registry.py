@@ -247,13 +247,16 @@ class Providers:
             return OfflineProvider()
         if settings.wire == "scripted":
             return _scripted(settings)
+        from pattern_acp.providers.fallback import ImageTrial
         from pattern_acp.providers.text_tools import TextToolsProvider
 
         def calls_tools(model: str) -> bool:
             return self._models.describe(settings, model).info.calls_tools
 
         signed = SignedProvider(settings, self._keys, self._build_wire)
-        return TextToolsProvider(signed, calls_tools, partial(self._models.learn_no_tools, settings))
+        tries_images = partial(self._models.tries_images, settings)
+        seeing = ImageTrial(signed, tries_images, partial(self._models.learn_images, settings))
+        return TextToolsProvider(seeing, calls_tools, partial(self._models.learn_no_tools, settings))
 
     def _build_wire(self, settings: ProviderSettings) -> Provider:
         from pattern_acp.providers.streaming import WireProvider

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +9,31 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta
-from pattern_acp.providers.catalogue import ListedModel, describe
+from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart
+from pattern_acp.providers.base import (
+    ModelProperty,
+    ProviderEvent,
+    ProviderNotice,
+    ProviderRequest,
+    ProviderStop,
+    Stopped,
+    TextDelta,
+)
+from pattern_acp.providers.catalogue import ListedModel, Source, describe
 from pattern_acp.providers.errors import ModelMismatchError, ProviderAuthError, ProviderRequestError
 from pattern_acp.providers.http import HttpClient
 from pattern_acp.providers.known_models import FILE_NAME, FRESH_MS, ModelLists
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import Providers, build_wire
 from pattern_acp.providers.retry import RetryPolicy
+from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.providers.streaming import WireProvider
 from tests.support.constellation import FakeClock
 from tests.support.conversations import request, user
+from tests.support.fault_server import http_answer, serve_faults
 from tests.support.model_server import serve_models
+from tests.support.wires import stream_of
 
 ANTHROPIC = ProviderSettings("anthropic", "anthropic", "https://api.anthropic.com", api_key_env="ANTHROPIC_API_KEY")
 KEYED = ProviderSettings(
@@ -278,3 +292,61 @@ async def test_a_model_of_another_vendor_is_refused_before_anything_is_sent():
     with pytest.raises(ModelMismatchError, match=r"name anthropic/claude-opus-5-5"):
         async with provider.stream(request(user("Hi"), model="claude-opus-5-5")) as events:
             await anext(aiter(events))
+
+
+SIGHT = Message(MessageId("m"), Role.USER, (TextPart("Look."), ImagePart("image/png", "aGk=")))
+
+
+async def asked_about_an_image(providers: Providers, model: str = "mine/unknown") -> list[ProviderEvent]:
+    provider, info = providers.resolve(model)
+    async with provider.stream(ProviderRequest(info.name, "", (), (SIGHT,))) as events:
+        return [event async for event in events]
+
+
+def sent_image(body: bytes) -> bool:
+    return b"aGk=" in body
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+        (404, "No endpoints found that support image input"),
+        (400, "unknown model does not support image input."),
+        (400, "Input content is of a kind that nobody foresaw."),
+    ],
+)
+async def test_a_model_that_nobody_knows_is_sent_images_until_it_refuses_them(
+    tmp_path: Path, status: int, sentence: str
+):
+    refusal = json.dumps({"error": {"message": sentence}}).encode()
+    answer = http_answer(stream_of("openai", [ScriptStep(text="I read.")]))
+    async with serve_faults() as server:
+        means = settings(mine(server.url))
+        server.then = [(answer,)]
+        server.pieces = (http_answer(refusal, status=status, content_type="application/json"),)
+        first = Providers(means, tmp_path)
+        events = await asked_about_an_image(first)
+        told = "mine/unknown takes no images; it is told in words what there was to see."
+        assert [event for event in events if isinstance(event, ProviderNotice)] == [ProviderNotice(told)]
+        assert TextDelta("I read.") in events
+        await first.aclose()
+        # Kept for the next process, too.
+        later = Providers(means, tmp_path)
+        assert TextDelta("I read.") in await asked_about_an_image(later)
+        await later.aclose()
+        assert [sent_image(body) for _, body in server.requests] == [True, False, False]
+        assert later.resolve("mine/unknown")[1].sources[ModelProperty.IMAGES] == Source.ANSWER
+
+
+async def test_a_request_that_is_refused_without_images_as_well_was_not_refused_for_them(tmp_path: Path):
+    async with serve_faults() as server:
+        means = settings(mine(server.url))
+        refusal = b'{"error":{"message":"No such model."}}'
+        server.pieces = (http_answer(refusal, status=400, content_type="application/json"),)
+        providers = Providers(means, tmp_path)
+        for _ in range(2):
+            with pytest.raises(ProviderRequestError, match="No such model"):
+                await asked_about_an_image(providers)
+        await providers.aclose()
+        assert [sent_image(body) for _, body in server.requests] == [True, False] * 2
