@@ -7,6 +7,7 @@ Owns: what counts as a match, and the sentences about texts that do not match. M
 import difflib
 import heapq
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
@@ -83,12 +84,22 @@ class Replacement(Struct, frozen=True):
 
 
 class EditResult(Struct, frozen=True):
-    """The text after all replacements, how many were made, the 1-based lines they start at, and what to know."""
+    """The text after all replacements, where it is other text now, and notes for the model."""
 
     text: str
-    count: int
-    lines: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
+    """For each replacement the 1-based line where it starts in the text, and the number of its lines."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of replacements."""
+        return len(self.places)
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The lines where replacements start."""
+        return tuple(line for line, _ in self.places)
 
 
 class EditPassageError(ToolFailedError):
@@ -112,7 +123,7 @@ def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditRe
     after = mark + (with_newline(body.text, newline) if newline else body.text)
     if after == text:
         raise NothingChangedError("The edits together leave the file as it is; nothing was changed.")
-    return EditResult(after, len(body.lines), tuple(body.lines), tuple(body.notes))
+    return EditResult(after, tuple(body.places), tuple(body.notes))
 
 
 class _Body:
@@ -122,7 +133,8 @@ class _Body:
     """
 
     def __init__(self, text: str) -> None:
-        self.lines: list[int] = []
+        self.places: list[tuple[int, int]] = []
+        """See `EditResult.places`."""
         self.notes: list[str] = []
         self._bytes = bytearray(_encoded(text))
         self._counted = (0, 1)
@@ -155,8 +167,11 @@ class _Body:
 
     def replace(self, offset: int, end: int, new: str) -> int:
         """Put `new` in place of the bytes from `offset` to `end`, and give where it ends."""
-        self.lines.append(self.line_at(offset))
-        encoded = _encoded(new)
+        line, encoded = self.line_at(offset), _encoded(new)
+        added = encoded.count(b"\n") - self._bytes.count(b"\n", offset, end)
+        if added:
+            self.places = [(at + added if at > line else at, height) for at, height in self.places]
+        self.places.append((line, new.count("\n") + (not new.endswith("\n"))))
         self._bytes[offset:end] = encoded
         return offset + len(encoded)
 
@@ -176,7 +191,12 @@ class _Body:
         pieces.append(self._bytes[end:])
         self._bytes = bytearray().join(pieces)
         self._counted = (0, 1)
-        self.lines.extend(self.line_at(start) for start in starts)
+        height = new.count("\n") + (not new.endswith("\n"))
+        places = [(self.line_at(start), height) for start in starts]
+        # Where the text before them has other lines now.
+        added = new.count("\n") - old.count("\n")
+        before = [line - added * number for number, (line, _) in enumerate(places)]
+        self.places = [(at + added * bisect_left(before, at), tall) for at, tall in self.places] + places
 
 
 def _encoded(text: str) -> bytes:
@@ -412,6 +432,9 @@ async def _plan(asked: EditFileArguments, target: CodeTarget, context: ToolConte
     replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
     result = await anyio.to_thread.run_sync(partial(apply_replacements, before.text, replacements))
     summary = _summary(target, result)
+    if is_known or context.may_read(target.resolved):
+        # The neighbours of a replacement are the file's, which policy may not let the model read.
+        summary = f"{summary}\n{await anyio.to_thread.run_sync(resulting_lines, result)}"
     return PlannedFileChange(target, before, result.text, summary, result.lines[0], is_known)
 
 
@@ -421,6 +444,35 @@ def _summary(target: CodeTarget, result: EditResult) -> str:
     where = f"{'line' if len(result.lines) == 1 else 'lines'} {lines}{more}"
     sentences = [f"Edited {target.shown}: {plural(result.count, 'replacement')} at {where}.", *result.notes]
     return " ".join(sentences)
+
+
+PLACES_SHOWN = 4
+"""Places of an edit whose lines a result shows."""
+
+LINES_OF_PLACE = 16
+"""Lines that a result shows of one place, from its two ends."""
+
+
+def resulting_lines(result: EditResult) -> str:
+    """The numbered lines that the edit left, each place with a line before and behind it; the ends of a long one."""
+    lines = text_lines(result.text)
+    shown: list[str] = []
+    reached = 0
+    places = sorted(result.places)
+    for line, height in places[:PLACES_SHOWN]:
+        first, last = max(line - 1, reached + 1, 1), min(line + height, len(lines))
+        if first > last:
+            continue
+        if reached and first > reached + 1:
+            shown.append("...")
+        reached, half = last, LINES_OF_PLACE // 2
+        cut = [cut_line(text, 300) for text in lines[first - 1 : last]]
+        if len(cut) <= LINES_OF_PLACE:
+            shown.append(numbered(cut, first))
+        else:
+            shown += [numbered(cut[:half], first), "...", numbered(cut[-half:], last - half + 1)]
+    more = len(places) - PLACES_SHOWN
+    return "\n".join([*shown, *([f"[{plural(more, 'place')} more]"] if more > 0 else [])])
 
 
 LOOKED_FOR_FIRST = 4

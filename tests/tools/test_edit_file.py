@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.domain.access import WritePath
 from pattern_acp.domain.paths import resolve_path
@@ -20,7 +21,7 @@ async def test_several_passages_are_replaced_in_one_call(tmp_path: Path):
     (tmp_path / "a").write_text("one\ntwo\nthree\n")
     outcome = await tool_bench(tmp_path).call(EditFile(), path="a", edits=[edit("one", "1"), edit("three", "3")])
     assert (tmp_path / "a").read_text() == "1\ntwo\n3\n"
-    assert outcome.text == "Edited a: 2 replacements at lines 1, 3."
+    assert outcome.text == "Edited a: 2 replacements at lines 1, 3.\n1\t1\n2\ttwo\n3\t3"
     assert outcome.content == (DiffContent(str(tmp_path / "a"), "one\ntwo\nthree\n", "1\ntwo\n3\n"),)
     assert outcome.locations == (Location(str(tmp_path / "a"), 1),)
 
@@ -76,6 +77,14 @@ async def test_edits_follow_each_other_without_reading_again(tmp_path: Path):
     bench = tool_bench(tmp_path)
     await bench.call(ReadFileTool(), path="a")
     await bench.call(EditFile(), path="a", edits=[edit("one", "1")])
+    outcome = await bench.call(EditFile(), path="a", edits=[edit("two", "2")])
+    assert outcome.text == "Edited a: 1 replacement at line 2.\n1\t1\n2\t2"
+
+
+async def test_lines_beside_an_edit_are_not_shown_of_a_file_that_may_not_be_read(tmp_path: Path):
+    (tmp_path / "a").write_text("secret\ntwo\n")
+    bench = tool_bench(tmp_path)
+    bench.context = replace(bench.context, may_read=lambda _path: False)
     outcome = await bench.call(EditFile(), path="a", edits=[edit("two", "2")])
     assert outcome.text == "Edited a: 1 replacement at line 2."
 

@@ -5,7 +5,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.edit_file import EditPassageError, Replacement, apply_replacements, newline_of, with_newline
+from pattern_acp.tools.edit_file import (
+    LINES_OF_PLACE,
+    EditPassageError,
+    Replacement,
+    apply_replacements,
+    newline_of,
+    resulting_lines,
+    with_newline,
+)
 
 WHITE_SPACE_NOTE = "`edits[0]` matched only without regard to white space; the replacement was indented like the file."
 
@@ -242,10 +250,28 @@ def test_very_many_places_take_a_moment_only():
         edited(text, "x", "y")
 
 
-def test_every_edit_names_the_line_that_it_found_whatever_their_order():
+def test_every_edit_names_the_line_where_its_text_is_in_the_end_whatever_their_order():
     text = "".join(f"line {number} é\U0001f600\n" for number in range(1, 9))
     edits = [Replacement(f"line {number} é", f"{number}\n") for number in (6, 2, 4, 8)]
-    assert apply_replacements(text, edits).lines == (6, 2, 5, 11)
+    assert apply_replacements(text, edits).lines == (8, 2, 5, 11)
+
+
+def test_places_move_with_edits_of_many_places_before_them():
+    text = "a\nx\nb\nx\nc\n"
+    edits = [Replacement("c", "C"), Replacement("b", "B"), Replacement("x\n", "y\ny\n", replace_all=True)]
+    result = apply_replacements(text, edits)
+    assert result.text == "a\ny\ny\nB\ny\ny\nC\n"
+    assert result.places == ((7, 1), (4, 1), (2, 2), (5, 2))
+    assert resulting_lines(result) == "1\ta\n2\ty\n3\ty\n4\tB\n5\ty\n6\ty\n7\tC"
+
+
+def test_far_places_are_shown_apart_and_long_ones_by_their_ends():
+    text = "".join(f"{number}\n" for number in range(1, 31))
+    result = apply_replacements(text, [Replacement("\n3\n", "\nthree\n"), Replacement("20\n", "long\n" * 30)])
+    shown = resulting_lines(result).split("\n")
+    assert shown[:4] == ["1\t1", "2\t2", "3\tthree", "4\t4"]
+    assert (shown[4:6], shown[-1]) == (["...", "19\t19"], "50\t21")
+    assert len(shown) == 4 + 1 + LINES_OF_PLACE + 1
 
 
 def test_half_a_surrogate_pair_stays_as_it_is():
