@@ -389,7 +389,11 @@ KEYS: tuple[Key, ...] = (
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),
     _turn_limit("max_wall_seconds", "Duration of one turn.", 1, 86_400, _TURN.max_wall_seconds),
     _turn_limit(
-        "tool_result_chars", "Length of one tool result for the model.", 1000, 1_000_000, _TURN.tool_result_chars
+        "tool_result_chars",
+        "Length of one tool result for the model; a file that it reads may have 2.5 times as much.",
+        1000,
+        1_000_000,
+        _TURN.tool_result_chars,
     ),
     _turn_limit(
         "command_timeout_seconds",

@@ -91,6 +91,7 @@ class TurnTools:
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
     """Context for the tools of this turn."""
     code, files = code_of(session), TrackedFiles(session.workbench.files, session.checkpoints)
+    characters = session.state.settings.turn.tool_result_chars
     return ToolContext(
         session_id=session.session_id,
         turn_id=turn_id,
@@ -105,7 +106,9 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         jobs=session.jobs,
         command_seconds=session.state.settings.turn.command_timeout_seconds,
         keeps_slow_commands=session.state.settings.turn.slow_commands == "background",
-        result_limit=text_limit(session.state.model, session.state.settings.turn.tool_result_chars),
+        result_limit=text_limit(session.state.model, characters),
+        # A file is what was asked for: reading half of it costs another request and no fewer tokens.
+        read_limit=text_limit(session.state.model, characters * 5 // 2),
         command_ended=code.note_command_ended if code is not None else lambda: None,
         code=code,
         languages=servers_of(session),

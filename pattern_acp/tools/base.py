@@ -175,6 +175,8 @@ class ToolContext(Struct, frozen=True):
     """Path to fingerprint of the text the model last saw: what an edit is based on."""
     result_limit: int = 40_000
     """Characters of one result that the model reads."""
+    read_limit: int = 100_000
+    """Characters of one file that the model reads at once."""
     long_text: Callable[[str], Awaitable[str | None]] = no_text
     """The whole of a text of the conversation, by the id in the marker of its omitted middle."""
     limits: "Callable[[], Awaitable[Profile]] | None" = None

@@ -1,17 +1,21 @@
 """The tool find_files."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from itertools import groupby
+from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import anyio.to_thread
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
@@ -168,6 +172,18 @@ def _line(entry: DirectoryEntry) -> str:
 MATCHES_SHOWN = 200
 """Matching lines of one result."""
 
+FEWEST_OF_FILE = 4
+"""Matching lines that each file is shown with, as far as there are, where there are too many in all."""
+
+FILES_LISTED = 200
+"""Files of one result that lists or counts them."""
+
+MOST_MATCHES = 4_000
+"""Matching lines that are looked at to find the files that matter most."""
+
+MOST_OF_FILE = 400
+"""Matching lines of one file that are looked at."""
+
 LEFT_OUT_NAMED = 3
 """Files that a result names as not searched for one reason."""
 
@@ -178,6 +194,14 @@ REASONS = {
 }
 
 
+class SearchForm(StrEnum):
+    """What a search answers with."""
+
+    LINES = "lines"
+    FILES = "files"
+    COUNT = "count"
+
+
 class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of search_text."""
 
@@ -186,6 +210,8 @@ class SearchTextArguments(Struct, frozen=True, forbid_unknown_fields=True):
     glob: Annotated[str, Meta(min_length=1)] | None = None
     case_sensitive: bool = True
     context_lines: Annotated[int, Meta(ge=0, le=20)] = 0
+    form: SearchForm = SearchForm.LINES
+    offset: Annotated[int, Meta(ge=0)] = 0
 
 
 class SearchText:
@@ -193,7 +219,8 @@ class SearchText:
 
     spec = ToolSpec(
         "search_text",
-        "Search a file or folder for a regular expression, without ignored files.",
+        "Search a file or folder for a Python regex (\\n spans lines), best files first, without ignored ones. "
+        f"At most {MATCHES_SHOWN} lines; offset skips files, or lines of one file.",
         input_schema(SearchTextArguments),
     )
     kind = ToolKind.SEARCH
@@ -221,27 +248,129 @@ async def _search(
     await confirm_target(target)
     # Whoever was let search a file or folder of credentials itself sees all of it.
     is_whole = not (looks_readable(target.path) and looks_readable(target.resolved))
+    text = await _text_of_file(target, context)
+    is_file = text is not None or await anyio.to_thread.run_sync(Path(target.path).is_file)
     try:
         matches = await search_text(
             target.path,
             asked.pattern,
             glob=asked.glob,
             case_sensitive=asked.case_sensitive,
-            context=asked.context_lines,
-            limit=MATCHES_SHOWN,
+            context=asked.context_lines if asked.form is SearchForm.LINES else 0,
+            limit=MOST_MATCHES,
+            file_limit=MOST_MATCHES if is_file else MOST_OF_FILE,
             may_read=any_file if is_whole else looks_readable,
-            text=await _text_of_file(target, context),
+            text=text,
         )
     except FileMissingError as error:
         raise TargetMissingError(await missing_sentence(target)) from error
+    found = by_relevance(matches.lines)
+    by_line = is_file and asked.form is SearchForm.LINES
+    shown, rest = _lines_of_one(found, asked) if by_line else _page(found, asked)
     counted = _counted(matches)
-    hits = [line for line in matches.lines if line.is_match]
-    shown = [counted, *_grouped(matches.lines, context.cwd), *_left_out(matches, context.cwd)]
+    hits = [line for lines in shown for line in lines.lines if line.is_match]
+    body = [line for lines in shown for line in _shown(lines, asked.form, context.cwd)]
     return ToolOutcome(
-        cut_middle("\n".join(shown), context.result_limit).text,
+        cut_middle("\n".join([counted, *body, *rest, *_left_out(matches, context.cwd)]), context.result_limit).text,
         content=(TextContent(counted),),
         locations=tuple(Location(hit.path, hit.line) for hit in hits[:LOCATIONS_SHOWN]),
     )
+
+
+class FileMatches(Struct, frozen=True):
+    """The matching lines of one file, with those around them; `count` is how many match in all."""
+
+    path: str
+    lines: tuple[MatchedLine, ...]
+    count: int
+
+
+_DEFINES = late_pattern(
+    r"\b(?:def|class|fn|func|function|interface|struct|enum|trait|type|module|macro|const|let|var|static)\s*\W?\s*$"
+)
+"""The end of a line before a name that the line defines."""
+
+_SECONDARY = late_pattern(
+    r"(?:^|/)(?:tests?|spec|docs?|examples?|fixtures|vendor|third_party|dist|build)(?:/|$)|\.(?:lock|min\.\w+|svg|map|log)$"
+)
+"""Paths whose files say less about where something is made."""
+
+
+def by_relevance(lines: Sequence[MatchedLine]) -> list[FileMatches]:
+    """The files of the matching lines, those first that define what was looked for or have most of it."""
+    files = [FileMatches(path, tuple(group), 0) for path, group in groupby(lines, key=lambda line: line.path)]
+    files = [replace(file, count=sum(line.is_match for line in file.lines)) for file in files]
+    return sorted(files, key=lambda file: (-_score(file), file.path))
+
+
+def _score(file: FileMatches) -> float:
+    defines = any(line.is_match and _DEFINES.search(line.text[: line.start]) for line in file.lines)
+    secondary = _SECONDARY.search(file.lines[0].name) is not None
+    return 4 * defines - 2 * secondary + min(log2(1 + file.count), 4)
+
+
+def _page(found: Sequence[FileMatches], asked: SearchTextArguments) -> tuple[list[FileMatches], list[str]]:
+    """The files of one answer, and a line on the others."""
+    files = found[asked.offset :]
+    shown = list(files[:FILES_LISTED]) if asked.form is not SearchForm.LINES else _with_shares(files)
+    behind = len(files) - len(shown)
+    rest = [f"[{plural(behind, 'more file')}; continue with offset={asked.offset + len(shown)}]"] if behind else []
+    return shown, rest
+
+
+def _with_shares(files: Sequence[FileMatches]) -> list[FileMatches]:
+    """The first files, each with its share of the lines of one answer; what some leave over goes to the first."""
+    share = max(MATCHES_SHOWN // max(len(files), 1), FEWEST_OF_FILE)
+    spare = max(MATCHES_SHOWN - sum(min(file.count, share) for file in files), 0)
+    left = MATCHES_SHOWN
+    shown: list[FileMatches] = []
+    for file in files:
+        if not left:
+            break
+        more = min(max(file.count - share, 0), spare)
+        most = min(share + more, left)
+        shown.append(_first_matches(file, most))
+        spare -= more
+        left -= min(most, file.count)
+    return shown
+
+
+def _lines_of_one(found: Sequence[FileMatches], asked: SearchTextArguments) -> tuple[list[FileMatches], list[str]]:
+    """The lines of one answer about one file, and what it says of the others."""
+    if not found:
+        return [], []
+    (file,) = found
+    skipped = _first_matches(file, asked.offset)
+    behind = file.lines[len(skipped.lines) if asked.offset else 0 :]
+    shown = _first_matches(replace(file, lines=behind, count=file.count - asked.offset), MATCHES_SHOWN)
+    left = file.count - asked.offset - MATCHES_SHOWN
+    end = asked.offset + MATCHES_SHOWN
+    rest = [f"[{plural(left, 'more line')}; continue with offset={end}]"] if left > 0 else []
+    return [replace(shown, count=min(shown.count, MATCHES_SHOWN))], rest
+
+
+def _first_matches(file: FileMatches, most: int) -> FileMatches:
+    """The file with its first matching lines only, and what is around them."""
+    if file.count <= most:
+        return file
+    kept: list[MatchedLine] = []
+    for line in file.lines:
+        most -= line.is_match
+        if most < 0:
+            break
+        kept.append(line)
+    return replace(file, lines=tuple(kept))
+
+
+def _shown(file: FileMatches, form: SearchForm, cwd: str) -> list[str]:
+    path = display_path(file.path, cwd)
+    if form is SearchForm.FILES:
+        return [path]
+    if form is SearchForm.COUNT:
+        return [f"{path}: {file.count:,}{'+' if file.count > MOST_OF_FILE else ''}"]
+    left = file.count - sum(line.is_match for line in file.lines)
+    more = [f"[{plural(left, 'more line')} in this file; search it by its path]"] if left > 0 else []
+    return [*_grouped(file.lines, cwd), *more]
 
 
 def _counted(matches: Matches) -> str:

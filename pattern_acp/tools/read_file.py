@@ -36,9 +36,6 @@ from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 if TYPE_CHECKING:
     from pattern_acp.workspace.pdfs import PdfPages
 
-WINDOW_LINES = 2_000
-"""Lines of one read when the model asks for no number: whole source files, not whole logs."""
-
 LINE_LIMIT = 2_000
 """Characters of one line; longer ones are minified or data."""
 
@@ -51,7 +48,7 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     path: Annotated[str, Meta(min_length=1)]
     start_line: Annotated[int, Meta(ge=1)] = 1
-    line_count: Annotated[int, Meta(ge=1)] = WINDOW_LINES
+    line_count: Annotated[int, Meta(ge=1)] | None = None
     pages: Annotated[str, Meta(description='"3" or "2-5" of a PDF.')] = ""
 
 
@@ -60,7 +57,8 @@ class ReadFileTool:
 
     spec = ToolSpec(
         "read_file",
-        "Read a text file (numbered lines, 2,000 by default), PDF or image.",
+        "Read a text file with numbered lines, whole up to about 25,000 tokens (a quarter of a small window); a longer "
+        "one says where to go on. Also PDFs and images.",
         input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ
@@ -81,9 +79,9 @@ class ReadFileTool:
 def _title(target: CodeTarget, asked: ReadFileArguments) -> str:
     if asked.pages:
         return f"Read {target.shown} (pages {one_line(asked.pages, 20)})"
-    if asked.start_line == 1 and asked.line_count == WINDOW_LINES:
-        return f"Read {target.shown}"
-    return f"Read {target.shown} (lines {asked.start_line}-{asked.start_line + asked.line_count - 1})"
+    if asked.line_count is not None:
+        return f"Read {target.shown} (lines {asked.start_line}-{asked.start_line + asked.line_count - 1})"
+    return f"Read {target.shown}" + (f" (from line {asked.start_line})" if asked.start_line > 1 else "")
 
 
 async def _run(asked: ReadFileArguments, target: CodeTarget, context: ToolContext, _progress: Progress) -> ToolOutcome:
@@ -128,7 +126,7 @@ async def _text(asked: ReadFileArguments, target: CodeTarget, context: ToolConte
     lines = text_lines(file.text)
     if lines and asked.start_line > len(lines):
         raise BeyondEndError(f"{target.shown} has only {plural(len(lines), 'line')}; choose a smaller start_line.")
-    shown = _window(lines, asked, context.result_limit)
+    shown = _window(lines, asked, context.read_limit)
     context.read_fingerprints[target.resolved] = file.fingerprint
     last = asked.start_line + len(shown) - 1
     summary = f"Lines {asked.start_line}-{last} of {len(lines):,}." if lines else "The file is empty."
@@ -141,7 +139,9 @@ async def _text(asked: ReadFileArguments, target: CodeTarget, context: ToolConte
 
 async def _large(asked: ReadFileArguments, target: CodeTarget, context: ToolContext) -> ToolOutcome:
     """A window of a file that is not read whole, and so cannot be edited with our tools."""
-    window = LineWindow(asked.start_line, asked.line_count, LINE_LIMIT, context.result_limit)
+    # A line takes a character at least, so that more of them than characters are never shown.
+    count = asked.line_count or context.read_limit
+    window = LineWindow(asked.start_line, count, LINE_LIMIT, context.read_limit)
     try:
         found = await context.files.read_lines(target.path, window)
     except FileMissingError as error:
@@ -149,7 +149,7 @@ async def _large(asked: ReadFileArguments, target: CodeTarget, context: ToolCont
     if not found.lines:
         known = f" only {plural(found.total, 'line')}" if found.total is not None else " fewer lines"
         raise BeyondEndError(f"{target.shown} has{known}; choose a smaller start_line.")
-    shown = _numbered(found.lines, asked.start_line, context.result_limit)
+    shown = _numbered(found.lines, asked.start_line, context.read_limit)
     last = asked.start_line + len(shown) - 1
     summary = f"Lines {asked.start_line}-{last} of {'more' if found.total is None else f'{found.total:,}'}."
     footer = [f"[continue with start_line={last + 1}]"] if found.total is None else _footer(last, found.total)
@@ -170,7 +170,8 @@ def text_lines(text: str) -> list[str]:
 
 def _window(lines: list[str], asked: ReadFileArguments, limit: int) -> list[str]:
     start = asked.start_line - 1
-    cut = [cut_line(line, LINE_LIMIT) for line in lines[start : start + asked.line_count]]
+    end = None if asked.line_count is None else start + asked.line_count
+    cut = [cut_line(line, LINE_LIMIT) for line in lines[start:end]]
     return _numbered(cut, asked.start_line, limit)
 
 

@@ -39,7 +39,7 @@ class LineRequest(TypedDict):
 
     Each further line is a portion, `[number, names]`, where "" names root itself; with a third item, the text of the
     one file of the portion. Files over `whole_bytes` are read bit by bit. `literal` is a text of ASCII that each line
-    that matches has in it, "" where none is known.
+    that matches has in it, "" where none is known. `spans_lines`: the pattern is matched with whole texts.
     """
 
     pattern: str
@@ -49,6 +49,7 @@ class LineRequest(TypedDict):
     limit: int
     whole_bytes: int
     root: str
+    spans_lines: bool
 
 
 class FileSkippedError(Exception):
@@ -70,11 +71,13 @@ def main() -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            expression = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
+            flags = re.IGNORECASE if request["ignore_case"] else re.NOFLAG
+            expression = re.compile(request["pattern"], flags | (re.MULTILINE if request["spans_lines"] else re.NOFLAG))
     except (re.error, OverflowError, RecursionError) as error:
         out.write(json.dumps(str(error)).encode() + b"\n")
         return 0
     needed = Needed(request["literal"], ignore_case=request["ignore_case"])
+    find = lines_of_spans if request["spans_lines"] else matching_lines
     for portion_line in sys.stdin.buffer:
         number, names, *texts = cast("tuple[int, list[str], str]", json.loads(portion_line))
         for index, name in enumerate(names):
@@ -82,7 +85,7 @@ def main() -> int:
             try:
                 lines = _lines_of_text(texts[0]) if texts else lines_of(path, needed, request["whole_bytes"])
                 # Nearly always there are none, since most files lack what is needed.
-                found = list(matching_lines(lines, expression, request["context"], request["limit"])) if lines else None
+                found = list(find(lines, expression, request["context"], request["limit"])) if lines else None
             except FileSkippedError as skipped:
                 found = skipped.reason
             if found:
@@ -257,3 +260,35 @@ def matching_lines(
             return
         elif context:
             before.append((number, line))
+
+
+def lines_of_spans(
+    lines: Iterable[str], expression: re.Pattern[str], context: int, limit: int
+) -> Iterator[tuple[int, str, int | None]]:
+    """The lines of matches that may go over several, as `matching_lines` gives those of one.
+
+    Raises:
+        FileSkippedError: the text is too large to be matched as a whole.
+    """
+    kept: list[str] = []
+    size = 0
+    for raw in lines:
+        kept.append(raw.removesuffix("\r"))
+        size += len(raw)
+        if size > _MOST_LINE_CHARS:
+            raise FileSkippedError("too large")
+    text = "\n".join(kept)
+    starts: dict[int, int] = {}
+    number, counted = 1, 0
+    for match in expression.finditer(text):
+        number += text.count("\n", counted, match.start())
+        counted = match.start()
+        starts.setdefault(number, match.start() - text.rfind("\n", 0, match.start()) - 1)
+        inside = match[0].removesuffix("\n").count("\n")
+        for further in range(number + 1, number + inside + 1):
+            starts.setdefault(further, 0)
+        if len(starts) >= limit:
+            break
+    near = {other for line in starts for other in range(max(line - context, 1), min(line + context, len(kept)) + 1)}
+    for line in sorted(near):
+        yield line, kept[line - 1], starts.get(line)

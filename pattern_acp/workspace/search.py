@@ -55,6 +55,13 @@ class TextQuery(Struct, frozen=True):
     may_read: Callable[[str], bool]
     text: str | None = None
     """Text of `root`, where it is a file that is not read from the disk."""
+    file_limit: int = 0
+    """Matching lines of one file; 0 for as many as `limit`."""
+
+    @property
+    def spans_lines(self) -> bool:
+        """True if the expression names the end of a line, and so may match several."""
+        return spans_lines(self.pattern)
 
     def is_meant(self, name: str) -> bool:
         """Return whether the file of this name below the root, with forward slashes, is one of those to search."""
@@ -84,6 +91,8 @@ class MatchedLine(Struct, frozen=True):
     line: int
     text: str
     is_match: bool
+    start: int = 0
+    """The place of the match in `text`; 0 in a line that was cut."""
 
 
 class SkippedFile(Struct, frozen=True):
@@ -148,7 +157,9 @@ class MatchCollector:
             if is_match:
                 self._matches += 1
                 last_match = line.number
-            self._lines.append(MatchedLine(path, name, line.number, shortened(line.text, line.match_start), is_match))
+            text = shortened(line.text, line.match_start)
+            start = line.match_start or 0 if len(line.text) <= MAX_LINE_CHARS else 0
+            self._lines.append(MatchedLine(path, name, line.number, text, is_match, start))
         return True
 
     def result(self, *, timed_out: bool) -> Matches:
@@ -308,11 +319,12 @@ class _LineSearch:
         request = LineRequest(
             pattern=query.pattern,
             ignore_case=not query.case_sensitive,
-            literal=required_text(query.pattern, ignore_case=not query.case_sensitive),
+            literal=required_text(query.pattern.replace("\n", r"\n"), ignore_case=not query.case_sensitive),
             context=query.context,
-            limit=query.limit + 1,
+            limit=min(query.file_limit or query.limit, query.limit) + 1,
             whole_bytes=WHOLE_BYTES,
             root=query.root,
+            spans_lines=query.spans_lines,
         )
         yield json.dumps(request).encode() + b"\n"
         async for number in numbers:
@@ -427,9 +439,12 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     time_limit: float = SEARCH_SECONDS,
     may_read: Callable[[str], bool] = any_file,
     text: str | None = None,
+    file_limit: int = 0,
 ) -> Matches:
     """Find lines of text files below `root` (or of the one file `root`) that a regular expression matches.
 
+    One that names the end of a line is matched with whole texts; every line of a match then counts.
+    `file_limit` is the number of matching lines of one file, 0 for as many as there may be in all.
     Ignored files and links are left out; `Matches.skipped` names what cannot be searched, such as binary files.
     `context` is lines shown around a match, `limit` the number of matching lines; `Matches.stopped` says when there may
     be more. `time_limit` is in seconds. `text` stands for what the one file `root` has on the disk.
@@ -442,7 +457,7 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     """
     _check_expression(pattern)
     selection = compile_glob(glob, root) if glob else None
-    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read, text)
+    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read, text, file_limit)
     if text is None:
         await anyio.to_thread.run_sync(look_at, root)
     collector = MatchCollector(query)
@@ -451,9 +466,15 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     return collector.result(timed_out=scope.cancelled_caught)
 
 
+_LINE_END = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+
+
+def spans_lines(pattern: str) -> bool:
+    """Tell whether an expression names the end of a line."""
+    return _LINE_END.search(pattern) is not None
+
+
 def _check_expression(pattern: str) -> None:
-    if "\n" in pattern:
-        raise PatternUnusableError("The pattern holds a line break, but lines are searched one by one; give one line.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -209,7 +209,8 @@ async def test_a_long_result_is_cut_for_the_model():
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         text = last_result(model.requests[1]).text
-        assert len(text) <= 2_000
+        # A file may have two and a half times as much as other results.
+        assert 4_500 < len(text) <= 5_000
         assert "left; continue with start_line=" in text
 
 

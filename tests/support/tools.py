@@ -106,7 +106,7 @@ class ToolBench(Struct):
 
     def with_limit(self, characters: int) -> "ToolBench":
         """The same session with another result limit."""
-        return replace(self, context=replace(self.context, result_limit=characters))
+        return replace(self, context=replace(self.context, result_limit=characters, read_limit=characters))
 
 
 def tool_bench(root: Path, terminal: Terminal | None = None) -> ToolBench:

@@ -41,10 +41,11 @@ async def test_a_window_says_what_is_left_and_how_to_go_on(tmp_path: Path):
     assert outcome.text == "3\tl3\n4\tl4\n[6 lines left; continue with start_line=5]"
 
 
-async def test_a_long_file_is_read_in_windows_of_2000_lines(tmp_path: Path):
-    (tmp_path / "a").write_text("x\n" * 2001)
+async def test_a_file_is_read_whole_up_to_one_limit_whatever_the_number_of_its_lines(tmp_path: Path):
+    (tmp_path / "a").write_text("x\n" * 3001)
     outcome = await tool_bench(tmp_path).call(ReadFileTool(), path="a")
-    assert outcome.text.endswith("2000\tx\n[1 line left; continue with start_line=2001]")
+    assert outcome.text.endswith("\n3001\tx")
+    assert "from line 5" in (await tool_bench(tmp_path).prepare(ReadFileTool(), path="a", start_line=5)).title
 
 
 async def test_a_window_ends_where_the_result_would_become_too_long(tmp_path: Path):

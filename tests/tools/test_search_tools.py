@@ -169,7 +169,47 @@ async def test_files_of_credentials_are_named_only_where_the_search_passed_over_
 async def test_too_many_matches_are_cut_off_and_told(tmp_path: Path):
     (tmp_path / "a").write_text("x\n" * 201)
     outcome = await tool_bench(tmp_path).call(SearchText(), pattern="x")
-    assert outcome.text.startswith("200 lines in 1 file; there are more, narrow the search:\n")
+    assert outcome.text.startswith("201 lines in 1 file:\n")
+    assert outcome.text.endswith("\n200: x\n[1 more line in this file; search it by its path]")
+    outcome = await tool_bench(tmp_path).call(SearchText(), pattern="x", path="a")
+    assert outcome.text.endswith("\n200: x\n[1 more line; continue with offset=200]")
+    outcome = await tool_bench(tmp_path).call(SearchText(), pattern="x", path="a", offset=200)
+    assert outcome.text == "201 lines in 1 file:\na\n201: x"
+
+
+async def test_every_file_has_its_share_of_too_many_lines_the_most_telling_files_first(tmp_path: Path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_app.py").write_text("colour = 1\n" * 300)
+    for number in range(20):
+        (tmp_path / f"use{number:02}.py").write_text("print(colour)\n" * 30)
+    (tmp_path / "zed.py").write_text("def colour():\n    pass\n")
+    outcome = await tool_bench(tmp_path).call(SearchText(), pattern="colour")
+    lines = outcome.text.split("\n")
+    assert lines[:3] == ["901 lines in 22 files:", "zed.py", "1: def colour():"]
+    files = [line for line in lines if line.endswith(".py")]
+    assert [*files[:2], files[-1]] == ["zed.py", "use00.py", str(Path("tests", "test_app.py"))]
+    assert len([line for line in lines if ": " in line]) == 200
+    assert lines.count("[21 more lines in this file; search it by its path]") > 10
+    outcome = await tool_bench(tmp_path).call(SearchText(), pattern="colour", offset=20)
+    assert outcome.text.split("\n")[1] == "use19.py"
+
+
+async def test_files_can_be_listed_or_counted_page_by_page(tmp_path: Path):
+    for number in range(202):
+        (tmp_path / f"{number:03}").write_text("x\n" * (1 + (number == 150)))
+    listed = (await tool_bench(tmp_path).call(SearchText(), pattern="x", form="files")).text.split("\n")
+    assert listed[:3] == ["203 lines in 202 files:", "150", "000"]
+    assert listed[-1] == "[2 more files; continue with offset=200]"
+    counted = (await tool_bench(tmp_path).call(SearchText(), pattern="x", form="count", offset=200)).text
+    assert counted == "203 lines in 202 files:\n200: 1\n201: 1"
+    assert (await tool_bench(tmp_path).call(SearchText(), pattern="x", form="count")).text.split("\n")[1] == "150: 2"
+
+
+async def test_an_expression_with_a_line_end_is_matched_across_lines(tmp_path: Path):
+    (tmp_path / "a.py").write_bytes(b"@cached\r\ndef one():\r\n    pass\r\n\r\ndef two():\r\n    pass\r\n")
+    for pattern in (r"@cached\ndef (\w+)", "@cached\ndef one"):
+        outcome = await tool_bench(tmp_path).call(SearchText(), pattern=pattern, context_lines=1)
+        assert outcome.text == "2 lines in 1 file:\na.py\n1: @cached\n2: def one():\n3-     pass"
 
 
 async def test_a_bad_expression_is_a_sentence(project: Path):

@@ -87,7 +87,14 @@ def served(request: LineRequest, *portions: list[object]) -> list[object]:
 
 def request_for(root: Path, pattern: str, *, ignore_case: bool = False) -> LineRequest:
     return LineRequest(
-        pattern=pattern, ignore_case=ignore_case, literal="", context=1, limit=1, whole_bytes=1000, root=str(root)
+        pattern=pattern,
+        ignore_case=ignore_case,
+        literal="",
+        context=1,
+        limit=1,
+        whole_bytes=1000,
+        root=str(root),
+        spans_lines=False,
     )
 
 
