@@ -195,7 +195,7 @@ REASONS = {
 
 
 class SearchForm(StrEnum):
-    """What a search answers with."""
+    """Content of the answer to a search."""
 
     LINES = "lines"
     FILES = "files"
