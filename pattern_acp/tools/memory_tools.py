@@ -5,6 +5,7 @@ edits of one call are one transaction. The user may always take a write back; th
 it, so every undo, redo and rollback asks, once, with the diff.
 """
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -36,6 +37,7 @@ from pattern_acp.memory.service.access import (
     MemoryEdit,
     MemoryFilter,
     MemoryHit,
+    OperationRule,
 )
 from pattern_acp.memory.service.search import repeats, without_repeats
 from pattern_acp.providers.base import ToolSpec
@@ -268,11 +270,18 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
     until: str = ""
 
 
+_NEEDS = (
+    "append, add (a list item), create need text; replace, insert_after old_text and text; rewrite, set (a field) "
+    "text; move, remove, archive, verify (still true), resolve, reopen old_text; rollback version."
+)
+"""The arguments that each operation needs, for the model; `OPERATIONS` has the rules."""
+
+
 class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_write."""
 
     label: Annotated[str, Meta(description="Block, or archive: facts that only search finds.")] = ""
-    operation: MemoryOperation | None = None
+    operation: Annotated[MemoryOperation | None, Meta(description=_NEEDS)] = None
     text: str = ""
     old_text: Annotated[str, Meta(description="Exact passage or item, or id of an entry.")] = ""
     field: Annotated[str, Meta(description="Like facts.name.")] = ""
@@ -295,7 +304,7 @@ class MemoryWrite:
 
     spec = ToolSpec(
         "memory_write",
-        "Remember for later sessions. add, move, remove: list items; set: fields; verify: still true; resolve: over.",
+        "Remember what later sessions need; not for notes on the present task, nor for secrets.",
         input_schema(MemoryWriteArguments, plain=("edits",), unlisted=("severity", "template")),
     )
     kind = ToolKind.EDIT
@@ -335,6 +344,8 @@ def _asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
 
 def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
     operation = one.operation or asked.operation
+    if operation is None and one.text:
+        operation = MemoryOperation.REPLACE if one.old_text else MemoryOperation.APPEND
     edit = MemoryEdit(
         label=one.label or asked.label,
         operation="" if operation is None else operation.value,
@@ -356,13 +367,14 @@ def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, plac
         edit = replace(edit, label=ARCHIVE)
     if operation is None:
         words = ", ".join(MemoryOperation)
-        raise ToolInputError(f"`{place}operation` is missing; give one of {words}.")
+        raise ToolInputError(f"`{place}operation` is missing; give one of {words}. {_right_call(edit, 'append')}")
     if operation in REVERTING:
         raise ToolInputError(f"`{place}operation` is {operation}, which needs a call of its own.")
     if asked.version is not None:
         raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}; leave it out.")
     if not edit.label.strip():
-        raise ToolInputError(f"`{place}label` is missing; give the block's label.")
+        sentence = f"`{place}label` is missing; give the block's label."
+        raise ToolInputError(f"{sentence} {_right_call(edit, edit.operation)}")
     if edit.has_conditions and edit.label != ARCHIVE:
         raise ToolInputError(f"`{place}kind`, paths, severity and until are for the label {ARCHIVE}; leave them out.")
     if edit.label != ARCHIVE:
@@ -529,13 +541,22 @@ def _check_arguments(edit: MemoryEdit, place: str = "") -> None:
         return
     for name in rule.needs:
         if not getattr(edit, name).strip():
-            raise ToolInputError(f"`{place}{name}` is missing; {edit.operation} needs {_meaning(name)}.")
+            sentence = f"`{place}{name}` is missing; {edit.operation} needs {_meaning(name)}."
+            raise ToolInputError(f"{sentence} {_right_call(edit, edit.operation)}")
     for name in _OPTIONAL:
         if getattr(edit, name).strip() and name not in (*rule.needs, *rule.takes):
             users = ", ".join(
                 operation for operation, other in OPERATIONS.items() if name in (*other.needs, *other.takes)
             )
-            raise ToolInputError(f"`{place}{name}` is only for {users}; leave it out to {edit.operation}.")
+            sentence = f"`{place}{name}` is only for {users}; leave it out to {edit.operation}."
+            raise ToolInputError(f"{sentence} {_right_call(edit, edit.operation)}")
+
+
+def _right_call(edit: MemoryEdit, operation: str) -> str:
+    """A call of this operation with all that it needs, in a sentence; dots stand for what the model fills in."""
+    rule = OPERATIONS.get(operation, OperationRule(()))
+    call = {"operation": operation, "label": edit.label.strip() or "…", **dict.fromkeys(rule.needs, "…")}
+    return f"Right: {json.dumps(call, ensure_ascii=False)}."
 
 
 def _meaning(name: str) -> str:

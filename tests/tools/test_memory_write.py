@@ -515,7 +515,10 @@ async def test_a_call_with_several_edits_shows_one_diff_a_block(tmp_path: Path, 
     [
         ({"label": "human"}, "`operation` is missing"),
         ({"operation": "append", "text": "x"}, "`label` is missing"),
-        ({"label": "human", "operation": "append"}, "`text` is missing; append needs the text to write"),
+        (
+            {"label": "human", "operation": "append"},
+            r'append needs the text to write\. Right: {"operation": "append", "label": "human", "text": "…"}\.',
+        ),
         ({"label": "human", "operation": "move"}, "`old_text` is missing; move needs the exact passage or item"),
         ({"label": "human", "operation": "append", "text": "x", "to": "y"}, "`to` is only for add, move"),
         ({"label": "human", "operation": "append", "edits": [{"text": ""}]}, r"`edits\[0\]\.text` is missing"),
@@ -529,6 +532,15 @@ async def test_arguments_that_do_not_fit_are_named(
 ):
     with pytest.raises(ToolInputError, match=problem):
         await bench_over(tmp_path, memory).prepare(MemoryWrite(), **arguments)
+
+
+async def test_a_call_without_an_operation_is_the_only_one_that_it_can_be(tmp_path: Path, memory: ConstellationMemory):
+    bench = bench_over(tmp_path, memory)
+    await bench.call(MemoryWrite(), label="human", text="likes tea")
+    await bench.call(MemoryWrite(), label="human", old_text="tea", text="coffee")
+    assert (await view(memory, "human")).text == "likes coffee"
+    outcome = await bench.call(MemoryWrite(), kind="trap", text="The port is taken.", paths=["src/**"])
+    assert outcome.text.startswith("The archive is saved.")
 
 
 async def test_a_call_that_got_consent_is_stored(tmp_path: Path, constellation: Constellation):
