@@ -482,12 +482,45 @@ SELECT e.id, e.kind, e.source, e.item, e.at_ms
 FROM json_each(:entries) AS wanted
 JOIN search_entries AS e ON e.id = wanted.value;
 
--- name: read_visible
--- Those of a JSON list of entry ids that are visible.
+-- name: read_neighbours
+-- Those of a JSON list of entry ids that are visible and of one of the sources, another list.
 SELECT e.id, e.kind, e.source, e.item, e.at_ms
 FROM json_each(:entries) AS wanted
-JOIN search_entries AS e ON e.id = wanted.value
-WHERE {visible};
+CROSS JOIN search_entries AS e ON e.id = wanted.value
+WHERE {visible}
+    AND e.source IN (SELECT value FROM json_each(:sources));
+
+-- name: messages_with
+-- The visible messages that have each of a JSON list of terms, with the number of the term.
+SELECT e.id, e.kind, e.source, e.item, e.at_ms, term.key
+FROM json_each(:terms) AS term
+CROSS JOIN search_fts AS f ON f.search_fts MATCH term.value
+CROSS JOIN search_entries AS e ON e.id = f.rowid
+WHERE {visible}
+    AND e.kind IN (SELECT value FROM json_each(:messages));
+
+-- name: matches_among
+-- Those of a JSON list of entries that have each of a list of terms, behind the number of the term.
+SELECT term.key, f.rowid
+FROM json_each(:terms) AS term
+CROSS JOIN search_fts AS f ON f.search_fts MATCH term.value
+WHERE +f.rowid IN (SELECT value FROM json_each(:entries));
+
+-- name: messages_between
+-- The newest visible messages of a time.
+SELECT e.id, e.kind, e.source, e.item, e.at_ms
+FROM search_entries AS e
+WHERE {visible}
+    AND e.kind IN (SELECT value FROM json_each(:messages))
+    AND e.at_ms BETWEEN :first_ms AND :last_ms
+ORDER BY e.at_ms DESC, e.id DESC
+LIMIT :limit;
+
+-- name: read_texts
+-- The texts of a JSON list of entries.
+SELECT e.id, e.text
+FROM json_each(:entries) AS wanted
+CROSS JOIN search_entries AS e ON e.id = wanted.value;
 
 -- name: read_found
 -- The text of the passages that will be shown, with the label of their block and how often they were recalled.

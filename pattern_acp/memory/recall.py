@@ -7,6 +7,7 @@ or why. Every write carries the number of the event whose text it indexes (rule 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import tzinfo
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from msgspec import Struct
@@ -16,11 +17,22 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.raw import Token
 from pattern_acp.db.transaction import storable
+from pattern_acp.memory.dates import without_days
 from pattern_acp.memory.filters import FACT_KINDS, EntryKind, Filters
 from pattern_acp.memory.matching import Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.passages import excerpt, message_passages
+from pattern_acp.memory.turns import (
+    NEIGHBOUR_REACH,
+    SOON_DAYS,
+    QueryOfTurns,
+    TurnPlace,
+    dated_score,
+    spread_of,
+    weight_of,
+    window_scores,
+)
 from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, count_visible, meanings, nearest
-from pattern_acp.memory.words import names_identifier, query_terms, split_identifiers
+from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -41,6 +53,8 @@ class Why(Struct, frozen=True):
     """The score from the messages beside it."""
     recency: float
     """The score from its age."""
+    dated: float = 0.0
+    """The score for being of a day that the query names."""
     times: int = 0
     """The number of earlier recalls."""
 
@@ -52,6 +66,8 @@ class Why(Struct, frozen=True):
             parts.append(f"meaning {self.meaning:.2f}")
         if self.neighbour > 0.0:
             parts.append("beside a match")
+        if self.dated > 0.0:
+            parts.append("of that time")
         if self.recency >= _TOLD_RECENCY:
             parts.append("recent")
         if self.times:
@@ -99,6 +115,18 @@ class Candidate(NamedTuple):
     at_ms: int
     text_score: float
     meaning: float | None = None
+    window: float = 0.0
+    """BM25 over the window of turns around a message (`turns`)."""
+
+
+class Weight(NamedTuple):
+    """Weight of a message by itself: a factor, and a score for being of a day that the query names."""
+
+    factor: float = 1.0
+    dated: float = 0.0
+
+
+_PLAIN_WEIGHT = Weight()
 
 
 class Ranked(Struct, frozen=True):
@@ -114,6 +142,8 @@ class Ranked(Struct, frozen=True):
     spread: float
     meaning: float | None = None
     recency: float = 0.0
+    dated: float = 0.0
+    """The score for being of a day that the query names."""
 
 
 class QueryFacts(Struct, frozen=True):
@@ -235,23 +265,27 @@ def search(
     now_ms: int,
     vector: QueryVector | None = None,
     attached: Sequence[Filters] = (),
+    zone: tzinfo | None = None,
 ) -> tuple[SearchResult, ...]:
     """The best visible passages for `query`, best first, at most one a message.
 
     Any input is safe; one without a word finds nothing. `vector` is the query as the embedder sees it; without one,
-    words alone count. What passes one of `attached` is visible, too, and ranked with the rest.
+    words alone count. What passes one of `attached` is visible, too, and ranked with the rest. Days that the query
+    names are those of `zone`, of the machine's where it is None.
     """
     terms = query_terms(query)
     if not terms or limit < 1:
         return ()
+    asked = QueryOfTurns.of(query, now_ms, zone)
     words = occurring(tx, terms)
-    candidates = retrieve_candidates(tx, words, filters, vector)
+    candidates = retrieve_candidates(tx, words, filters, vector, asked, zone)
     for others in attached:
         candidates += retrieve_candidates(tx, words, others, vector)
     marker = MatchHighlighter(tx, terms)
     leader = _best_by_words(candidates) if vector is not None else None
     facts = _facts(query, terms, () if leader is None else _words_of(tx, marker, leader), vector)
-    best = rank(candidates, now_ms=now_ms, query=facts, limit=limit)
+    weigh = _weighing(tx, asked, zone)
+    best = rank(candidates, now_ms=now_ms, query=facts, limit=limit, weigh=weigh)
     entries = [one.entry for one in best]
     found = tx.all(_QUERIES["read_found"], {"entries": json.dumps(entries)})
     rows = {columns.integer(row[0]): row for row in found}
@@ -286,8 +320,8 @@ def _words_of(tx: Transaction, marker: MatchHighlighter, entry: int) -> tuple[st
 def _facts(query: str, terms: tuple[str, ...], matched: Sequence[str], vector: QueryVector | None) -> QueryFacts:
     """Collect the facts about the query, whose best passage by words has those of `matched`."""
     if vector is None:
-        return QueryFacts(names_identifier(query), trust=0.0)
-    return QueryFacts(names_identifier(query), vector.model.trust, min(1.0, len(matched) / len(terms)))
+        return QueryFacts(names_identifier(without_days(query)), trust=0.0)
+    return QueryFacts(names_identifier(without_days(query)), vector.model.trust, min(1.0, len(matched) / len(terms)))
 
 
 def _found(row: Row, ranked: Ranked, marker: MatchHighlighter, terms: tuple[str, ...]) -> SearchResult:
@@ -300,7 +334,9 @@ def _found(row: Row, ranked: Ranked, marker: MatchHighlighter, terms: tuple[str,
         text=excerpt(columns.text(row[4]), terms),
         at_ms=columns.integer(row[5]),
         score=ranked.score,
-        why=Why(words, ranked.text, ranked.meaning, ranked.spread, ranked.recency, columns.integer(row[7])),
+        why=Why(
+            words, ranked.text, ranked.meaning, ranked.spread, ranked.recency, ranked.dated, columns.integer(row[7])
+        ),
         entry=ranked.entry,
         seq=columns.integer(row[8]),
     )
@@ -337,15 +373,11 @@ def insert_passage(
     tx.insert(_QUERIES["insert_entry"], entry)
 
 
-NEIGHBOUR_SHARE = 0.3
-"""Part of a message's score that each neighbouring message gets: the answer often stands beside the words asked for.
+WINDOW_SHARE = 0.4
+"""Part of the window of turns in the words' score of a message, against its own words."""
 
-Worth more than the choice of fusion in the measurements on transcripts (recall at 10 from .667 to .725).
-"""
-
-NEIGHBOUR_REACH = 6
-"""Entries apart, at most, that two messages of a session may be stored to count as neighbours; between them lie other
-sessions' entries and further passages of the same message."""
+WEIGHED = 80
+"""Messages that are read for what they count by themselves (`turns.weight_of`), the best before that."""
 
 FACT_MEANING = 0.8
 """Share of meaning for blocks and archival entries: short facts are asked for in other words than theirs."""
@@ -365,19 +397,29 @@ KIND_WEIGHTS: Mapping[str, float] = {"block": 0.15, "archival": 0.1, "skill": 0.
 
 
 def rank(
-    candidates: Sequence[Candidate], *, now_ms: int, query: QueryFacts = PLAIN, limit: int | None = None
+    candidates: Sequence[Candidate],
+    *,
+    now_ms: int,
+    query: QueryFacts = PLAIN,
+    limit: int | None = None,
+    weigh: Callable[[Sequence[Candidate]], Mapping[int, Weight]] = lambda _: {},
 ) -> tuple[Ranked, ...]:
     """Up to `limit` of `candidates`, best first, at most one of each item; of two equal ones the newer entry leads.
 
-    Candidates that score 0 are left out.
+    Candidates that score 0 are left out. `weigh` is asked for the weights of the best messages, by their entries.
     """
     texts = _text_shares(candidates)
     shares = _fused(candidates, texts, query)
     spread = _spread(candidates, shares)
+    own = [share + spread.get(place, 0.0) for place, share in enumerate(shares)]
+    messages = [place for place, one in enumerate(candidates) if one.kind not in FACT_KINDS]
+    messages.sort(key=lambda place: (-own[place], -candidates[place].entry))
+    weights = weigh([candidates[place] for place in messages])
     scored: list[tuple[float, int, int]] = []
     for place, candidate in enumerate(candidates):
-        own = shares[place] + spread.get(candidate.entry, 0.0)
-        score = own * (1.0 + _recency(candidate, now_ms) + KIND_WEIGHTS.get(candidate.kind, 0.0))
+        weight = weights.get(candidate.entry, _PLAIN_WEIGHT)
+        bonus = 1.0 + _recency(candidate, now_ms) + KIND_WEIGHTS.get(candidate.kind, 0.0)
+        score = (own[place] + weight.dated) * weight.factor * bonus
         if score > 0.0:
             scored.append((-score, -candidate.entry, place))
     scored.sort()
@@ -387,12 +429,30 @@ def rank(
         item = (candidate.source, candidate.item)
         if item in best:
             continue
-        given = spread.get(candidate.entry, 0.0)
-        recent = (shares[place] + given) * _recency(candidate, now_ms)
-        best[item] = Ranked(candidate.entry, -score, texts[place], given, candidate.meaning, recent)
+        weight = weights.get(candidate.entry, _PLAIN_WEIGHT)
+        recent = own[place] * _recency(candidate, now_ms)
+        given = spread.get(place, 0.0)
+        best[item] = Ranked(candidate.entry, -score, texts[place], given, candidate.meaning, recent, weight.dated)
         if len(best) == limit:
             break
     return tuple(best.values())
+
+
+def _weighing(
+    tx: Transaction, query: QueryOfTurns, zone: tzinfo | None
+) -> Callable[[Sequence[Candidate]], Mapping[int, Weight]]:
+    def weigh(messages: Sequence[Candidate]) -> Mapping[int, Weight]:
+        # Where a day is asked for, what was said then may have no other word of the query.
+        chosen = {one.entry: one for one in (messages if query.days else messages[:WEIGHED])}
+        rows = tx.all(_QUERIES["read_texts"], {"entries": json.dumps(list(chosen))})
+        weights: dict[int, Weight] = {}
+        for row in rows:
+            entry, text = columns.integer(row[0]), columns.text(row[1])
+            dated = dated_score(text, chosen[entry].at_ms, query, zone)
+            weights[entry] = Weight(weight_of(text, query), dated)
+        return weights
+
+    return weigh
 
 
 def share_of_meaning(kind: str, query: QueryFacts) -> float:
@@ -410,9 +470,16 @@ def share_of_meaning(kind: str, query: QueryFacts) -> float:
 
 def _text_shares(candidates: Sequence[Candidate]) -> list[float]:
     best = max((candidate.text_score for candidate in candidates), default=0.0)
-    if best <= 0.0:
-        return [0.0] * len(candidates)
-    return [max(0.0, candidate.text_score) / best for candidate in candidates]
+    widest = max((candidate.window for candidate in candidates), default=0.0)
+    shares = [max(0.0, candidate.text_score) / best if best > 0.0 else 0.0 for candidate in candidates]
+    if widest <= 0.0:
+        return shares
+    return [
+        share
+        if candidate.kind in FACT_KINDS
+        else (1.0 - WINDOW_SHARE) * share + WINDOW_SHARE * candidate.window / widest
+        for share, candidate in zip(shares, candidates, strict=True)
+    ]
 
 
 def _fused(candidates: Sequence[Candidate], texts: Iterable[float], query: QueryFacts) -> list[float]:
@@ -432,22 +499,14 @@ def _fused(candidates: Sequence[Candidate], texts: Iterable[float], query: Query
 
 
 def _spread(candidates: Sequence[Candidate], shares: Sequence[float]) -> dict[int, float]:
-    """Score of each entry from the messages beside it, which are the nearest candidates of its session."""
-    given: dict[int, float] = {}
-    before: dict[str, int] = {}
-    for place in sorted(range(len(candidates)), key=lambda place: candidates[place].entry):
-        right = candidates[place]
-        if right.kind in FACT_KINDS:
-            continue
-        other = before.get(right.source)
-        before[right.source] = place
-        if other is None:
-            continue
-        left = candidates[other]
-        if right.entry - left.entry <= NEIGHBOUR_REACH and left.item != right.item:
-            given[left.entry] = given.get(left.entry, 0.0) + NEIGHBOUR_SHARE * shares[place]
-            given[right.entry] = given.get(right.entry, 0.0) + NEIGHBOUR_SHARE * shares[other]
-    return given
+    """Score of each candidate, by its index, from the messages beside it in its session."""
+    numbers = [number for number, one in enumerate(candidates) if one.kind not in FACT_KINDS]
+    given = spread_of(_places([candidates[number] for number in numbers]), [shares[number] for number in numbers])
+    return {numbers[place]: score for place, score in given.items()}
+
+
+def _places(messages: Iterable[Candidate]) -> list[TurnPlace]:
+    return [TurnPlace(one.entry, one.source, one.item) for one in messages]
 
 
 def _recency(candidate: Candidate, now_ms: int) -> float:
@@ -459,23 +518,106 @@ CANDIDATES = 60
 """Passages that words give, and as many that meaning gives: enough that the small terms and neighbours can lift one
 into a page."""
 
-NEIGHBOURED = 20
+NEIGHBOURED = 30
 """Best candidates by words, and by meaning, whose neighbouring messages join in."""
+
+WINDOWED = 30
+"""Messages in the best windows, which join in with their neighbours."""
+
+OCCURRENCES = 2_500
+"""Occurrences of the rarest words that windows are chosen by."""
+
+OF_DAYS = 300
+"""Messages of the days that a query names, which join in; where there were more, the newest."""
 
 
 def retrieve_candidates(
-    tx: Transaction, words: Occurring, filters: Filters, query: QueryVector | None
+    tx: Transaction,
+    words: Occurring,
+    filters: Filters,
+    query: QueryVector | None,
+    asked: QueryOfTurns | None = None,
+    zone: tzinfo | None = None,
 ) -> tuple[Candidate, ...]:
-    """The candidates for the words and, where there is one, the vector of the query, in no order."""
+    """The candidates for the words, for the vector of the query where there is one, and for the days it names."""
     visible = Visible(filters, count_visible(tx, filters, EXACT_ENTRIES + 1))
     hits = {columns.integer(row[0]): row for row in best_by_words(tx, words, visible, CANDIDATES)}
     alike = {} if query is None else dict(nearest(tx, query, filters, visible=visible.count, count=CANDIDATES))
     near = {} if query is None else _by_meaning(tx, query, alike, hits.keys())
+    known = hits | near
     middles = [*list(hits.values())[:NEIGHBOURED], *list(near.values())[:NEIGHBOURED]]
-    known = hits | near | _neighbours(tx, middles, hits.keys() | near.keys(), filters)
+    if not _MESSAGES.isdisjoint(filters.kinds):
+        middles += _in_windows(tx, words, filters)
+        if asked is not None and asked.days:
+            known |= _of_days(tx, asked, filters, zone)
+    known |= _neighbours(tx, middles, filters)
     if query is not None:
         alike |= meanings(tx, query, [entry for entry in known if entry not in alike])
-    return tuple(_candidate(row, _score(row[5]) if entry in hits else 0.0, alike) for entry, row in known.items())
+    found = [_candidate(row, _score(hits[entry][5]) if entry in hits else 0.0, alike) for entry, row in known.items()]
+    return tuple(_with_windows(tx, found, words))
+
+
+_MESSAGES = frozenset({"user", "assistant"})
+
+
+def _in_windows(tx: Transaction, words: Occurring, filters: Filters) -> list[Row]:
+    """Messages that have a rare word, in whose windows there are most of them."""
+    rare = words.split(OCCURRENCES)[0]
+    if len(rare) < 2:
+        return []
+    asked = {**filters.params(), "terms": _as_asked(rare), "messages": json.dumps(sorted(_MESSAGES))}
+    rows: dict[int, Row] = {}
+    matches: dict[str, set[int]] = {}
+    for row in tx.all(_QUERIES["messages_with"], asked):
+        entry = columns.integer(row[0])
+        rows[entry] = row
+        matches.setdefault(rare[columns.integer(row[5])], set()).add(entry)
+    entries = list(rows)
+    places = [TurnPlace(entry, columns.text(rows[entry][2]), columns.text(rows[entry][3])) for entry in entries]
+    counts = {word: len(having) for word, having in matches.items()}
+    scores = window_scores(places, matches, counts, max(2 * len(rows), _newest(tx)))
+    best = sorted(range(len(entries)), key=lambda place: (-scores[place], -entries[place]))
+    return [rows[entries[place]] for place in best[:WINDOWED]]
+
+
+def _of_days(tx: Transaction, asked: QueryOfTurns, filters: Filters, zone: tzinfo | None) -> dict[int, Row]:
+    found: dict[int, Row] = {}
+    for days in asked.days:
+        first_ms, last_ms = days.bounds(zone)
+        last_ms += SOON_DAYS * 24 * 3_600_000 if days.count <= SOON_DAYS else 0
+        bounds = {"first_ms": first_ms, "last_ms": last_ms, "messages": json.dumps(sorted(_MESSAGES))}
+        rows = tx.all(_QUERIES["messages_between"], {**filters.params(), **bounds, "limit": OF_DAYS - len(found)})
+        found |= {columns.integer(row[0]): row for row in rows}
+        if len(found) >= OF_DAYS:
+            break
+    return found
+
+
+def _with_windows(tx: Transaction, found: list[Candidate], words: Occurring) -> list[Candidate]:
+    """The candidates, with the scores of the windows of those that are messages."""
+    messages = [one for one in found if one.kind in _MESSAGES]
+    passages = _newest(tx)
+    scoring = words.telling(passages).counts
+    if not messages or not scoring:
+        return found
+    entries = json.dumps([one.entry for one in messages])
+    matches: dict[str, set[int]] = {}
+    for row in tx.all(
+        _QUERIES["matches_among"], {"terms": _as_asked([word for word, _ in scoring]), "entries": entries}
+    ):
+        matches.setdefault(scoring[columns.integer(row[0])][0], set()).add(columns.integer(row[1]))
+    scores = window_scores(_places(messages), matches, dict(scoring), passages)
+    by_entry = {one.entry: score for one, score in zip(messages, scores, strict=True)}
+    return [one._replace(window=by_entry[one.entry]) if one.entry in by_entry else one for one in found]
+
+
+def _as_asked(words: Sequence[str]) -> str:
+    return json.dumps([match_expression((word,)) for word in words])
+
+
+def _newest(tx: Transaction) -> int:
+    row = tx.one(_QUERIES["newest_entry"])
+    return columns.integer(row[0]) if row else 0
 
 
 def _by_meaning(
@@ -486,18 +628,19 @@ def _by_meaning(
     return {columns.integer(row[0]): row for row in rows}
 
 
-def _neighbours(tx: Transaction, middles: Sequence[Row], known: AbstractSet[int], filters: Filters) -> dict[int, Row]:
-    """The visible passages of the same session that were stored near one of `middles`, apart from those known."""
+def _neighbours(tx: Transaction, middles: Sequence[Row], filters: Filters) -> dict[int, Row]:
+    """The visible passages of the same session that were stored near one of `middles`, and those themselves."""
     wanted = {
-        (near, row[2])
+        near: row[2]
         for row in middles
         if row[1] not in FACT_KINDS
         for near in range(columns.integer(row[0]) - NEIGHBOUR_REACH, columns.integer(row[0]) + NEIGHBOUR_REACH + 1)
-        if near not in known
     }
-    entries = json.dumps(sorted({entry for entry, _ in wanted}))
-    rows = tx.all(_QUERIES["read_visible"], {**filters.params(), "entries": entries})
-    return {columns.integer(row[0]): row for row in rows if (row[0], row[2]) in wanted}
+    if not wanted:
+        return {}
+    sources = json.dumps(sorted({columns.text(row[2]) for row in middles}))
+    asked = {**filters.params(), "entries": json.dumps(sorted(wanted)), "sources": sources}
+    return {columns.integer(row[0]): row for row in tx.all(_QUERIES["read_neighbours"], asked)}
 
 
 def _candidate(row: Row, score: float, meanings_of: Mapping[int, float]) -> Candidate:

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.memory.recall import (
-    NEIGHBOUR_SHARE,
     RECENCY_HALF_LIFE_MS,
     Candidate,
     QueryFacts,
     rank,
     share_of_meaning,
 )
+from pattern_acp.memory.turns import SPREAD
 
 NOW = 1_800_000_000_000
 
@@ -43,7 +43,7 @@ def test_the_best_text_scores_one():
 
 def test_a_neighbouring_message_gets_a_share():
     ranked = rank([candidate(1, 4.0), candidate(2, 0.0, kind="assistant")], now_ms=NOW)
-    assert [(one.entry, one.spread) for one in ranked] == [(1, 0.0), (2, 0.3)]
+    assert [(one.entry, one.spread) for one in ranked] == [(1, 0.0), (2, 0.4)]
 
 
 def test_messages_of_other_sessions_and_far_ones_get_nothing():
@@ -137,4 +137,4 @@ def test_scores_are_ordered_and_of_a_known_size(facts: list[tuple[float, float |
     ranked = rank(candidates, now_ms=NOW, query=query)
     scores = [one.score for one in ranked]
     assert scores == sorted(scores, reverse=True)
-    assert all(0.0 < score <= (1.0 + 2 * NEIGHBOUR_SHARE) * 1.25 + 1e-9 for score in scores)
+    assert all(0.0 < score <= (1.0 + 2 * sum(SPREAD)) * 1.25 + 1e-9 for score in scores)

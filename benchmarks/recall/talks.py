@@ -1,0 +1,104 @@
+"""How often the turns that answer are among the first ten, in long conversations whose turns are past messages.
+
+    python benchmarks/recall/talks.py                       # words, and every embedder that is installed
+    python benchmarks/recall/talks.py --embedder hash
+
+Weights were fitted on the questions of half 0; half 1 is what is reported. Recall is the part of the evidence of a
+question that is found, and the mean of that.
+"""
+
+import argparse
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+from conversations import Conversation, Question, make_conversations
+
+from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.embeddings import Embedder
+from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.hashing import HashedNgrams
+from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.memory.recall import index_message, search
+
+DEPTH = 10
+KINDS = ("all", "words", "single", "reply", "date", "hops")
+
+
+def store(tx: Transaction, talk: Conversation) -> None:
+    seq = append(tx, talk.name, SessionTitled("t"), actor=Actor.SYSTEM, origin=Origin.MODEL, at_ms=1).seq
+    for turn in talk.turns:
+        index_message(
+            tx,
+            session_id=turn.session,
+            owner=talk.name,
+            kind="user" if turn.by_first else "assistant",
+            message_id=turn.id,
+            text=turn.text,
+            at_ms=int(turn.at.timestamp() * 1000),
+            seq=seq,
+        )
+
+
+async def measure(
+    database: Database, talks: tuple[Conversation, ...], indexer: Indexer | None
+) -> list[tuple[Question, float, list[str]]]:
+    """Recall of each question."""
+    results: list[tuple[Question, float, list[str]]] = []
+    for talk in talks:
+        filters = Filters((talk.name,))
+        for question in talk.questions:
+            vector = await indexer.query(question.text) if indexer is not None else None
+            now_ms = int(question.now.timestamp() * 1000)
+            found = await database.read(
+                lambda tx, question=question, filters=filters, vector=vector, now_ms=now_ms: search(
+                    tx, question.text, filters, limit=DEPTH, now_ms=now_ms, vector=vector
+                )
+            )
+            items = [one.item for one in found]
+            results.append((question, len(question.evidence & set(items)) / len(question.evidence), items))
+    return results
+
+
+def show(name: str, results: list[tuple[Question, float, list[str]]]) -> None:
+    for half in (0, 1):
+        shares: dict[str, list[float]] = defaultdict(list)
+        for question, recall, _ in results:
+            if question.half == half:
+                shares["all"].append(recall)
+                shares[question.kind].append(recall)
+        cells = " | ".join(f"{sum(shares[kind]) / len(shares[kind]):.3f}" for kind in KINDS)
+        print(f"| {name}, {'fitted' if half == 0 else 'other'} half | {cells} |", flush=True)
+
+
+EMBEDDERS: dict[str, Callable[[], Embedder]] = {"hash": HashedNgrams, "minilm": MiniLm}
+
+
+async def main(names: list[str]) -> None:
+    talks = make_conversations()
+    turns, questions = (sum(len(getattr(talk, name)) for talk in talks) for name in ("turns", "questions"))
+    print(f"{len(talks)} conversations, {turns} turns, {questions} questions; recall at {DEPTH}\n")
+    print("| | " + " | ".join(KINDS) + " |\n|" + " --- |" * (len(KINDS) + 1))
+    clock = SystemClock()
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
+        async with open_database(Path(folder) / "c.db", clock=clock) as database:
+            for talk in talks:
+                await database.write(lambda tx, talk=talk: store(tx, talk))
+            for name in names or ["words", "hash", *(["minilm"] if is_installed() else [])]:
+                indexer = None if name == "words" else Indexer(database, EMBEDDERS[name](), clock)
+                if indexer is not None:
+                    await indexer.catch_up(1_000_000)
+                show(name, await measure(database, talks, indexer))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--embedder", choices=["words", *EMBEDDERS], action="append", default=[])
+    anyio.run(main, parser.parse_args().embedder)

@@ -1,0 +1,208 @@
+"""Turns of conversations: what stands beside them, and what they say by themselves.
+
+Owns: how messages of one session are put in order, how much of a query their neighbourhood has, and how much a turn
+says whatever it is asked. Must not know: SQL, vectors, facts.
+
+The answer often stands beside the words of the question: “them” refers to the turn before, a reply repeats nothing of
+what it replies to. So a turn is judged by a window of turns around it as well as by its own words.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import date, tzinfo
+from math import log
+from typing import NamedTuple
+
+from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.memory.dates import Days, day_at, days_named, names_days
+from pattern_acp.memory.words import STOP_WORDS
+
+NEIGHBOUR_REACH = 6
+"""Entries apart, at most, that two messages of a session may be stored to count as neighbours; between them lie other
+sessions' entries and further passages of the same message."""
+
+SPREAD = (0.4, 0.2)
+"""Parts of a turn's score that the turns beside it get, and those behind these."""
+
+WINDOW = 2
+"""Turns on each side that a window has."""
+
+_SATURATION = 1.2
+"""BM25's k1: a word in a second turn of the window counts less than in the first."""
+
+
+class TurnPlace(NamedTuple):
+    """An entry of the index that is part of a message."""
+
+    entry: int
+    source: str
+    item: str
+
+
+def runs_of(places: Sequence[TurnPlace]) -> Iterator[list[list[int]]]:
+    """Turns that follow each other, as far as the places show: of each turn, the indexes of its places."""
+    run: list[list[int]] = []
+    before: TurnPlace | None = None
+    for number in sorted(range(len(places)), key=lambda number: (places[number].source, places[number].entry)):
+        place = places[number]
+        if before is None or place.source != before.source or place.entry - before.entry > NEIGHBOUR_REACH:
+            if run:
+                yield run
+            run = [[number]]
+        elif place.item == before.item:
+            run[-1].append(number)
+        else:
+            run.append([number])
+        before = place
+    if run:
+        yield run
+
+
+def spread_of(places: Sequence[TurnPlace], scores: Sequence[float]) -> dict[int, float]:
+    """The part of its neighbours' scores that each place gets, by its index; those that get none are left out."""
+    given: dict[int, float] = {}
+    for run in runs_of(places):
+        best = [max(scores[number] for number in turn) for turn in run]
+        for at, turn in enumerate(run):
+            sum_of = 0.0
+            for distance, part in enumerate(SPREAD, start=1):
+                for other in (at - distance, at + distance):
+                    if 0 <= other < len(run):
+                        sum_of += part * best[other]
+            if sum_of > 0.0:
+                given.update(dict.fromkeys(turn, sum_of))
+    return given
+
+
+def window_scores(
+    places: Sequence[TurnPlace], matches: Mapping[str, Collection[int]], counts: Mapping[str, int], passages: int
+) -> list[float]:
+    """BM25 over the window of each place: `matches` are the entries with each word, `counts` how many there are of all.
+
+    How long the turns are counts nothing.
+    """
+    weights = {word: log(1.0 + (passages - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
+    scores = [0.0] * len(places)
+    for run in runs_of(places):
+        for word, entries in matches.items():
+            having = [int(any(places[number].entry in entries for number in turn)) for turn in run]
+            if not any(having):
+                continue
+            for at, turn in enumerate(run):
+                count = sum(having[max(0, at - WINDOW) : at + WINDOW + 1])
+                if count:
+                    gain = weights[word] * count * (_SATURATION + 1.0) / (count + _SATURATION)
+                    for number in turn:
+                        scores[number] += gain
+    return scores
+
+
+_SPEAKER = late_pattern(r"(?:\[[^\]\n]{0,60}\]\s*|\([^)\n]{0,60}\)\s*)?([A-Z][\w.'-]*(?: [A-Z][\w.'-]*){0,2}):\s")
+"""A turn of a log of several people begins with who said it."""
+
+_WORD = late_pattern(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+
+_SOCIAL = frozenset(
+    _WORD.findall("""
+    absolutely afternoon agreed agree amazing appreciate awesome bye care chat cheers congrats congratulations cool
+    course evening exactly excellent fantastic fine glad good goodbye goodnight great greetings haha happy hear hello
+    help hey hi hope how's hugs incredible kind later long lot lots love lovely luck means morning much new nice night
+    no oh ok okay perfect please proud really right see seen soon sorry sounds sure talk thank thanks that's thx time
+    today too true understood well welcome what's wonderful wow yay yeah yep yes you're
+    """)
+)
+"""Words of greetings, thanks and applause."""
+
+ENOUGH_WORDS = 14
+"""Telling words with which a turn says as much as a longer one."""
+
+SAYS_LITTLE = 0.6
+"""Weight of a greeting or of thanks."""
+
+SHORT = 0.82
+"""Weight of the shortest turn that says something."""
+
+ASKS = 0.82
+"""Weight of a turn that ends with a question, against one that does not."""
+
+NAMED_SPEAKER = 1.2
+"""Weight of a turn whose speaker the query names."""
+
+TELLS_WHEN = 1.1
+"""Weight of a turn that names a day, where the query asks when."""
+
+_WHEN = late_pattern(r"\b(?:when|(?:what|which) (?:day|date|month|year|week|time)|how long ago|since when)\b")
+
+
+class QueryOfTurns(NamedTuple):
+    """Demands of a query on turns beside its words."""
+
+    names: frozenset[str]
+    """Capitalised words of it, in lower case: one may be a speaker."""
+    days: tuple[Days, ...]
+    """Days that it names."""
+    asks_when: bool
+
+    @classmethod
+    def of(cls, query: str, now_ms: int, zone: tzinfo | None) -> "QueryOfTurns":
+        """Read a query that is asked now."""
+        names = frozenset(word.removesuffix("'s").removesuffix("\u2019s") for word in _names(query))
+        days = days_named(query, day_at(now_ms, zone))
+        return cls(names, days, not days and _WHEN.search(query.lower()) is not None)
+
+
+def _names(query: str) -> Iterator[str]:
+    return (word.lower() for word in _WORD.findall(query) if word[0].isupper())
+
+
+def weight_of(text: str, query: QueryOfTurns) -> float:
+    """The weight of a turn, whatever words of the query it has."""
+    weight = 1.0
+    speaker = _SPEAKER.match(text)
+    if speaker is not None:
+        text = text[speaker.end() :]
+        if not query.names.isdisjoint(speaker[1].lower().split()):
+            weight *= NAMED_SPEAKER
+    words = [word.lower() for word in _WORD.findall(text[:2_000])]
+    telling = sum(1 for word in words if word not in STOP_WORDS and word not in _SOCIAL)
+    if telling < 3 and not _SOCIAL.isdisjoint(words):
+        weight *= SAYS_LITTLE
+    else:
+        weight *= SHORT + (1.0 - SHORT) * min(1.0, telling / ENOUGH_WORDS)
+    if text.rstrip().endswith("?"):
+        weight *= ASKS
+    if query.asks_when and names_days(text):
+        weight *= TELLS_WHEN
+    return weight
+
+
+ON_THE_DAY = 0.5
+"""Score of a turn that tells of a day that the query names; less for longer times, which say less."""
+
+_OF_THE_TIME = 0.8
+"""Part of it for what was said then, without naming the day."""
+
+_SOON_AFTER = 0.4
+"""Part of it for what was said a day or two later."""
+
+SOON_DAYS = 2
+
+
+def dated_score(text: str, at_ms: int, query: QueryOfTurns, zone: tzinfo | None) -> float:
+    """The score of a turn for being of the days that the query names, or for naming them."""
+    if not query.days:
+        return 0.0
+    said = day_at(at_ms, zone)
+    named = days_named(text, said)
+    return max(_worth(one) * _part(one, said, named) for one in query.days)
+
+
+def _worth(days: Days) -> float:
+    return ON_THE_DAY if days.count <= 7 else 0.6 * ON_THE_DAY if days.count <= 93 else 0.3 * ON_THE_DAY
+
+
+def _part(days: Days, said: date, named: Sequence[Days]) -> float:
+    if any(one.overlaps(days) and one.count <= max(7, 2 * days.count) for one in named):
+        return 1.0
+    if days.first <= said <= days.last:
+        return _OF_THE_TIME
+    return _SOON_AFTER if 0 < (said - days.last).days <= SOON_DAYS else 0.0
