@@ -433,6 +433,10 @@ class Faces(Protocol):
         """Return a new view of a session."""
         ...
 
+    def described(self, client: ClientDescription) -> ClientDescription:
+        """Return the description of the client with the customs of this version."""
+        ...
+
     def approver(self, session_id: SessionId, view: EditorView) -> Approver:
         """Return a new approver, which asks after what `view` has shown."""
         ...
@@ -469,7 +473,8 @@ class EditorClient:
     @property
     def description(self) -> ClientDescription:
         """See `Client.description`."""
-        return description_of(self._capabilities, self._info)
+        described = description_of(self._capabilities, self._info)
+        return self.faces.described(described) if self.faces is not None else described
 
     def view(self, session_id: SessionId) -> EditorView:
         """See `Client.view`. One view a session, since order is kept inside it."""

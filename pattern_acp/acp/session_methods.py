@@ -12,11 +12,13 @@ from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import parts_of, with_checked_images
 from pattern_acp.acp.memory_feed import MemoryEvents
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
+from pattern_acp.commands.slash import Typed
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Part
+from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.session_lists import ListedSession
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.rewind.checkpoints import RewindScope
@@ -28,7 +30,7 @@ from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.session.session_conflict import Claimed, claim, say
-from pattern_acp.session.turn_stages import new_turn, run_prompt
+from pattern_acp.session.turn_stages import answer_beside, new_turn, run_prompt
 from pattern_acp.turn.loop import TurnEnd
 
 if TYPE_CHECKING:
@@ -138,7 +140,10 @@ class SessionMethods:
         """Register the turn before the next line is read, so that a cancel in that line finds it; the turn to run."""
         session = self.sessions.get(request.session_id)
         parts = parts_of(request.prompt)
-        ticket = session.register_prompt()
+        beside = session.command_beside(parts)
+        if beside is not None:
+            return partial(self._answer_beside, session, beside)
+        ticket = session.take_prompt(parts)
         context.on_cancel(ticket.cancel)
         return partial(self._answer_prompt, session, ticket, parts, context)
 
@@ -275,6 +280,10 @@ class SessionMethods:
         finally:
             held.session.drop_prompt(held.ticket)
         return schema.PromptResponse(stop_reason=end.stop_reason, meta=_meta_of(end, running_jobs(held.session.jobs)))
+
+    async def _answer_beside(self, session: Session, command: Typed) -> schema.PromptResponse:
+        await say(session, await answer_beside(session, command))
+        return schema.PromptResponse(stop_reason=StopReason.END_TURN)
 
     async def _announce_first(self, session: Session) -> None:
         if session.state.client_id not in self._announced:

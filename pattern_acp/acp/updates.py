@@ -445,7 +445,7 @@ def config_options(options: Sequence[Option]) -> tuple[schema.ConfigOption, ...]
             name=option.name,
             current_value=option.current,
             description=option.description or None,
-            category=option.category,
+            category=option.category or None,
             options=tuple(
                 schema.SelectOption(value=c.value, name=c.name, description=c.description or None)
                 for c in option.choices

@@ -104,6 +104,8 @@ class Command(Struct, frozen=True):
     """It changes nothing."""
     begins: bool = True
     """It may be the first command ever; otherwise there has to be a constellation."""
+    beside: bool = False
+    """It is answered at once beside a turn that runs, where prompts may overlap."""
     only: str = ""
     in_session: str = ""
     """`module:function` that makes of an open session what carries it out works with; empty where a slash command takes

@@ -34,8 +34,13 @@ def command_of(message: Message) -> Typed | None:
 COMMANDS: dict[str, Command] = {
     spec.name: spec
     for spec in (
-        Command("help", "List the commands", "pattern_acp.session.commands:run_help"),
-        Command("status", "Model, mode, folders, memory file, prompt size", "pattern_acp.session.commands:run_status"),
+        Command("help", "List the commands", "pattern_acp.session.commands:run_help", beside=True),
+        Command(
+            "status",
+            "Model, mode, folders, memory file, prompt size",
+            "pattern_acp.session.commands:run_status",
+            beside=True,
+        ),
         Command(
             "memory",
             "What is remembered: show, compare, undo, edit",
@@ -79,6 +84,7 @@ COMMANDS: dict[str, Command] = {
             "usage",
             "Tokens and money: this session, its turns, and today",
             "pattern_acp.session.usage_commands:run_usage",
+            beside=True,
         ),
         Command(
             "budget",
@@ -143,7 +149,20 @@ COMMANDS: dict[str, Command] = {
             "pattern_acp.session.conversation_commands:run_export",
             hint="[--overwrite] [PATH]",
         ),
-        Command("jobs", "Background commands: list, stop", "pattern_acp.session.jobs:run_jobs", hint="[stop ID]"),
+        Command(
+            "jobs",
+            "Background commands: list, stop",
+            "pattern_acp.session.jobs:run_jobs",
+            hint="[stop ID]",
+            beside=True,
+        ),
+        Command(
+            "queue",
+            "Prompts that wait for the running turn: show, edit, drop",
+            "pattern_acp.session.queue_command:run_queue",
+            hint="[edit N TEXT | drop N | steer | queue | replace]",
+            beside=True,
+        ),
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
         Command("skills", "The skills there are, and what each is for", "pattern_acp.session.definitions:run_skills"),
         Command(

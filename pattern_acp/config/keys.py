@@ -460,4 +460,11 @@ KEYS: tuple[Key, ...] = (
         rule=choice("end", "background"),
         default=_TURN.slow_commands,
     ),
+    Key(
+        name="turn.overlapping",
+        summary="What becomes of a prompt while a turn runs: it steers the turn, waits for its end, or replaces it. "
+        "auto: steer in version 2 of ACP, replace in version 1.",
+        rule=choice("auto", "steer", "queue", "replace"),
+        default=_TURN.overlapping,
+    ),
 )

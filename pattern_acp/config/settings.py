@@ -134,6 +134,7 @@ ReviewSetting = Literal["off", "project"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
+Overlapping = Literal["auto", "steer", "queue", "replace"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
 ReadingCommands = Literal["run", "ask"]
 RuleEffect = Literal["allow", "ask", "deny"]
@@ -201,6 +202,8 @@ class TurnSettings(Struct, frozen=True):
     """Number of calls with the same arguments and result from which on the model reads a note."""
     repeats_asked: int = 5
     """Number of the call before which the user is asked whether the turn goes on."""
+    overlapping: Overlapping = "auto"
+    """The treatment of a prompt that arrives while a turn runs; `auto` is the custom of the protocol's version."""
 
 
 class DelegateSettings(Struct, frozen=True):

@@ -146,6 +146,9 @@ def _payload(event: Event) -> JsonObject:
                 _untag(part.get("images", ()))
             if isinstance(event, events.TurnStarted) and not event.prompt_key:
                 del payload["prompt_key"]
+        case events.TurnEnded(handed_over=False):
+            payload = _fields(event)
+            del payload["handed_over"]
         case events.SubagentRecorded(turn_id, call_id, thread_id, name, inner):
             form = encode(inner)
             payload = _fields(_SubagentForm(turn_id, call_id, thread_id, name, form.kind, form.version, form.payload))

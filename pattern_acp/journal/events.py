@@ -405,7 +405,10 @@ class SessionOpened(Struct, frozen=True):
 
 
 class SessionConfigured(Struct, frozen=True):
-    """An option took a new value: `mode`, `model`, `thought_level` or `tools`. `by` is `client` or `agent`."""
+    """An option took a new value: `mode`, `model`, `thought_level`, `tools` or `overlapping`.
+
+    `by` is `client` or `agent`.
+    """
 
     option: str
     value: str
@@ -557,6 +560,8 @@ class TurnEnded(Struct, frozen=True):
     turn_id: TurnId
     stop_reason: StopReason
     sentence: str = ""
+    handed_over: bool = False
+    """True when it ended between two tool calls for the next prompt, which steers the work."""
 
 
 class JobStarted(Struct, frozen=True):

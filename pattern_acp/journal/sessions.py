@@ -154,9 +154,9 @@ def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int, a
 
 
 def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, *, seq: int, at_ms: int) -> None:
-    """Give an option of the session, `mode`, `model`, `thought_level` or `tools`, a new value.
+    """Give an option of the session, `mode`, `model`, `thought_level`, `tools` or `overlapping`, a new value.
 
-    `tools` has no column: it is needed when a session is opened only, and read from its events then.
+    The last two have no column: they are needed when a session is opened only, and read from its events then.
 
     Raises:
         MissingSessionError: there is no such session.
@@ -169,7 +169,7 @@ def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, 
             sql = QUERIES["set_model"]
         case "thought_level":
             sql = QUERIES["set_thought_level"]
-        case "tools":
+        case "tools" | "overlapping":
             changed = tx.execute(QUERIES["note_option"], {"id": session_id, "at_ms": at_ms, "last_seq": seq})
             _expect_one(changed, session_id)
             return

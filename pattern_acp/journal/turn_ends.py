@@ -52,10 +52,15 @@ def failure_of(error: Exception) -> TurnFailure:
 
 
 def end_events(
-    turn_id: TurnId, stop_reason: StopReason, sentence: str = "", failure: TurnFailure | None = None
+    turn_id: TurnId,
+    stop_reason: StopReason,
+    sentence: str = "",
+    failure: TurnFailure | None = None,
+    *,
+    handed_over: bool = False,
 ) -> tuple[Event, ...]:
     """The events that end a turn; to be appended in one transaction."""
-    ended = TurnEnded(turn_id, stop_reason, sentence)
+    ended = TurnEnded(turn_id, stop_reason, sentence, handed_over)
     if failure is None:
         return (ended,)
     return ErrorReported(turn_id, failure.kind, sentence, failure.code), ended

@@ -347,6 +347,16 @@ class Position:
         """The record of a call; an empty one if there is none."""
         return self.turn.calls.get(ToolCallId(call_id)) or RecordedCall()
 
+    def hands_over(self) -> bool:
+        """True where the recorded turn ended for the next prompt, which steered the work."""
+        ended = self.turn.ended
+        return ended is not None and ended.handed_over and self.following is None
+
+    def is_superseded(self, call_id: ToolCallId) -> bool:
+        """True for a call that was left out for the next prompt."""
+        finished = self.call(call_id).finished
+        return finished is not None and finished.failure == "tool.superseded"
+
     def note_ended(self, call_id: ToolCallId) -> None:
         """Record the end of a call."""
         if call_id in self._ended:

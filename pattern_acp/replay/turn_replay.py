@@ -262,6 +262,7 @@ class TurnReplay:
         )
         self._runner.before_edits = RecordedWarnings(position)
         self._runner.repeats = RecordedRepeats(position)
+        self._runner.hands_over = position.is_superseded
 
     def refuse(self, refusals: Mapping[ToolCallId, str]) -> None:
         """Answer these calls as the record does: their tools were not there."""
@@ -305,6 +306,7 @@ class TurnReplay:
                 call_ids=CallIds(set(self._turn.used_calls)),
             )
             loop.window, loop.gate = RecordedWindow(self._position), self
+            loop.hands_over = self._position.hands_over
             loop.resumption = RecordedResumption(self._position)
             end = await loop.run(self._turn.turn_id, self._history)
             is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence

@@ -48,8 +48,8 @@ from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.memory_context import write_files
-from pattern_acp.session.options import first_level
-from pattern_acp.session.ports import Client, SessionPorts
+from pattern_acp.session.options import first_level, overlap_of
+from pattern_acp.session.ports import Client, ClientDescription, SessionPorts
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionParts
 from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
@@ -149,6 +149,8 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         system=compiled.system,
         instructions=in_force(compiled),
         settings=place.settings,
+        overlap=overlap_of(place.settings, client.description.overlap),
+        shows_overlap=shows_overlap(place.settings, client.description),
         notices=[*place.problems, *notices],
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
@@ -158,6 +160,11 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
 def grant_owner(shared: Constellation, place: Place) -> GrantOwner:
     """The project and persona whose lasting grants a session has."""
     return GrantOwner(place.project, shared.persona.identity)
+
+
+def shows_overlap(settings: Settings, client: ClientDescription) -> bool:
+    """True when the treatment of overlapping prompts is an option that the client shows."""
+    return client.has_overlap_option or settings.turn.overlapping != "auto"
 
 
 def assemble(

@@ -3,17 +3,28 @@
 Ids are stable between releases: people save them in their editor's settings (agent-shell#733).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 from msgspec import Struct
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.journal.events import Event, SessionConfigured
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, nearest_level
 
 MODE_OPTION = "mode"
 MODEL_OPTION = "model"
 THOUGHT_OPTION = "thought_level"
+OVERLAP_OPTION = "overlapping"
+
+
+class Overlap(StrEnum):
+    """The treatment of a prompt that arrives while a turn runs."""
+
+    STEER = "steer"
+    QUEUE = "queue"
+    REPLACE = "replace"
 
 
 class OptionValue(Struct, frozen=True):
@@ -40,6 +51,12 @@ MODES: tuple[OptionValue, ...] = (
     OptionValue(Mode.EDIT, "Edit", "Reads and edits files in the project; asks before commands and anything outside."),
     OptionValue(Mode.PLAN, "Plan", "Only reads and thinks; nothing that changes anything is offered."),
     OptionValue(Mode.AUTO, "Auto", "Works in the project without asking; what destroys or reaches outside still asks."),
+)
+
+OVERLAPS: tuple[OptionValue, ...] = (
+    OptionValue(Overlap.STEER, "Steer", "It joins the running turn between two tool calls."),
+    OptionValue(Overlap.QUEUE, "Queue", "It runs once the turn has ended."),
+    OptionValue(Overlap.REPLACE, "Replace", "The turn is cancelled, and it runs in its place."),
 )
 
 _THOUGHT_NAMES = {
@@ -71,10 +88,21 @@ def level_after(settings: Settings, level: ThoughtLevel, before: ModelInfo, afte
     return first_level(settings, after) if level is first_level(settings, before) else level
 
 
+def overlap_of(settings: Settings, custom: Overlap, events: Iterable[Event] = ()) -> Overlap:
+    """The treatment of overlapping prompts: chosen in the session, else set, else the `custom` of the client."""
+    chosen = [e.value for e in events if isinstance(e, SessionConfigured) and e.option == OVERLAP_OPTION]
+    known = [value for value in (settings.turn.overlapping, *chosen) if value in tuple(Overlap)]
+    return Overlap(known[-1]) if known else custom
+
+
 def session_options(
-    mode: Mode, model: ModelInfo, models: Sequence[ModelInfo], thought_level: ThoughtLevel
+    mode: Mode,
+    model: ModelInfo,
+    models: Sequence[ModelInfo],
+    thought_level: ThoughtLevel,
+    overlap: Overlap | None = None,
 ) -> tuple[Option, ...]:
-    """The complete options, in order of priority: mode, model, and thought level where the model has one."""
+    """The complete options, in order of priority: mode, model, thought level where the model has one, and `overlap`."""
     known = {info.qualified: info for info in (model, *models)}
     options = [
         Option(MODE_OPTION, "Mode", "mode", mode, MODES, "How much runs without asking."),
@@ -100,4 +128,7 @@ def session_options(
                 "How much the model thinks before it answers.",
             )
         )
+    if overlap is not None:
+        words = "What a prompt does that you send while a turn runs."
+        options.append(Option(OVERLAP_OPTION, "Overlapping prompts", "", overlap, OVERLAPS, words))
     return tuple(options)

@@ -9,7 +9,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import Event
 from pattern_acp.policy.approver import Approver
 from pattern_acp.session.mcp import ServerCommand
-from pattern_acp.session.options import Option
+from pattern_acp.session.options import Option, Overlap
 from pattern_acp.turn.events import Transient
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
@@ -77,6 +77,10 @@ class ClientDescription(Struct, frozen=True):
 
     name: str = ""
     capabilities: tuple[str, ...] = ()
+    overlap: Overlap = Overlap.REPLACE
+    """The custom of its protocol where prompts overlap."""
+    has_overlap_option: bool = False
+    """True when the option is shown also where the settings do not name it."""
 
 
 class SessionPorts(Struct, frozen=True):

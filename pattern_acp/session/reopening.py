@@ -42,7 +42,9 @@ from pattern_acp.session.opening import (
     in_force,
     look_at,
     model_of,
+    shows_overlap,
 )
+from pattern_acp.session.options import overlap_of
 from pattern_acp.session.ports import Client
 from pattern_acp.session.session import Session
 from pattern_acp.session.state import SessionState
@@ -183,6 +185,8 @@ async def _session_of(
         instructions=in_force(compiled),
         settings=place.settings,
         tool_form=tool_form_of(entry.event for entry in found.recorded),
+        overlap=overlap_of(place.settings, client.description.overlap, (entry.event for entry in found.recorded)),
+        shows_overlap=shows_overlap(place.settings, client.description),
         history=history_of(kept),
         used_calls=calls_of(entry.event for entry in found.recorded),
         shown=last_shown(kept),

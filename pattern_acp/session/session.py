@@ -1,14 +1,16 @@
 """One session: its state, and the single active turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 from msgspec import Struct, field
 
+from pattern_acp.commands.slash import COMMANDS, Typed, command_in
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.messages import Part, typed_line, typed_words
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionConfigured
 from pattern_acp.policy.decision import Mode
@@ -20,8 +22,10 @@ from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.options import (
     MODE_OPTION,
     MODEL_OPTION,
+    OVERLAP_OPTION,
     THOUGHT_OPTION,
     Option,
+    Overlap,
     level_after,
     session_options,
 )
@@ -46,6 +50,27 @@ class PromptTicket(Struct):
     before: "PromptTicket | None" = None
     cancelled_at: float | None = None
     """Time of the first cancellation, by the event loop's clock."""
+    overlap: Overlap = Overlap.REPLACE
+    """The treatment of this prompt where another runs."""
+    parts: tuple[Part, ...] = ()
+    """The prompt as it was sent."""
+    edited: str | None = None
+    """The text by which the user replaced the prompt's own while it waited."""
+    is_ready: bool = False
+    """True once nothing but the prompts before keeps it from running."""
+    dropped: tuple[str, ...] = ()
+    """The prompts that waited behind this one and were dropped with its cancellation."""
+
+    @property
+    def text(self) -> str:
+        """The words that the user typed."""
+        return typed_words(self.parts) if self.edited is None else self.edited
+
+    @property
+    def steers(self) -> bool:
+        """True when it may join the running turn between two tool calls. Commands of ours wait for its end."""
+        line = typed_line(self.parts) if self.edited is None else self.edited
+        return self.overlap is Overlap.STEER and self.is_ready and command_in(line) is None
 
     def cancel(self) -> None:
         """Stop this prompt, whether it runs, waits or was only just received. Idempotent."""
@@ -99,8 +124,8 @@ class Session:
     ) -> None:
         self.constellation = constellation
         self.state = state
-        self.is_answering = False
-        """True while a turn runs; false while a prompt only waits or asks where to go on."""
+        self.running: PromptTicket | None = None
+        """The prompt whose turn runs; None while a prompt only waits or asks where to go on."""
         self.memory = memory.persona
         self.person_memory = memory.person
         self.recorder = recorder
@@ -127,16 +152,59 @@ class Session:
         """True from the arrival of a prompt until its answer."""
         return self._ticket is not None
 
-    def register_prompt(self) -> PromptTicket:
-        """Take a prompt, in wire order and without waiting; one that runs is cancelled and will be waited for."""
-        if self._ticket is not None:
-            self._ticket.cancel()
-        return self.queue_prompt()
+    @property
+    def is_answering(self) -> bool:
+        """True while a turn runs."""
+        return self.running is not None
 
-    def queue_prompt(self) -> PromptTicket:
-        """Take a prompt, in wire order and without waiting, that runs once those before it have ended."""
-        self._ticket = PromptTicket(before=self._ticket)
+    def take_prompt(self, parts: Sequence[Part]) -> PromptTicket:
+        """Take a prompt, in wire order and without waiting; what becomes of those before it is an option."""
+        overlap = self.state.overlap
+        if overlap is Overlap.REPLACE:
+            return self._replace_prompts(tuple(parts))
+        return self._queue_prompt(tuple(parts), overlap)
+
+    def take_again(self, ticket: PromptTicket) -> PromptTicket:
+        """Take a prompt that another session, in whose place this one is, had taken."""
+        if ticket.overlap is Overlap.REPLACE:
+            return self._replace_prompts(ticket.parts)
+        return self._queue_prompt(ticket.parts, ticket.overlap)
+
+    def register_prompt(self) -> PromptTicket:
+        """Take a turn without a prompt; one that runs is cancelled and will be waited for."""
+        return self._replace_prompts(())
+
+    def _replace_prompts(self, parts: tuple[Part, ...]) -> PromptTicket:
+        ticket = self._ticket
+        while ticket is not None:
+            ticket.cancel()
+            ticket = ticket.before
+        return self._queue_prompt(parts, Overlap.REPLACE)
+
+    def _queue_prompt(self, parts: tuple[Part, ...], overlap: Overlap) -> PromptTicket:
+        self._ticket = PromptTicket(before=self._ticket, overlap=overlap, parts=parts)
         return self._ticket
+
+    @property
+    def waiting(self) -> tuple[PromptTicket, ...]:
+        """The prompts that wait for the one that runs, in the order in which they will."""
+        found: list[PromptTicket] = []
+        ticket = self._ticket
+        while ticket is not None:
+            if ticket is not self.running and ticket.cancelled_at is None and not ticket.done.is_set():
+                found.append(ticket)
+            ticket = ticket.before
+        return tuple(reversed(found))
+
+    def command_beside(self, parts: Sequence[Part]) -> Typed | None:
+        """The command of ours that a prompt is, where it is answered at once beside the turn that runs."""
+        typed = command_in(typed_line(parts)) if self.is_busy and self.state.overlap is not Overlap.REPLACE else None
+        return typed if typed is not None and COMMANDS[typed.name].beside else None
+
+    def is_steered(self) -> bool:
+        """True when the next prompt waits to join the running turn."""
+        waiting = self.waiting
+        return bool(waiting) and waiting[0].steers
 
     def drop_prompt(self, ticket: PromptTicket) -> None:
         """Take back a prompt that will not be run, or that has ended."""
@@ -146,7 +214,9 @@ class Session:
         ticket.done.set()
 
     def cancel(self) -> None:
-        """Cancel every prompt that is not answered. No-op when idle."""
+        """Cancel every prompt that is not answered; the turn names those that are dropped. No-op when idle."""
+        if self.running is not None:
+            self.running.dropped = tuple(each.text for each in self.waiting if each.overlap is not Overlap.REPLACE)
         ticket = self._ticket
         while ticket is not None:
             ticket.cancel()
@@ -158,9 +228,13 @@ class Session:
             await self._ticket.done.wait()
 
     def options(self) -> tuple[Option, ...]:
-        """The complete options with their current values."""
-        models = self.constellation.models.available()
-        return session_options(self.state.policy.mode, self.state.model, models, self.state.thought_level)
+        """The complete options with their current values, as the client shows them."""
+        return self._options(shows_overlap=self.state.shows_overlap)
+
+    def _options(self, *, shows_overlap: bool) -> tuple[Option, ...]:
+        state, models = self.state, self.constellation.models.available()
+        overlap = state.overlap if shows_overlap else None
+        return session_options(state.policy.mode, state.model, models, state.thought_level, overlap)
 
     async def set_option(self, option_id: str, value: str, *, by: str = "client") -> tuple[Option, ...]:
         """Set an option and return the complete list.
@@ -171,7 +245,8 @@ class Session:
         if option_id == THOUGHT_OPTION and value == "default":
             # The name of `auto` in earlier releases, which editors have saved.
             value = ThoughtLevel.AUTO
-        chosen = next((option for option in self.options() if option.option_id == option_id), None)
+        known_here = self._options(shows_overlap=True)
+        chosen = next((option for option in known_here if option.option_id == option_id), None)
         if chosen is None:
             known = ", ".join(option.option_id for option in self.options())
             raise OptionUnusableError(f"There is no option {option_id!r}; this session has {known}.")
@@ -196,6 +271,8 @@ class Session:
             self.state.policy.mode = Mode(value)
         elif option_id == THOUGHT_OPTION:
             self.state.thought_level = ThoughtLevel(value)
+        elif option_id == OVERLAP_OPTION:
+            self.state.overlap = Overlap(value)
         return self.options()
 
 

@@ -135,7 +135,7 @@ async def claim(sessions: Sessions, session: Session, ticket: PromptTicket) -> C
     if current is not None and current is not session:
         # Another prompt has settled it meanwhile.
         session.drop_prompt(ticket)
-        return Claimed(current, current.register_prompt())
+        return Claimed(current, current.take_again(ticket))
     shared = sessions.constellation
     now = shared.clock.now_ms()
 
@@ -164,7 +164,7 @@ async def claim(sessions: Sessions, session: Session, ticket: PromptTicket) -> C
         return TurnEnd(StopReason.END_TURN)
     replacement = await _go_on(sessions, session, choice, other)
     session.drop_prompt(ticket)
-    return Claimed(replacement, replacement.register_prompt())
+    return Claimed(replacement, replacement.take_again(ticket))
 
 
 async def say(session: Session, sentence: str) -> None:

@@ -29,6 +29,7 @@ from pattern_acp.journal.reader import Recorded
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
+from pattern_acp.session.options import Overlap
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.skill import LoadSkill
 from pattern_acp.trust.records import Agreement
@@ -198,6 +199,9 @@ class SessionState(Struct):
     system: str
     settings: Settings
     tool_form: ToolForm = ToolForm.AUTO
+    overlap: Overlap = Overlap.REPLACE
+    shows_overlap: bool = False
+    """True when the treatment of overlapping prompts is one of the options that the client shows."""
     instructions: tuple[tuple[str, int], ...] = ()
     """Files whose instructions are part of `system`, with their bytes."""
     history: list[Message] = field(default_factory=list[Message])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.commands.slash import COMMANDS, Typed, command_of
 from pattern_acp.context.builder import MemoryView, build_request, note_section
@@ -25,9 +26,10 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import local_moment
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
-from pattern_acp.domain.messages import Message, Part, Role
+from pattern_acp.domain.messages import Message, Part, Role, TextPart, typed_parts
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal.errors import LeaseLostError
@@ -62,7 +64,7 @@ from pattern_acp.session.memory_context import (
     show_memory,
     tell_repeats,
 )
-from pattern_acp.session.options import thought_level_of
+from pattern_acp.session.options import Overlap, thought_level_of
 from pattern_acp.session.sandbox import note_sandbox
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.titles import title_of
@@ -82,6 +84,9 @@ logger = logging.getLogger(__name__)
 
 UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
 
+SHOWN_PROMPT = 80
+"""Characters of a prompt that a sentence names."""
+
 CONTINUED_TOO_OFTEN = TurnEnd(
     StopReason.END_TURN,
     f"Checks, language servers and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit.",
@@ -96,11 +101,20 @@ class Turn(Struct):
     message: Message
     command: Typed | None
     """The command of ours that the prompt is."""
+    begun: bool = False
+    """True once it is the turn that runs."""
     started: bool = False
     ended: bool = False
     refusal: TurnEnd | None = None
     """The end of a turn whose prompt could not be completed; it is recorded first."""
     insertion: "Insertion | None" = None
+
+    def retype(self, text: str) -> None:
+        """Replace the words of the prompt; what was attached to it stays."""
+        typed = typed_parts(self.message.parts)
+        attached = (part for part in self.message.parts if part not in typed)
+        self.message = replace(self.message, parts=(TextPart(text), *attached))
+        self.command = command_of(self.message)
 
 
 class Insertion(Struct, frozen=True):
@@ -125,23 +139,27 @@ async def run_prompt(
     end = TurnEnd(StopReason.CANCELLED)
     try:
         with ticket.scope:
+            ticket.is_ready = True
             if ticket.before is not None:
                 await ticket.wait_for_earlier()
+            if ticket.edited is not None:
+                turn.retype(ticket.edited)
             if first is not None:
                 await first()
-            session.is_answering = True
+            session.running, turn.begun = ticket, True
             session.constellation.turn_began.set()
             end = await run_turn(session, turn)
         if ticket.scope.cancel_called:
             # Also when the cancel came too late to change anything: the client must hear `cancelled`.
             end = TurnEnd(StopReason.CANCELLED)
-            await end_cancelled(session, turn, ticket.seconds_to_end)
+            await end_cancelled(session, turn, ticket.seconds_to_end, ticket)
     except anyio.get_cancelled_exc_class():
         # The connection is going down, not this prompt: its end is recorded all the same.
-        await end_cancelled(session, turn, END_SECONDS)
+        await end_cancelled(session, turn, END_SECONDS, ticket)
         raise
     finally:
-        session.is_answering = False
+        if session.running is ticket:
+            session.running = None
     return end
 
 
@@ -166,7 +184,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         except CredentialsError as error:
             refused, end = error, failed_end(error)
         turn.ended = True
-        ended = new_end_events(turn.turn_id, end.stop_reason, end.sentence, end.failure)
+        ended = new_end_events(turn.turn_id, end.stop_reason, end.sentence, end.failure, handed_over=end.handed_over)
         await session.recorder.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
@@ -317,6 +335,26 @@ async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
 
 async def run_command(session: Session, turn_id: TurnId, command: Typed) -> TurnEnd:
     """Answer a slash command with a message that the model does not see."""
+    answer = await _answer_of(session, command)
+    if isinstance(answer, TurnEnd):
+        return answer
+    await show_sentence(session.recorder, turn_id, session.constellation.ids, answer)
+    return TurnEnd(StopReason.END_TURN)
+
+
+async def answer_beside(session: Session, command: Typed) -> str:
+    """The answer of a slash command beside the turn that runs, to be shown at once and recorded nowhere.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    answer = await _answer_of(session, command)
+    # Clients join the text of messages that follow each other.
+    return f"\n\n{answer.sentence if isinstance(answer, TurnEnd) else answer}\n\n"
+
+
+async def _answer_of(session: Session, command: Typed) -> str | TurnEnd:
+    """The answer of a slash command; the end of its turn where it cannot be carried out."""
     row = COMMANDS[command.name]
     try:
         if row.in_session:
@@ -336,8 +374,7 @@ async def run_command(session: Session, turn_id: TurnId, command: Typed) -> Turn
         from pattern_acp.commands.document import markdown
 
         answer = markdown(answer.document)
-    await show_sentence(session.recorder, turn_id, session.constellation.ids, answer)
-    return TurnEnd(StopReason.END_TURN)
+    return answer
 
 
 async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
@@ -418,7 +455,7 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
                 digests=state.digests,
                 budget=budget,
             )
-            loop.window, loop.gate = window, gate
+            loop.window, loop.gate, loop.hands_over = window, gate, session.is_steered
             loop.resumption = StreamRetries(state.settings.turn.stream_retries, shared.pauses)
             for continued in range(MOST_CONTINUATIONS + 1):
                 end = await loop.run(turn.turn_id, state.history)
@@ -471,7 +508,7 @@ async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools |
 
 async def _goes_on(session: Session, turn_id: TurnId, end: TurnEnd, tools: TurnTools, *, active: bool) -> bool:
     """Check an answer: True when a check failed or a hook does not take the turn for finished."""
-    if end.stop_reason is not StopReason.END_TURN or end.sentence:
+    if end.stop_reason is not StopReason.END_TURN or end.sentence or end.handed_over:
         return False
     if tools.checks is not None and await checks_want_more(session, turn_id, tools.checks):
         return True
@@ -586,17 +623,24 @@ async def show_notices(session: Session, turn_id: TurnId) -> None:
         await show_sentence(session.recorder, turn_id, session.constellation.ids, text)
 
 
-async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
-    """Record that a turn was cancelled, unless it had ended, in at most so many seconds."""
+async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: PromptTicket) -> None:
+    """Record that a turn was cancelled, unless it had ended, in at most so many seconds.
+
+    A prompt that was dropped while it waited leaves no trace, but one that was replaced does.
+    """
+    is_waiting = not turn.begun and ticket.overlap is not Overlap.REPLACE
     # Until the end is known to be recorded: another process may hold the lock for longer than the answer may take.
     before, session.state.unfinished = session.state.unfinished, True
     with anyio.CancelScope(shield=True), anyio.move_on_after(seconds):
         try:
-            if not turn.started and turn.insertion is None:
+            if not turn.started and turn.insertion is None and not is_waiting:
                 # The user sees their prompt in the editor, so a replay has to show it too.
                 await _record_start(session, turn)
             if turn.started and turn.insertion is not None:
                 turn.insertion.inserted(turn.message)
+            if turn.started and ticket.dropped:
+                named = not_sent(ticket.dropped)
+                await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, named)
             if turn.started and not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
                 behind = session.checkpoints.at_end(turn.turn_id)
@@ -609,6 +653,11 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float) -> None:
         # What was recorded too late to be shown must not look as if it still ran.
         await session.view.close_calls()
         await session.view.settle()
+
+
+def not_sent(prompts: Sequence[str]) -> str:
+    """The sentence that names prompts which a cancel dropped."""
+    return f"Not sent, as you cancelled: {', '.join(f'“{one_line(text, SHOWN_PROMPT)}”' for text in prompts)}."
 
 
 def failed_end(error: Exception) -> TurnEnd:

@@ -77,6 +77,11 @@ class TurnEnd(Struct, frozen=True):
     """True when something was cut off, so that only the journal knows its outcome."""
     failure: TurnFailure | None = None
     """The failure; None for a turn that ended normally, or was cancelled."""
+    handed_over: bool = False
+    """True when it ended between two tool calls for the next prompt."""
+
+
+HANDED_OVER = TurnEnd(StopReason.END_TURN, handed_over=True)
 
 
 class ModelInUse(Struct, frozen=True):
@@ -220,6 +225,8 @@ class TurnLoop:
         """The watch over the size of requests, if any."""
         self.gate: RequestGate | None = None
         """The check of requests against budgets, if any."""
+        self.hands_over: Callable[[], bool] = lambda: False
+        """Tells, before each request, whether the turn ends here for the next prompt, which steers the work."""
         self.resumption: Resumption | None = None
         """Policy for answers that break off; None: the turn ends there."""
         self._breaks = 0
@@ -240,7 +247,7 @@ class TurnLoop:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._end_in_time, tasks.cancel_scope)
                 while end is None and not (reached := self._budget.used_up()):
-                    end = await self._one_request(turn_id, history)
+                    end = HANDED_OVER if self.hands_over() else await self._one_request(turn_id, history)
                 if end is None:
                     sentence = f"This turn reached {reached}; send another prompt to go on."
                     end = TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, failure=LIMIT_REACHED)

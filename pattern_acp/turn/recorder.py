@@ -49,10 +49,11 @@ class TurnView(Protocol):
 
 
 def new_end_events(
-    turn_id: TurnId, stop_reason: StopReason, sentence: str, failure: TurnFailure | None
+    turn_id: TurnId, stop_reason: StopReason, sentence: str, failure: TurnFailure | None, *, handed_over: bool = False
 ) -> tuple[NewEvent, ...]:
     """Facts that end a turn, for one call of `TurnRecorder.record`."""
-    return tuple(NewEvent(event, Actor.SYSTEM) for event in end_events(turn_id, stop_reason, sentence, failure))
+    ends = end_events(turn_id, stop_reason, sentence, failure, handed_over=handed_over)
+    return tuple(NewEvent(event, Actor.SYSTEM) for event in ends)
 
 
 class TurnRecorder(Protocol):

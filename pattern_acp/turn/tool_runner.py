@@ -261,6 +261,8 @@ OUTSIDE = "It would run outside the sandbox."
 
 RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user allowed."
 
+SUPERSEDED = "Not run, as the user wrote a message first. Read it, and make this call again if it is still right."
+
 CANCELLED_SENTENCE = "The user cancelled the turn before this call ended."
 
 
@@ -363,6 +365,8 @@ class ToolRunner:
         self._permissions = permissions
         self._recorder = recorder
         self._clock = clock
+        self.hands_over: Callable[[ToolCallId], bool] = lambda _: False
+        """Tells, behind each call but the last of an answer, whether the next is left out for a new prompt."""
         self._after_edits = after_edits
         self._changed: list[str] = []
         self._last_edit = ToolCallId("")
@@ -381,6 +385,10 @@ class ToolRunner:
         results: dict[int, ToolResultPart] = {}
         index = 0
         while index < len(calls):
+            if index and self.hands_over(calls[index].call_id):
+                for position in range(index, len(calls)):
+                    results[position] = await self._supersede(turn_id, calls[position])
+                break
             batch = self._next_batch(calls, index)
             await self._run_batch(turn_id, calls, batch, results)
             index = batch[-1] + 1
@@ -629,16 +637,20 @@ class ToolRunner:
             self._last_edit = view.call_id
         return ToolResultPart(view.call_id, text, outcome.is_error, outcome.images)
 
+    async def _supersede(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
+        """Leave out a call that a new message of the user came before."""
+        view = _unprepared(call, find_tool(call.name, self._tools))
+        shown = (TextContent(SUPERSEDED),)
+        outcome = ToolOutcome(SUPERSEDED, is_error=True, content=shown, failure="tool.superseded")
+        return await self._finish(
+            turn_id, view, outcome, None, NewEvent(ToolCallStarted(turn_id, view)), interrupted=True
+        )
+
     async def _fail_unprepared(
         self, turn_id: TurnId, call: ToolCallPart, tool: Tool | None, error: PatternError, place: _Place
     ) -> ToolResultPart:
-        # Late: most calls can be prepared.
-        from pattern_acp.tools.fallback_titles import failed_title
-
-        kind = tool.kind if tool is not None else ToolKind.OTHER
-        arguments = lenient_arguments(call.arguments)
-        title = failed_title(call.name if tool is None else tool.spec.name, arguments)
-        view = ToolCallView(call.call_id, call.name[:SHOWN_NAME], title, kind, arguments)
+        view = _unprepared(call, tool)
+        title, arguments = view.title, view.raw_input
         if self.repeats.is_due(view.call_id, view.name, arguments):
 
             async def fail(_progress: Progress) -> ToolOutcome:
@@ -653,6 +665,17 @@ class ToolRunner:
         )
         # In one transaction: a turn that is cancelled between the two would leave a call without an end.
         return await self._finish(turn_id, view, outcome, None, NewEvent(ToolCallStarted(turn_id, view)))
+
+
+def _unprepared(call: ToolCallPart, tool: Tool | None) -> ToolCallView:
+    """A call that was not prepared, as the user sees it."""
+    # Late: most calls can be prepared.
+    from pattern_acp.tools.fallback_titles import failed_title
+
+    kind = tool.kind if tool is not None else ToolKind.OTHER
+    arguments = lenient_arguments(call.arguments)
+    title = failed_title(call.name if tool is None else tool.spec.name, arguments)
+    return ToolCallView(call.call_id, call.name[:SHOWN_NAME], title, kind, arguments)
 
 
 def failure_of_outcome(outcome: ToolOutcome) -> str:

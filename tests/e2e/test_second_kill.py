@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from pattern_acp.journal.events import TurnStarted
@@ -36,3 +37,32 @@ async def test_a_prompt_that_was_accepted_before_a_kill_is_there_once_and_its_ke
         await until_idle(agent.editor)
         assert len(agent.editor.of_kind("user_message")) == 2
         assert agent.editor.said() == "Hello."
+
+
+async def test_a_prompt_that_joined_a_turn_before_a_kill_is_there_once(tmp_path: Path):
+    work, home = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    (work / "a.txt").write_text("hello\n", encoding="utf-8")
+    reads = [{"wait_ms": 1000}, {"tool": "read_file", "arguments": {"path": "a.txt"}}]
+    silent = write_script(tmp_path, [reads, [{"wait_for": "cancel"}]])
+    async with running_process(Launch(home, environment=silent, introduction=SECOND)) as agent:
+        session = await agent.editor.open_session(str(work))
+        messages = [await send(agent.editor, session, "Read", "key-1")]
+        async with anyio.create_task_group() as tasks:
+            # Twice, as a client does that doubts whether its line arrived.
+            for _ in range(2):
+                tasks.start_soon(send, agent.editor, session, "Only a line", "key-2")
+        messages += [one["messageId"] for one in agent.editor.of_kind("user_message")[1:]]
+        agent.kill()
+        await agent.wait()
+        constellation = agent.constellation
+    events = await read_events(constellation, session)
+    started = [event.message for event in events if isinstance(event, TurnStarted)]
+    assert [(one.message_id, one.text) for one in started] == list(zip(messages, ["Read", "Only a line"], strict=True))
+
+    speaks = write_script(tmp_path, [[{"text": "Hello."}]])
+    async with running_process(Launch(home, environment=speaks, introduction=SECOND)) as agent:
+        params: JsonDict = {"sessionId": session, "cwd": str(work), "replayFrom": {"type": "start"}}
+        await agent.editor.request("session/resume", params)
+        assert [one["messageId"] for one in agent.editor.of_kind("user_message")] == messages
+        assert await send(agent.editor, session, "Only a line", "key-2") == messages[1]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 import anyio
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema as v1
 from pattern_acp.acp.client import CANCEL_SECONDS, Chunk, EditorClient, EditorView, FlushTimer, with_previews
@@ -46,7 +47,8 @@ from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.session.mcp import ServerCommand
-from pattern_acp.session.options import Option
+from pattern_acp.session.options import Option, Overlap
+from pattern_acp.session.ports import ClientDescription
 from pattern_acp.tools.base import DELEGATE
 from pattern_acp.turn.events import (
     ContextChanged,
@@ -111,6 +113,10 @@ class SecondView(EditorView):
             await self._put(*user_message(message))
             await self.show_state("running")
             self._shown_message = message.message_id
+
+    async def show_beside(self, message: Message) -> None:
+        """Show a message of the user that is answered beside the turn that runs."""
+        await self._put(*user_message(message))
 
     async def show_state(
         self, state: str, stop_reason: str | None = None, error: schema.RpcErrorObject | None = None
@@ -301,6 +307,10 @@ class SecondFaces:
     def view(self, session_id: SessionId, clock: Clock) -> SecondView:
         """A new view."""
         return SecondView(session_id, self._client.dispatcher, self._client.timer, clock)
+
+    def described(self, client: ClientDescription) -> ClientDescription:
+        """Prompts of version 2 do not own the turn, so that one which comes while it runs belongs to it."""
+        return replace(client, overlap=Overlap.STEER, has_overlap_option=True)
 
     def approver(self, session_id: SessionId, view: EditorView) -> SecondApprover:
         """A new approver, which asks after what `view` has shown."""

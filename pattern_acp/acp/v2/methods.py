@@ -17,6 +17,7 @@ from pattern_acp.acp.session_methods import SERVERS_SECONDS, SessionMethods, ope
 from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.client import SecondFaces, SecondView
 from pattern_acp.acp.v2.updates import available_commands, config_options
+from pattern_acp.commands.slash import Typed
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message, Part
@@ -28,8 +29,8 @@ from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_C
 from pattern_acp.session.commands import more_commands
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.session import PromptTicket, Session
-from pattern_acp.session.session_conflict import Claimed, claim
-from pattern_acp.session.turn_stages import Insertion, new_turn, run_prompt
+from pattern_acp.session.session_conflict import Claimed, claim, say
+from pattern_acp.session.turn_stages import Insertion, answer_beside, new_turn, run_prompt
 from pattern_acp.turn.loop import TurnEnd
 
 logger = logging.getLogger(__name__)
@@ -135,9 +136,12 @@ class SecondMethods:
         known = self._keyed.get((session.session_id, key)) if key else None
         if known is not None and known.error is None:
             return known.answer
-        prompt = _Prompt(session, session.queue_prompt(), key)
+        beside = session.command_beside(parts)
+        prompt = _Prompt(session, PromptTicket() if beside is not None else session.take_prompt(parts), key)
         if key:
             self._keyed[session.session_id, key] = prompt
+        if beside is not None:
+            return partial(self._answer_beside, prompt, parts, beside)
         context.on_cancel(prompt.withdraw)
         background = self.sessions.constellation.background
         if background is None:
@@ -149,6 +153,15 @@ class SecondMethods:
     async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> object:
         """session/prompt, when it could not be registered in wire order."""
         return await self.register_prompt(request, context)()
+
+    async def _answer_beside(self, prompt: _Prompt, parts: tuple[Part, ...], command: Typed) -> schema.PromptResponse:
+        """Answer a command beside the turn that runs; it becomes no part of what a replay shows."""
+        session = prompt.session
+        message = new_turn(session.constellation.ids, parts).message
+        await view_of(session).show_beside(message)
+        prompt.insert(message)
+        await say(session, await answer_beside(session, command))
+        return await prompt.answer()
 
     async def _serve(self, prompt: _Prompt, parts: tuple[Part, ...]) -> None:
         """Run the prompt; whatever happens, it is answered and the session is free."""
@@ -186,11 +199,11 @@ class SecondMethods:
         turn = new_turn(session.constellation.ids, parts)
         turn.insertion = Insertion(prompt.key, prompt.insert)
         view = view_of(session)
-        stop_reason, failed = StopReason.CANCELLED.value, None
+        stop_reason, failed, handed_over = StopReason.CANCELLED.value, None, False
         try:
             try:
                 end = await run_prompt(session, ticket, turn)
-                stop_reason, failed = end.stop_reason.value, _error_of(end)
+                stop_reason, failed, handed_over = end.stop_reason.value, _error_of(end), end.handed_over
             except Exception as error:  # noqa: BLE001  the boundary: a turn that began gets its end
                 failed = self._explained(error)
                 prompt.refuse(failed)
@@ -198,11 +211,15 @@ class SecondMethods:
                 stop_reason = "error"
             if prompt.message is not None:
                 await view.show_message(prompt.message)
-                shown = None if failed is None else _shown_error(failed)
-                await view.show_state("idle", stop_reason, shown)
+                if not handed_over:
+                    shown = None if failed is None else _shown_error(failed)
+                    await view.show_state("idle", stop_reason, shown)
         finally:
             # Only now: the next prompt begins behind the end of this one.
             session.drop_prompt(ticket)
+        if not session.is_busy and view.state != "idle":
+            # The prompt for which a turn was ended was withdrawn before its own began.
+            await view.show_state("idle", StopReason.END_TURN.value)
 
     def _explained(self, error: Exception) -> RpcError:
         found = self._explain(error)

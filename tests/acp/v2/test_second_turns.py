@@ -5,7 +5,7 @@ from typing import cast
 import anyio
 import pytest
 
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
 from tests.support.agent import RunningAgent, running_agent
@@ -131,7 +131,8 @@ async def test_an_outcome_that_is_unknown_refuses():
 async def test_prompts_that_overlap_run_one_after_the_other_in_the_order_of_their_lines():
     first = gate()
     script = [(first, *says("one")), says("two"), says("three")]
-    async with running_agent(ScriptedProvider(script), introduce=False) as agent:
+    queue = Settings(editor_deadline_seconds=30, turn=TurnSettings(overlapping="queue"))
+    async with running_agent(ScriptedProvider(script), introduce=False, settings=queue) as agent:
         session = await opened(agent)
         answered: dict[str, str] = {}
 
@@ -177,9 +178,10 @@ async def test_a_cancel_ends_the_turn_and_drops_what_waits_without_a_trace():
         assert errors == [-32800]
         assert states(agent.editor) == ["running", "idle:cancelled"]
         assert len(agent.editor.of_kind("user_message")) == 1
+        assert agent.editor.said() == "Not sent, as you cancelled: “B”."
         await send(agent.editor, session, "again")
         await until_idle(agent.editor, 2)
-        assert agent.editor.said() == "two"
+        assert agent.editor.said().endswith("two")
 
 
 async def test_closing_ends_the_turn_with_its_state_before_the_answer():
