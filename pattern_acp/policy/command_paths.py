@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.commands import CommandLine, Feature, SimpleCommand, expand_braces
+from pattern_acp.policy.nested_lines import WholeLine, effective_commands, whole_line
 from pattern_acp.policy.paths import (
     Protection,
     Resolver,
@@ -21,17 +22,30 @@ from pattern_acp.policy.paths import (
     protection_of_names,
     resolve_by_text,
 )
-from pattern_acp.policy.programs import INTERPRETERS, effective_commands, program_name
+from pattern_acp.policy.programs import INTERPRETERS, SHELLS, program_name
 
 _HARMLESS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/zero", "/dev/urandom", "NUL"})
 _HOME = re.compile(r"~[\w.+-]*(?:/|\\|$)")
 _URL = re.compile(r"(?:--?[\w-]+=)?(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 _CODE_PATH = re.compile(r"""(?:^|[\s"'`(\[{=,<>+])(~?/[\w.~-][^\s"'`)\]},;]*|\.\.[/\\][^\s"'`)\]},;]*)""")
-_SED_FILE = re.compile(r"(?:^|[;{}\s\d$])[rRwW]\s*((?:/|~|\.\.)[^\s;}]*)")
-_VARIABLE = re.compile(r"\$\{?[#!]?(\w+|[?#!$@*-])")
-_OWN_VARIABLES = frozenset({"PWD", "RANDOM", "LINENO", "SECONDS", "?", "#", "!", "$", "@", "*", "-", *"0123456789"})
-_PATTERN_FIRST = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "nawk"})
+_SED_FILE = re.compile(r"(?:^|[;{}\s\d$/])[rRwW]\s*((?:/|~|\.)[^\s;}]*)")
+_STRING = re.compile(r"\"([^\"\n\s]+)\"|'([^'\n\s]+)'")
+_ROOTED = re.compile(
+    r"~|\.\.(?:/|$)|/(?:bin|boot|dev|etc|home|lib|lib64|media|mnt|opt|private|proc|root|run|sbin|srv|sys|tmp|usr|var|"
+    r"Applications|Library|System|Users|Volumes)(?:/|$)|[A-Za-z]:\\"
+)
+"""Beginnings of paths in code, where a text such as `/api/v1` is rather an address than a file."""
+_SEARCHED = frozenset({"PATH", "MANPATH", "PS1"})
+"""Variables with lists of folders in which only programs are searched; those are judged by themselves."""
 _ECHOES = frozenset({"echo", "printf"})
+_NO_FILES = _ECHOES | frozenset(
+    {"test", "[", "[[", "sleep", "exit", "return", "seq", "expr", "true", "false", ":", "kill", "wait", "shift", "read"}
+)
+"""Commands whose words are no files, so that one that is not known leads nowhere."""
+_RUN_CODE = INTERPRETERS - SHELLS
+_TAKE_INPUT = (
+    _RUN_CODE | SHELLS | frozenset({"xargs", "parallel", "read", "mapfile", "readarray", "source", ".", "cpio"})
+)
 _FOLDER_OPTIONS = frozenset(
     {"-C", "--directory", "--cwd", "--prefix", "--git-dir", "--work-tree", "--project", "--chdir"}
 )
@@ -110,41 +124,110 @@ class _Word(Struct, frozen=True):
 
 
 def _words(line: CommandLine, *, windows: bool) -> Iterator[_Word]:
-    for command in effective_commands(line, windows=windows):
-        for assignment in command.assignments:
-            yield _Word(assignment.partition("=")[2].strip("\"'"))
-        if command.words:
-            yield from _command_words(command)
-    for redirection in line.redirections:
-        yield _Word(redirection.target, changing="$" in redirection.target or "`" in redirection.target)
+    whole = whole_line(line, windows=windows)
+    takes_input = any(
+        command.piped and program_name(command.words[0]) in _TAKE_INPUT for command in whole.commands if command.words
+    )
+    for command in whole.commands:
+        for variable, _, value in (assignment.partition("=") for assignment in command.assignments):
+            if variable not in _SEARCHED:
+                yield from _assigned_words(value)
+        if command.words and (takes_input or program_name(command.words[0]) not in _ECHOES):
+            yield from _command_words(command, whole)
+    for redirection in whole.redirections:
+        yield _Word(redirection.target, changing=redirection.target in whole.unknown)
+    if any(
+        command.piped and program_name(command.words[0]) in _RUN_CODE for command in whole.commands if command.words
+    ):
+        yield from (_Word(path) for text in whole.fed for path in _paths_in_code(text))
 
 
-def _command_words(command: SimpleCommand) -> Iterator[_Word]:
+def _assigned_words(value: str) -> Iterator[_Word]:
+    texts = value.strip("()").split() if value.startswith("(") else (value,)
+    yield from (_Word(text.strip("\"'")) for text in texts)
+
+
+def _command_words(command: SimpleCommand, whole: WholeLine) -> Iterator[_Word]:
     name, words = program_name(command.words[0]), command.words
     if "/" in words[0]:
-        yield _Word(words[0], changing=0 in command.changing)
-    if name in _CHANGES_FOLDER | {"popd"} and (len(words) == 1 or words[1] == "-"):
+        yield _Word(words[0], changing=words[0] in whole.unknown)
+    goes_back = name == "popd" and any(other.words[:1] == ("pushd",) for other in whole.commands)
+    if name in _CHANGES_FOLDER | {"popd"} and not goes_back and (len(words) == 1 or words[1] == "-"):
         yield _Word("~", moves=True)
-    pattern = _pattern_index(name, words)
+    texts = _text_indexes(name, words)
     for index, word in enumerate(words[1:], start=1):
-        changing = index in command.changing and name not in _ECHOES
+        changing = index in command.changing and word in whole.unknown and name not in _NO_FILES
         moves = name in _CHANGES_FOLDER or words[index - 1] in _FOLDER_OPTIONS
-        if index != pattern:
+        if index not in texts and word.partition("=")[0] not in _SEARCHED:
             yield _Word(word, changing=changing, moves=moves)
         if name in INTERPRETERS and re.search(r"[\s\"'(;/]", word):
-            yield from (_Word(match[1]) for match in _CODE_PATH.finditer(word) if index != pattern or match.start())
+            yield from (_Word(match[1]) for match in _CODE_PATH.finditer(word) if _ROOTED.match(match[1]))
             yield from (_Word(match[1]) for match in _SED_FILE.finditer(word) if name == "sed")
+            yield from map(_Word, _paths_in_code(word))
 
 
-def _pattern_index(name: str, words: tuple[str, ...]) -> int | None:
-    """Return the index of a search's pattern or script, which is no path; None when that is not certain."""
-    if name not in _PATTERN_FIRST or any(re.match(r"--\w|-\w*[ef]", word) for word in words[1:]):
-        return None
-    return next((index for index, word in enumerate(words) if index and not word.startswith("-")), None)
+def _paths_in_code(text: str) -> Iterator[str]:
+    """Yield the strings of a program that are paths: those that begin at a root, and those of protected files."""
+    for match in _STRING.finditer(text):
+        literal = match[1] or match[2]
+        if _ROOTED.match(literal) or protection_of_names([part for part in re.split(r"[\\/]", literal) if part]):
+            yield literal
+
+
+_EXPRESSIONS = {
+    "grep": ("ABCmdDe", "e", "f"), "egrep": ("ABCmdDe", "e", "f"), "fgrep": ("ABCmdDe", "e", "f"),
+    "rg": ("ABCmegtTEMrjd", "e", "f"), "ag": ("ABCmG", "", ""), "ack": ("ABCm", "", ""), "sed": ("e", "e", "f"),
+    "awk": ("F", "", "f"), "gawk": ("F", "e", "f"), "mawk": ("F", "", "f"), "nawk": ("F", "", "f"),
+    "cut": ("dfbc", "", ""),
+}  # fmt: skip
+"""Programs with a pattern or a script: their options with a value that is no file, of those the ones that hold it, and
+those that name a file with it."""
+_MESSAGES = frozenset({"-m", "-am", "--message", "--body", "--title", "--grep", "--author", "--format", "--date"})
+_LONG = re.compile(r"--(?:regexp|expression|include|exclude|exclude-dir|glob|iglob|type|type-not|color)\b")
+
+
+def _text_indexes(name: str, words: tuple[str, ...]) -> frozenset[int]:
+    """The indexes of words that are patterns, scripts and messages, and so no paths."""
+    if name == "tr":
+        return frozenset(range(1, len(words)))
+    if name in {"git", "gh", "glab"}:
+        return frozenset(index for index in range(1, len(words)) if words[index - 1] in _MESSAGES)
+    if name not in _EXPRESSIONS:
+        return frozenset()
+    texts: set[int] = set()
+    has_pattern, at = name == "cut", 1
+    while at < len(words):
+        if (word := words[at]) == "--":
+            rest = () if has_pattern else (at + 1,)
+            return frozenset({*texts, *rest})
+        value, holds_pattern = _option_value(word, *_EXPRESSIONS[name])
+        has_pattern = has_pattern or holds_pattern
+        if value is not None:
+            is_file, is_apart = value
+            texts |= set() if is_file else {at + is_apart}
+            at += is_apart
+        elif not has_pattern and not word.startswith("-"):
+            texts.add(at)
+            has_pattern = True
+        at += 1
+    return frozenset(texts)
+
+
+def _option_value(word: str, with_value: str, of_pattern: str, of_file: str) -> tuple[tuple[bool, bool] | None, bool]:
+    """Tell of an option whether it has a value (a file, in a word of its own), and whether that is the pattern."""
+    if word.startswith("--"):
+        is_pattern = word.startswith(("--regexp", "--expression", "--file"))
+        return ((False, "=" not in word) if _LONG.match(word) else None), is_pattern
+    letters = re.fullmatch(r"-([A-Za-z]+)(.*)", word, re.DOTALL)
+    taking = re.search(f"[{with_value}{of_file}]", letters[1]) if letters else None
+    if letters is None or taking is None:
+        return None, False
+    is_apart = taking.end() == len(letters[1]) and not letters[2]
+    return (taking[0] in of_file, is_apart), taking[0] in of_pattern + of_file
 
 
 def _look_up(word: _Word, search: _Search) -> Iterator[CommandTarget]:
-    if word.changing and (".." in word.text or _has_foreign_variable(word.text, search.line.text)):
+    if word.changing:
         yield CommandTarget(word.text, None)
     texts = expand_braces(word.text)
     if texts is None:
@@ -185,18 +268,6 @@ def _resolved(piece: str, folder: str, search: _Search) -> str | None:
         return search.resolve(pending or ".", place)
     except PatternError:
         return None
-
-
-def _has_foreign_variable(word: str, line: str) -> bool:
-    """Return whether a word uses a variable that this line does not set, so that its text cannot be known."""
-    for match in _VARIABLE.finditer(word):
-        name = match[1]
-        is_set = re.search(
-            rf"\b{re.escape(name)}\+?=|\b(?:for|select|read|mapfile|local)\s+(?:-\w+\s+)*{re.escape(name)}\b", line
-        )
-        if name not in _OWN_VARIABLES and is_set is None:
-            return True
-    return False
 
 
 def _pieces(text: str, *, windows: bool) -> Iterator[str]:
@@ -247,7 +318,8 @@ _LAST = frozenset(("cp", "install", "ln", "copy"))
 def changed_files(line: CommandLine, cwd: str) -> tuple[str, ...]:
     """Return the absolute paths of the files a line changes, each once; `cwd` is absolute. Links are not followed."""
     windows = is_windows_path(cwd)
-    named = {redirection.target for redirection in line.redirections if redirection.writes}
+    redirections = whole_line(line, windows=windows).redirections
+    named = {redirection.target for redirection in redirections if redirection.writes}
     for command in effective_commands(line, windows=windows):
         named.update(_changed_words(command))
     if not named:

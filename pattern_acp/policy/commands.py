@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 
 class Feature(StrEnum):
@@ -84,6 +85,15 @@ class SimpleCommand(Struct, frozen=True):
     piped: bool = False
 
 
+class Binding(Struct, frozen=True):
+    """A variable that a line sets, with the words it may get; none stands for a value of which nothing is known."""
+
+    name: str
+    words: tuple[str, ...] = ()
+    is_more: bool = False
+    """True when the words go behind what the variable has (`+=`)."""
+
+
 class CommandLine(Struct, frozen=True):
     """A parsed line: every simple command at any depth, in source order, and its other features."""
 
@@ -92,6 +102,11 @@ class CommandLine(Struct, frozen=True):
     redirections: tuple[Redirection, ...] = ()
     features: frozenset[Feature] = frozenset()
     parse_ok: bool = True
+    bindings: tuple[Binding, ...] = ()
+    fed: tuple[str, ...] = ()
+    """Texts of here-documents and here-strings."""
+    evaluated: tuple[str, ...] = ()
+    """Lines in back-ticks of here-documents, which the shell runs as it reads the text."""
 
     @property
     def is_hiding(self) -> bool:
@@ -145,6 +160,12 @@ def _ansi_character(match: re.Match[str]) -> str:
     if control:
         return chr(ord(control) & 0x1F)
     return _SIMPLE_ESCAPES.get(simple, simple)
+
+
+def back_ticked(text: str) -> list[str]:
+    """The lines between unescaped back-ticks of a text; one that does not end goes to the end."""
+    found = re.findall(r"(?<!\\)(?:\\\\)*`((?:[^`\\]|\\.)*)(?:`|$)", text, flags=re.DOTALL)
+    return [re.sub(r"\\([`$\\])", r"\1", line) for line in found]
 
 
 def has_control_characters(text: str) -> bool:
@@ -262,6 +283,9 @@ class _Reading(Struct):
     commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
     redirections: list[Redirection] = field(default_factory=list[Redirection])
     features: set[Feature] = field(default_factory=set[Feature])
+    bindings: list[Binding] = field(default_factory=list[Binding])
+    fed: list[str] = field(default_factory=list[str])
+    evaluated: list[str] = field(default_factory=list[str])
 
 
 def read_syntax(line: str) -> CommandLine:
@@ -281,7 +305,14 @@ def read_syntax(line: str) -> CommandLine:
     if not parse_ok:
         reading.features.add(Feature.UNREADABLE)
     return CommandLine(
-        line, tuple(reading.commands), tuple(reading.redirections), frozenset(reading.features), parse_ok
+        line,
+        tuple(reading.commands),
+        tuple(reading.redirections),
+        frozenset(reading.features),
+        parse_ok,
+        tuple(reading.bindings),
+        tuple(reading.fed),
+        tuple(reading.evaluated),
     )
 
 
@@ -319,6 +350,10 @@ def _note_features(node: Node, reading: _Reading) -> None:
 def _read_node(visit: _Visit, reading: _Reading) -> None:
     node = visit.node
     _note_features(node, reading)
+    if node.type in {"variable_assignment", "for_statement"}:
+        _note_binding(node, reading)
+    elif node.type in {"heredoc_redirect", "herestring_redirect"}:
+        _note_fed_text(node, reading)
     if node.type in _COMMANDS:
         reading.commands.append(_command(visit, reading))
     elif node.type == "variable_assignment" and not visit.in_command:
@@ -329,6 +364,34 @@ def _read_node(visit: _Visit, reading: _Reading) -> None:
         _, owed = _heir(visit, node.children, reading)
         if owed:
             reading.commands.append(_command(_Visit(node, visit.piped, owed=owed), reading))
+
+
+def _note_binding(node: Node, reading: _Reading) -> None:
+    named = [child for child in node.children if child.is_named and child.type != "do_group"]
+    if not named:
+        return
+    name = re.sub(r"\[.*", "", _text(named[0], reading.line), flags=re.DOTALL)
+    values = [leaf for child in named[1:] for leaf in (child.named_children if child.type == "array" else [child])]
+    words = tuple(_meaning(value, reading.line) for value in values)
+    if not words:
+        # `x=` is empty, and `for x;` takes the words of the line's own call.
+        words = ("",) if node.type == "variable_assignment" else ("$@",)
+    is_more = any(child.type == "+=" for child in node.children) or named[0].type == "subscript"
+    reading.bindings.append(Binding(name, words, is_more))
+
+
+def _note_fed_text(redirect: Node, reading: _Reading) -> None:
+    if redirect.type == "herestring_redirect":
+        reading.fed += [_meaning(child, reading.line) for child in redirect.named_children]
+        return
+    starts = [_text(child, reading.line) for child in redirect.children if child.type == "heredoc_start"]
+    for body in (child for child in redirect.children if child.type == "heredoc_body"):
+        text = _text(body, reading.line)
+        reading.fed.append(text)
+        # The grammar has no node for these.
+        if not any(char in start for start in starts for char in "'\"\\") and (lines := back_ticked(text)):
+            reading.evaluated += lines
+            reading.features.add(Feature.SUBSTITUTION)
 
 
 def _body(statement: Node) -> list[Node]:
@@ -484,7 +547,7 @@ SyntaxReader: TypeAlias = Callable[[str], CommandLine]
 """Reads a line by its grammar; raises ImportError where that is not installed."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1_024)
 def read_command_line(line: str, *, windows: bool = False, read: SyntaxReader = read_syntax) -> CommandLine:
     """Parse a shell line; never fails.
 
@@ -504,7 +567,7 @@ def read_command_line(line: str, *, windows: bool = False, read: SyntaxReader = 
         found |= {Feature.TOO_LONG}
     if syntax.commands and not found and not readers_agree(syntax):
         found |= {Feature.AMBIGUOUS}
-    return CommandLine(line, syntax.commands, syntax.redirections, found, syntax.parse_ok)
+    return replace(syntax, text=line, features=found)
 
 
 def _text_features(line: str, *, windows: bool) -> frozenset[Feature]:

@@ -51,6 +51,7 @@ from pattern_acp.policy.grant_matching import (
     prefix_pattern,
     server_pattern,
 )
+from pattern_acp.policy.nested_lines import whole_line
 from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import (
     Resolver,
@@ -61,7 +62,7 @@ from pattern_acp.policy.paths import (
     protection,
     shown_path,
 )
-from pattern_acp.policy.programs import hidden_features, only_reads, prefix_words
+from pattern_acp.policy.programs import only_reads, prefix_words
 
 _WHOLE_LENGTH, _CUT_LENGTH = 40, 16
 """Most characters of a command, folder or host that a button shows whole, and how many it shows of a longer one. Those
@@ -104,7 +105,7 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     destroys = destructive_reason(line, windows=windows) is not None
     if destroys and not line.features.isdisjoint(_UNSEEN):
         return ()
-    is_seen = line.features.isdisjoint(_UNSEEN) and not hidden_features(line, windows=windows)
+    is_seen = line.features.isdisjoint(_UNSEEN) and not whole_line(line, windows=windows).hidden
     lifetimes = _IN_PROJECT if is_seen and not destroys else _SESSION_ONLY
     # The same words do something else in another folder.
     where = "" if access.cwd == roots[0] else f" in {_shown_folder(access.cwd, '', roots)}"
@@ -411,21 +412,31 @@ def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
 def _objection(access: RunCommand, situation: _Situation, *, reads: bool) -> tuple[str, str] | None:
     """Return the rule and sentence by which a line asks even in `auto`, if any; `reads`: it surely only reads."""
     # Its patterns take 10 ms to compile; a start that decides on no command does not pay for them.
+    from pattern_acp.policy.environment import environment_reason
     from pattern_acp.policy.external_effects import reaching_reason
 
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
     if not is_inside_any(access.cwd, situation.roots):
         return "outside_folder", f"It runs in {_quoted(access.cwd)}, outside the folders of this session."
-    destructive = destructive_reason(line, windows=windows)
-    if destructive is not None:
-        return "destructive", destructive
-    hidden = hidden_features(line, windows=windows)
-    if hidden:
-        return "unreadable_command", f"It cannot be told what this runs: it holds {' and '.join(sorted(hidden))}."
-    reaching = reaching_reason(line, windows=windows)
-    if reaching is not None:
-        return "reaching", reaching
+    whole = whole_line(line, windows=windows)
+    hidden, blind = " and ".join(sorted(whole.hidden)), whole.blind
+    of_commands = (
+        ("destructive", destructive_reason(line, windows=windows)),
+        (
+            "unreadable_command",
+            f"It cannot be told what this runs: it holds {hidden}." if hidden else None,
+        ),
+        ("variable", environment_reason(line, windows=windows)),
+        ("reaching", reaching_reason(line, windows=windows)),
+        (
+            "unknown_input",
+            f"`{blind}` takes names of files from its input, known only when it runs." if blind else None,
+        ),
+    )
+    for rule, reason in of_commands:
+        if reason is not None:
+            return rule, reason
     outside = outside_paths(line, access.cwd, situation.roots, situation.resolve)
     if outside:
         return "outside_path", f"It names {_quoted(outside[0])}, which may be outside the folders of this session."

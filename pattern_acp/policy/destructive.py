@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pattern_acp.policy.commands import CommandLine, SimpleCommand
-from pattern_acp.policy.programs import INTERPRETERS, SHELLS, effective_commands, program_name
+from pattern_acp.policy.nested_lines import WholeLine, whole_line
+from pattern_acp.policy.programs import INTERPRETERS, SHELLS, program_name
 
 _WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}
@@ -19,6 +20,7 @@ _WITH_VALUE = frozenset(
 _DISCARDS = "It throws away work that git may not be able to bring back."
 _OVERWRITES = "It changes or deletes history that other people share."
 _RUNS = "With this, git runs other programs."
+_GIVES_PROGRAM = re.compile(r"--(?:upload-pack|receive-pack|exec|extcmd|open-files-in-pager|template)\b")
 
 
 def git_reason(arguments: Sequence[str]) -> str | None:
@@ -29,8 +31,10 @@ def git_reason(arguments: Sequence[str]) -> str | None:
     if not rest:
         return None
     name, options = rest[0], rest[1:]
-    if name in {"filter-branch", "filter-repo", "replace"}:
+    if name in {"filter-branch", "filter-repo", "replace", "fast-import"}:
         return _OVERWRITES
+    if any(_GIVES_PROGRAM.match(option) for option in options) and name not in {"commit", "log", "show"}:
+        return _RUNS
     test = _TESTS.get(name)
     return test(options) if test is not None else None
 
@@ -66,9 +70,51 @@ def _clean(options: Sequence[str]) -> str | None:
     return None if has_option(options, "n", "dry-run") and not has_option(options, "f", "force") else _DISCARDS
 
 
+_CHECKED_OUT_FILE = re.compile(r"\./.*|:/.*|\*.*|.*/|(?:.*/)?[\w-]*[A-Za-z_-][\w-]*\.[A-Za-z]\w{0,4}")
+
+
 def _checkout(options: Sequence[str]) -> str | None:
-    discards = "--" in options or "." in options or has_option(options, "fB", "force")
-    return _DISCARDS if discards or any(option.startswith(("./", ":/", "*")) for option in options) else None
+    discards = "--" in options or "." in options
+    if discards or has_option(options, "fBp", "force", "patch", "ours", "theirs", "merge", "pathspec-from-file"):
+        return _DISCARDS
+    if has_option(options, "bt", "orphan", "track", "detach"):
+        return None
+    plain = [option for option in options if not option.startswith("-")]
+    # `git checkout BRANCH` changes the branch; behind it, and in place of it, are files.
+    return _DISCARDS if len(plain) > 1 or any(map(_CHECKED_OUT_FILE.fullmatch, plain)) else None
+
+
+def _clone(options: Sequence[str]) -> str | None:
+    return _RUNS if has_option(options, "cu", "config") else None
+
+
+def _grep(options: Sequence[str]) -> str | None:
+    return _RUNS if any(re.match(r"-[A-Za-z]*O", option) for option in options) else None
+
+
+def _read_tree(options: Sequence[str]) -> str | None:
+    return _DISCARDS if has_option(options, "u", "reset") else None
+
+
+def _checkout_index(options: Sequence[str]) -> str | None:
+    return _DISCARDS if has_option(options, "f", "force") else None
+
+
+def _help(options: Sequence[str]) -> str | None:
+    return _RUNS if has_option(options, "wi", "web", "info") else None
+
+
+def _writes_at(*actions: str) -> Callable[[Sequence[str]], str | None]:
+    return lambda options: _RUNS if options and options[0] in actions else None
+
+
+def _symbolic_ref(options: Sequence[str]) -> str | None:
+    plain = [option for option in options if not option.startswith("-")]
+    return _DISCARDS if len(plain) > 1 or has_option(options, "d", "delete") else None
+
+
+def _notes(options: Sequence[str]) -> str | None:
+    return _DISCARDS if options[:1] in (["remove"], ["prune"]) else None
 
 
 def _restore(options: Sequence[str]) -> str | None:
@@ -98,10 +144,6 @@ def _reflog(options: Sequence[str]) -> str | None:
 
 def _gc(options: Sequence[str]) -> str | None:
     return _DISCARDS if has_option(options, "", "prune", "aggressive") else None
-
-
-def _update_ref(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "d", "stdin") else None
 
 
 def _worktree(options: Sequence[str]) -> str | None:
@@ -148,11 +190,19 @@ def _remote(options: Sequence[str]) -> str | None:
 _TESTS = {
     "push": _push, "reset": _reset, "clean": _clean, "checkout": _checkout, "restore": _restore, "switch": _switch,
     "branch": _branch, "tag": _tag, "stash": _stash, "reflog": _reflog, "gc": _gc, "prune": _discardsalways,
-    "update-ref": _update_ref, "worktree": _worktree, "rm": _remove, "config": _config, "submodule": _submodule,
+    "update-ref": _discardsalways, "worktree": _worktree, "rm": _remove, "config": _config, "submodule": _submodule,
     "bisect": _bisect, "rebase": _rebase, "remote": _remote, "difftool": _runsalways, "mergetool": _runsalways,
-    "send-email": _runsalways, "daemon": _runsalways, "shell": _runsalways,
+    "send-email": _runsalways, "daemon": _runsalways, "shell": _runsalways, "clone": _clone, "grep": _grep,
+    "read-tree": _read_tree, "checkout-index": _checkout_index, "help": _help, "symbolic-ref": _symbolic_ref,
+    "notes": _notes, "credential": _runsalways, "instaweb": _runsalways, "gui": _runsalways, "citool": _runsalways,
+    "web--browse": _runsalways, "svn": _runsalways, "p4": _runsalways, "cvsimport": _runsalways,
+    "cvsserver": _runsalways,
+    "upload-pack": _runsalways, "receive-pack": _runsalways, "upload-archive": _runsalways, "remote-ext": _runsalways,
+    "remote-fd": _runsalways, "http-backend": _runsalways, "imap-send": _runsalways, "gitk": _runsalways,
+    "maintenance": _writes_at("start", "stop", "register", "unregister"), "hook": _writes_at("run"),
+    "fsmonitor--daemon": _writes_at("start", "run"), "lfs": _writes_at("install", "uninstall", "update"),
 }  # fmt: skip
-"""Tests by git subcommand."""
+"""Tests by git's command."""
 
 
 def has_option(arguments: Sequence[str], letters: str, *names: str) -> bool:
@@ -173,9 +223,10 @@ def _names(text: str) -> frozenset[str]:
 
 _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|fd/)|\\\\\.\\", re.IGNORECASE)
 _SQL = re.compile(
-    r"\b(?:drop\s+(?:table|database|schema|index|view|user|role)|truncate\s+(?:table\s+)?\w+|delete\s+from)\b",
+    r"\b(?:drop\s+(?:table|database|schema|index|view|user|role|keyspace|collection|owned)|truncate\s+(?:table\s+)?\w+|delete\s+from)\b",
     re.IGNORECASE,
 )
+_INPUT = re.compile(r"/dev/(?:stdin|fd/)|/proc/")
 _DOWNLOADERS = frozenset({"curl", "wget", "fetch", "http", "https", "aria2c", "nc", "ncat", "iwr", "invoke-webrequest"})
 _PRIVILEGED = frozenset({"sudo", "doas", "su", "pkexec", "runuser", "run0", "gsudo", "runas", "chroot"})
 _POWER = frozenset({"shutdown", "reboot", "halt", "poweroff", "init", "telinit", "stop-computer", "restart-computer"})
@@ -184,7 +235,8 @@ _DISKS = _names(
     "badblocks cryptsetup lvremove vgremove pvremove zpool zfs btrfs"
 )
 _DATABASES = _names(
-    "psql mysql mariadb sqlite3 sqlcmd sqlplus clickhouse-client duckdb bq mycli pgcli litecli cockroach"
+    "psql mysql mariadb sqlite3 sqlcmd sqlplus clickhouse-client duckdb bq mycli pgcli litecli cockroach cqlsh usql "
+    "trino presto snowsql influx isql"
 )
 
 
@@ -212,23 +264,27 @@ def always(_: SimpleCommand) -> bool:
 
 def destructive_reason(line: CommandLine, *, windows: bool = False) -> str | None:
     """Return why a line is on the list, as one sentence, if it is."""
-    for redirection in line.redirections:
+    whole = whole_line(line, windows=windows)
+    for redirection in whole.redirections:
         if redirection.writes and _DEVICE.match(redirection.target):
             return "It writes to a device, which can destroy a disk."
-    commands = effective_commands(line, windows=windows)
-    for command in commands:
+    for command in whole.commands:
         reason = _command_reason(command) if command.words else None
         if reason is not None:
             return reason
-    return _pipe_reason(commands)
+    return _pipe_reason(whole)
 
 
-def _pipe_reason(commands: Sequence[SimpleCommand]) -> str | None:
-    named = [(program_name(command.words[0]), command) for command in commands if command.words]
+def _pipe_reason(whole: WholeLine) -> str | None:
+    named = [(program_name(command.words[0]), command) for command in whole.commands if command.words]
     downloads = any(name in _DOWNLOADERS for name, _ in named)
     for name, command in named:
         if command.piped and (name in SHELLS or (downloads and name in INTERPRETERS)) and name not in {"sed", "awk"}:
             return f"It feeds text to `{name}`, which runs whatever arrives."
+        if name in {"source", "."} and any(_INPUT.match(word) for word in command.words[1:]):
+            return f"It feeds text to `{name}`, which runs whatever arrives."
+        if command.piped and name in _DATABASES and any(_SQL.search(text) for text in whole.fed):
+            return f"`{name}` deletes data in a database."
         if downloads and name in SHELLS | {"eval", "source", "."} and command.changing:
             return f"It downloads text and hands it to `{name}`, which runs whatever arrives."
     return None
@@ -275,14 +331,55 @@ def _rule(programs: str, matches: Callable[[SimpleCommand], bool], reason: str) 
     return CommandRule(frozenset(programs.split()), matches, reason)
 
 
+def _removes_many(command: SimpleCommand) -> bool:
+    arguments = command.words[1:]
+    if has_option(arguments, "rR", "recursive", "no-preserve-root"):
+        return True
+    return has_option(arguments, "f", "force") and any(re.search(r"[*?\[]", word) for word in arguments)
+
+
+def _verbs(*phrases: str) -> Callable[[SimpleCommand], bool]:
+    """Match calls whose first words, options apart, are one of these phrases."""
+    wanted = [tuple(phrase.split()) for phrase in phrases]
+
+    def matches(command: SimpleCommand) -> bool:
+        plain = tuple(word for word in command.words[1:] if not word.startswith("-"))
+        return any(plain[: len(phrase)] == phrase for phrase in wanted)
+
+    return matches
+
+
+def _sets_for_all(command: SimpleCommand) -> bool:
+    """Match `poetry config` and `bundle config` that set something, but for the project alone."""
+    words = command.words[1:]
+    plain = [word for word in words if not word.startswith("-")]
+    return words[:1] == ("config",) and len(plain) > 2 and "--local" not in words
+
+
+_COMPRESSORS = _names("gzip pigz bzip2 pbzip2 xz pixz zstd zstdmt lz4 lzip plzip lzop brotli compress")
+
+
+def _runs_program(command: SimpleCommand) -> bool:
+    """Match calls of tar that name a program other than one that compresses."""
+    for before, word in zip(("", *command.words), command.words, strict=False):
+        if re.match(r"--(?:checkpoint-action|to-command|info-script|new-volume-script|rsh-command|rmt-command)", word):
+            return "exec" in word or "action" not in word
+        value = word.partition("=")[2] if word.startswith("--use-compress") else word if before in {"-I", "-F"} else ""
+        if value and value.split()[0] not in _COMPRESSORS:
+            return True
+    return False
+
+
 _RULES = (
     CommandRule(_PRIVILEGED, always, "runs a command with the rights of another user."),
     CommandRule(_POWER, always, "stops or restarts the machine."),
     CommandRule(_DISKS, always, "overwrites files or disks below the file system."),
+    _rule("rm", _removes_many, "deletes folders or deletes without asking."),
     _rule(
-        "rm", _options("rRf", "recursive", "force", "no-preserve-root"), "deletes folders or deletes without asking."
+        "find fd fdfind",
+        _words("-delete", "-exec rm", "-execdir rm", "-ok rm", "-okdir rm", "-x rm", "-X rm"),
+        "deletes all it finds.",
     ),
-    _rule("find fd fdfind", _words("-delete", "-exec rm", "-execdir rm", "-x rm", "-X rm"), "deletes all it finds."),
     _rule("xargs parallel", _words("rm", "unlink", "shred"), "deletes all the files named by its input."),
     _rule("truncate", always, "cuts files off."),
     _rule(
@@ -292,7 +389,7 @@ _RULES = (
     _rule("kill", lambda command: "-1" in command.words[2:], "can end every process of the user."),
     _rule("killall pkill killall5 taskkill", always, "ends processes by name."),
     _rule("crontab", _options("r"), "removes all planned jobs."),
-    _rule("rsync", _options("", "delete", "delete-after", "remove-source-files"), "deletes files at the target."),
+    _rule("rsync", _any_word(re.compile(r"--(?:del|remove-s)").match), "deletes files at the target."),
     _rule(
         "systemctl service launchctl sc",
         _words("stop", "disable", "mask", "kill", "unload", "delete"),
@@ -308,10 +405,78 @@ _RULES = (
         "uv poetry hatch pdm flit cargo bun lerna jsr", _words("publish", "yank"), "publishes or withdraws a package."
     ),
     _rule("gem", _words("push", "yank"), "publishes or withdraws a package."),
-    _rule("mvn gradle", _words("deploy", "publish"), "publishes a package."),
+    _rule(
+        "mvn mvnw gradle gradlew sbt",
+        _any_word(re.compile(r":?(?:[\w-]+:)*(?:deploy|publish|release|upload)", re.IGNORECASE).match),
+        "publishes a package.",
+    ),
+    _rule(
+        "npm pnpm",
+        _verbs(
+            "dist-tag",
+            "owner",
+            "access",
+            "token",
+            "hook",
+            "team",
+            "org",
+            "profile",
+            "star",
+            "login",
+            "adduser",
+            "logout",
+            "set",
+            "config set",
+            "config delete",
+            "config edit",
+            "c set",
+        ),
+        "changes accounts, packages of others or settings of this machine.",
+    ),
+    _rule(
+        "yarn",
+        _verbs("config set", "login", "npm login", "npm publish", "npm tag", "owner"),
+        "changes settings or packages.",
+    ),
+    _rule("pip pip3", _verbs("config set", "config unset", "config edit"), "changes settings of this machine."),
+    _rule("poetry bundle", _sets_for_all, "changes settings of this machine."),
+    _rule(
+        "go",
+        lambda command: command.words[1:2] == ("env",) and has_option(command.words[2:], "wu"),
+        "changes settings of this machine.",
+    ),
+    _rule(
+        "python",
+        _words("setup.py upload", "setup.py register", "-m flit publish", "-m build upload"),
+        "publishes a package.",
+    ),
+    _rule("maturin", _verbs("publish", "upload"), "publishes a package."),
+    _rule("cargo", _verbs("login", "logout", "owner"), "changes accounts or packages of others."),
+    _rule(
+        "dotnet nuget",
+        _words("nuget push", "nuget delete", "push", "delete", "setapikey"),
+        "publishes or withdraws a package.",
+    ),
+    _rule(
+        "buildah skopeo crane oras regctl",
+        _verbs("push", "copy", "sync", "delete", "cp"),
+        "publishes or deletes an image.",
+    ),
+    _rule("vsce ovsx", _words("publish", "unpublish"), "publishes an extension."),
+    _rule("semantic-release release-it np auto fastlane", always, "publishes a release."),
+    _rule(
+        "goreleaser changeset changesets pod expo eas",
+        _words("release", "publish", "push", "submit", "update"),
+        "publishes a release.",
+    ),
+    _rule(
+        "code codium cursor windsurf code-insiders idea pycharm webstorm subl zed",
+        _words("--install-extension", "--uninstall-extension", "installPlugins"),
+        "changes the extensions of an editor.",
+    ),
     _rule(
         "docker podman nerdctl",
-        _words("prune", "volume rm", "rmi", "push", "rm -f", "down -v", "down --volumes"),
+        _words("prune", "volume rm", "rmi", "push", "--push", "rm -f", "down -v", "down --volumes", "login", "logout"),
         "removes containers, images or volumes, or publishes an image.",
     ),
     _rule("docker-compose", _words("down -v", "down --volumes", "rm"), "removes containers or volumes."),
@@ -331,27 +496,71 @@ _RULES = (
     ),
     _rule(
         "vercel netlify fly flyctl heroku wrangler firebase",
-        _words("deploy", "destroy", "remove", "rm", "apps:destroy", "pg:reset", "--prod"),
+        _words("deploy", "publish", "destroy", "remove", "rm", "run", "apps:destroy", "pg:reset", "--prod", "secret"),
         "changes what is deployed.",
     ),
     _rule("dropdb dropuser", always, "deletes a database or its user."),
     _rule(
         "redis-cli",
-        _any_word(lambda word: word.casefold() in {"flushall", "flushdb"}),
-        "empties a database.",
+        _any_word(lambda word: word.casefold() in {"flushall", "flushdb", "del", "unlink", "shutdown", "config"}),
+        "deletes data or changes settings of a database.",
     ),
     _rule(
         "mongosh mongo",
-        _any_word(lambda word: "drop" in word),
+        _any_word(re.compile(r"drop|delete(?:One|Many)|\.remove\(|shutdown").search),
         "deletes a database or collection.",
     ),
     _rule(
         "rails rake artisan php manage.py django-admin",
-        _words("db:drop", "db:reset", "migrate:fresh", "migrate:reset", "flush", "reset_db"),
+        _words(
+            "db:drop", "db:reset", "db:wipe", "migrate:fresh", "migrate:reset", "migrate:rollback", "flush", "reset_db"
+        ),
         "empties a database.",
     ),
     _rule("python", _words("flush", "-m twine upload", "reset_db"), "empties a database or publishes a package."),
-    _rule("prisma", _words("reset", "push --force-reset"), "empties a database."),
+    _rule("prisma", _words("reset", "push --force-reset", "push --accept-data-loss"), "empties a database."),
+    _rule(
+        "typeorm sequelize sequelize-cli knex diesel mix alembic flask supabase drizzle-kit migrate dbmate goose sqlx",
+        _words(
+            "schema:drop",
+            "db:drop",
+            "db:migrate:undo:all",
+            "migrate:rollback",
+            "database reset",
+            "database drop",
+            "migration revert",
+            "ecto.drop",
+            "ecto.reset",
+            "ecto.rollback",
+            "downgrade",
+            "db reset",
+            "drop",
+            "down",
+        ),
+        "undoes migrations or empties a database.",
+    ),
+    _rule("pg_restore", _options("c", "clean"), "replaces what a database holds."),
+    _rule("createuser", always, "changes users of a database."),
+    _rule("etcdctl consul vault influx", _words("del", "delete", "kv delete", "destroy"), "deletes data of a service."),
+    _rule("tar bsdtar", _runs_program, "runs other programs with these options."),
+    _rule(
+        "latex pdflatex xelatex lualatex latexmk tex",
+        _any_word(re.compile(r"--?(?:shell-escape|enable-write18)").match),
+        "lets the document run programs.",
+    ),
+    _rule(
+        "ssh-keygen ssh-copy-id ssh-add", lambda command: not has_option(command.words[1:], "lLF"), "changes your keys."
+    ),
+    _rule(
+        "gpg gpg2",
+        _any_word(
+            re.compile(r"--(?:import|delete|export-secret|gen|full-gen|quick|edit|sign|decrypt|clearsign)|-[sd]$").match
+        ),
+        "uses or changes your keys.",
+    ),
+    _rule(
+        "pass gopass op bw lpass keyring secret-tool security kwallet-query", always, "reads or changes your passwords."
+    ),
     _rule(
         "aws gcloud az gsutil s3cmd doctl",
         _any_word(re.compile(r"(?:rm|rb|delete|terminate|destroy|purge|deregister)").match),

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from pattern_acp.policy.commands import CommandLine, SimpleCommand
 from pattern_acp.policy.destructive import CommandRule, always, first_reason, git_command, has_option
-from pattern_acp.policy.programs import effective_commands, program_name
+from pattern_acp.policy.nested_lines import effective_commands, whole_line
+from pattern_acp.policy.programs import program_name
 
 
 def _names(text: str) -> frozenset[str]:
@@ -22,7 +23,15 @@ _CLIENTS = _names(
     "curl wget http https xh aria2c lynx w3m links elinks iwr irm invoke-webrequest invoke-restmethod fetch dig drill "
     "nslookup host ping"
 )
-_CHANNELS = _names("nc ncat netcat socat telnet ftp sftp tftp lftp ssh mosh sshpass autossh mail sendmail mailx mutt")
+_CHANNELS = _names(
+    "nc ncat netcat socat telnet ftp sftp tftp lftp ssh mosh sshpass autossh mail sendmail mailx mutt swaks ngrok "
+    "cloudflared croc wormhole magic-wormhole localtunnel lt bore tailscale wg-quick syncthing nmap masscan traceroute "
+    "tracepath mtr whois axel youtube-dl yt-dlp certutil bitsadmin restic borg duplicity kopia telegram-send adb "
+    "mosquitto_pub mosquitto_sub kafkacat kcat grpcurl websocat wscat"
+)
+_BROWSERS = _names("firefox chromium chromium-browser google-chrome chrome safari msedge microsoft-edge brave opera")
+_VERSION_CONTROL = _names("hg svn bzr darcs fossil cvs p4")
+_DATABASES = _names("psql mysql mariadb redis-cli mongosh mongo pg_dump pg_restore mysqldump cqlsh clickhouse-client")
 _COPIERS = _names("scp rsync rcp rclone")
 _CONTAINERS = _names("docker podman nerdctl docker-compose podman-compose")
 _SYSTEM_INSTALLERS = _names(
@@ -32,21 +41,32 @@ _CLOUDS = _names("aws gcloud az gsutil s3cmd doctl ansible ansible-playbook vagr
 _TALKS = "talks to another machine, and can carry away what the model has read."
 _ENVIRONMENTS = _names("npm pnpm yarn bun")
 _LOOPBACK = _names("localhost 127.0.0.1 [::1] ::1 0.0.0.0 host.docker.internal")
-_ADDRESS = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*://\S+|(?:[\w-]+\.)*[\w-]+:\d+(?:/\S*)?|(?:[\w-]+\.)+[A-Za-z]{2,}(?:/\S*)?"
-)
-"""A URL, or one without its scheme, as web clients accept it: `host:port` or `host.tld`."""
 _TAKES_VALUE = re.compile(
-    r"-[sSLfkiIv]*[odHXwumAbcF]|--(?:output|data|data-raw|data-binary|json|header|request|write-out|user|max-time|form)"
+    r"-[sSLfkiIvgNOjJn]*[odHXwumAbcFDeEyYzrT]|--(?:output|output-dir|data|data-raw|data-binary|data-urlencode|"
+    r"data-ascii|json|header|request|write-out|user|max-time|connect-timeout|form|form-string|cookie|cookie-jar|dump-header|user-agent|"
+    r"referer|range|retry|retry-delay|retry-max-time|cacert|cert|key|limit-rate|trace|trace-ascii|max-filesize|max-redirs|"
+    r"upload-file|stderr|speed-limit|speed-time|continue-at|time-cond|ciphers|tls-max|noproxy|proto|url-query|"
+    r"timeout|tries|output-document|output-file|directory-prefix|waitretry|wait|post-data|post-file|method|body-data)"
 )
-_REMOTE_PATH = re.compile(r"(?:[\w.-]+@)?[\w.-]{2,}:(?!//).*|\w+://.*|[\w.-]+::.*")
+"""Options of curl and wget with a value that is no address."""
+_DETOURS = (
+    "config", "proxy", "preproxy", "proxy1.0", "socks4", "socks4a", "socks5", "socks5-hostname", "resolve",
+    "connect-to", "doh-url", "dns-servers", "input-file", "execute",
+)  # fmt: skip
+"""Options of web clients that can lead anywhere."""
+_REMOTE_PATH = re.compile(
+    r"(?:[\w.-]+@)?(?:[\w.-]{2,}|\[[^\]]+\]|[A-Za-z](?!:[\\/])):(?!//).*|\w+://.*|[\w.-]+::.*", re.DOTALL
+)
 _TRANSPORT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|ext::|fd::|[\w.-]+@[\w.-]+:).*", re.IGNORECASE)
 _OWN_PROCESS = re.compile(r"%\S*|\$!|\$\{!\}|0")
 
 
 def reaching_reason(line: CommandLine, *, windows: bool = False) -> str | None:
     """Return why a line reaches beyond its session's folders, as one sentence, if it is known to."""
-    for command in effective_commands(line, windows=windows):
+    whole = whole_line(line, windows=windows)
+    for command in whole.commands:
+        if command.changing and whole.unknown.isdisjoint(command.words) and command.words[0] == "kill":
+            continue  # its form with the known processes is among the commands, too
         reason = first_reason(_RULES, command) if command.words else None
         if reason is not None:
             return reason
@@ -58,17 +78,24 @@ def _calls_away(command: SimpleCommand) -> bool:
     name, arguments = program_name(command.words[0]), command.words[1:]
     if any(argument in {"-h", "--help", "-V", "--version"} for argument in arguments):
         return len(arguments) > 1
-    # A configuration file, a proxy or another address for a name can lead anywhere.
     letters = "Kx" if name == "curl" else "ie"
-    if command.changing or has_option(
-        arguments, letters, "config", "proxy", "resolve", "connect-to", "input-file", "execute"
-    ):
+    if command.changing or has_option(arguments, letters, *_DETOURS):
         return True
-    if name == "curl":
+    if name in {"curl", "wget"}:
         arguments = _without_values(arguments)
-    hosts = [_host(argument) for argument in arguments if _ADDRESS.fullmatch(argument)]
-    bare = [argument for argument in arguments if argument in _LOOPBACK]
-    return not (hosts or bare) or any(host not in _LOOPBACK for host in hosts)
+    plain = [argument for argument in arguments if not argument.startswith("-")]
+    if name in {"http", "https", "xh", "xhs"}:
+        # A method comes before the address, and fields behind it.
+        plain = [word for word in plain if not re.fullmatch(r"[A-Z]+|[^:/]+(?:=|:=|==|@).*", word)][:1]
+    return not plain or not all(_is_here(argument) for argument in plain)
+
+
+def _is_here(address: str) -> bool:
+    """Return whether a web client takes an address for one of this machine."""
+    if re.fullmatch(r":\d+(?:/.*)?|:/.*", address):  # of httpie
+        return True
+    host = "" if "\\" in address else _host(address)
+    return host in _LOOPBACK or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) is not None
 
 
 def _without_values(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -93,6 +120,28 @@ def _copies_away(command: SimpleCommand) -> bool:
     has_remote = any(_REMOTE_PATH.fullmatch(argument) for argument in arguments if not argument.startswith("-"))
     runs_shell = has_option(arguments, "eS", "rsh", "rsync-path")
     return has_remote or bool(command.changing) or program_name(command.words[0]) == "rclone" or runs_shell
+
+
+def _asks_elsewhere(command: SimpleCommand) -> bool:
+    """Return whether a client of a database names a server on another machine."""
+    hosts: list[str] = []
+    for before, word in zip(("", *command.words[1:]), command.words[1:], strict=False):
+        if before in {"-h", "--host"}:
+            hosts.append(word)
+        elif word.startswith("--host="):
+            hosts.append(word.partition("=")[2])
+        elif "://" in word:
+            hosts.append(_host(word) or "localhost")
+        else:
+            hosts += re.findall(r"\bhost=([^\s']+)", word)
+    return any(host not in _LOOPBACK and not host.startswith(("/", ".")) for host in hosts)
+
+
+def _synchronises(command: SimpleCommand) -> bool:
+    verbs = _names(
+        "clone pull push incoming outgoing checkout co commit ci update up sync export import fetch send switch"
+    )
+    return any(word in verbs for word in command.words[1:3])
 
 
 def _ends_others(command: SimpleCommand) -> bool:
@@ -135,7 +184,23 @@ def _installs_at_home(command: SimpleCommand) -> bool:
     verbs = [word for word in arguments if not word.startswith(("-", "+"))][:2]
     if name == "uv":
         return verbs in (["tool", "install"], ["tool", "upgrade"], ["tool", "uninstall"], ["python", "install"])
-    return bool(verbs) and verbs[0] in _names("install uninstall inject upgrade upgrade-all update toolchain default")
+    if name == "dart":
+        return verbs == ["pub", "global"]
+    if name == "deno":
+        return verbs[:1] == ["install"] and has_option(arguments, "g", "global")
+    if name == "composer":
+        return verbs[:1] == ["global"]
+    more = _names("use plugin remove pkg i") if name not in {"cargo", "go", "gem"} else _names("")
+    return bool(verbs) and verbs[0] in more | _names(
+        "install uninstall inject upgrade upgrade-all update toolchain default"
+    )
+
+
+def _installs_into_python(command: SimpleCommand) -> bool:
+    """Return whether Python's package manager installs somewhere else than into the environment in use."""
+    outside = ("user", "break-system-packages", "target", "prefix", "root", "system")
+    words = command.words[1:]
+    return "install" in words and any(word[2:].partition("=")[0] in outside for word in words if word.startswith("--"))
 
 
 def _changes_cluster(command: SimpleCommand) -> bool:
@@ -167,6 +232,9 @@ def _plans(command: SimpleCommand) -> bool:
 def _git_reaches(command: SimpleCommand) -> bool:
     """Return whether git names a remote in full, which nobody agreed to; `origin` is the project's own."""
     name, options = git_command(command.words[1:])
+    plain = [option for option in options if not option.startswith("-")][:1]
+    if name in {"push", "pull", "fetch", "clone", "ls-remote"} and plain and _REMOTE_PATH.fullmatch(plain[0]):
+        return True
     return name in {"push", "pull", "fetch", "clone", "ls-remote", "archive", "submodule"} and any(
         _TRANSPORT.fullmatch(option.partition("=")[2] or option) for option in options
     )
@@ -181,6 +249,9 @@ _RULES = (
     CommandRule(_CLIENTS, _calls_away, _TALKS),
     CommandRule(_CHANNELS, always, _TALKS),
     CommandRule(_COPIERS, _copies_away, "copies files from or to another machine."),
+    CommandRule(_VERSION_CONTROL, _synchronises, _TALKS),
+    CommandRule(_DATABASES, _asks_elsewhere, _TALKS),
+    CommandRule(_BROWSERS, always, "opens programs of the user outside this session."),
     CommandRule(_names("git"), _git_reaches, "talks to a repository that is not one of this project's remotes."),
     CommandRule(_names("gh glab hub"), _acts_for_the_user, "acts in the user's name on another machine."),
     CommandRule(_names("kill skill snice renice"), _ends_others, "acts on processes that this command did not start."),
@@ -189,20 +260,35 @@ _RULES = (
     ),
     CommandRule(_ENVIRONMENTS, _installs_for_all, "installs programs outside the folders of this session."),
     CommandRule(
-        _names("cargo go gem pipx uv rustup nvm pyenv"), _installs_at_home, "installs programs into your home."
+        _names(
+            "cargo go gem pipx uv rustup nvm pyenv asdf mise sdk luarocks opam stack cabal raco nimble dart deno "
+            "composer conda mamba fnm volta rbenv"
+        ),
+        _installs_at_home,
+        "installs programs outside the folders of this session.",
+    ),
+    CommandRule(_names("cpan cpanm"), always, "installs programs outside the folders of this session."),
+    CommandRule(
+        _names("pip pip3 uv python"), _installs_into_python, "installs programs outside the folders of this session."
     ),
     CommandRule(_names("kubectl oc helm"), _changes_cluster, "changes a cluster."),
     CommandRule(_CLOUDS, always, "acts in the user's name on other machines."),
     CommandRule(_names("openssl"), _opens_connection, _TALKS),
     CommandRule(_SYSTEM_INSTALLERS, _changes_system, "installs or removes programs of this machine."),
     CommandRule(_names("systemctl service launchctl sc"), _changes_services, "changes services of this machine."),
+    CommandRule(
+        _names("defaults"), lambda command: command.words[1:2] != ("read",), "changes settings of this machine."
+    ),
     CommandRule(_names("crontab"), _plans, "plans commands that run when this session is over."),
     CommandRule(_names("at batch schtasks"), _plans, "plans commands that run when this session is over."),
     CommandRule(
         _names("open xdg-open start explorer osascript"), always, "opens programs of the user outside this session."
     ),
     CommandRule(
-        _names("mount umount insmod rmmod modprobe sysctl loginctl hostnamectl timedatectl"),
+        _names(
+            "mount umount insmod rmmod modprobe sysctl loginctl hostnamectl timedatectl chsh chfn gsettings dconf "
+            "xdg-mime xdg-settings update-alternatives"
+        ),
         always,
         "changes settings of this machine.",
     ),

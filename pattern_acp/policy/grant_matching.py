@@ -22,8 +22,9 @@ from pattern_acp.policy.command_paths import command_targets, outside_paths, pro
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, read_command_line
 from pattern_acp.policy.decision import Decision, GrantScope, Lifetime
 from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.nested_lines import effective_commands
 from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_windows_path, protection, resolve_by_text
-from pattern_acp.policy.programs import effective_commands, has_escape_option, prefix_words, program_name
+from pattern_acp.policy.programs import has_escape_option, prefix_words, program_name
 
 
 class Effect(StrEnum):

@@ -12,16 +12,9 @@ from fnmatch import fnmatchcase
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, expand_braces
+from pattern_acp.policy.nested_lines import effective_commands, hidden_features
 from pattern_acp.policy.paths import Resolver
-from pattern_acp.policy.programs import (
-    INTERPRETERS,
-    PLAIN,
-    SHELLS,
-    STARTERS,
-    effective_commands,
-    hidden_features,
-    program_name,
-)
+from pattern_acp.policy.programs import INTERPRETERS, PLAIN, SHELLS, STARTERS, program_name
 
 PROGRAM, PACKAGE = "pattern-acp", "pattern_acp"
 

@@ -1,12 +1,13 @@
 """Facts about programs by name, applied to simple commands.
 
-Owns: the tables, wrappers, prefixes and escape options of one command, commands that only read, and lines whose
-commands cannot be known before they run. Must not know: grants, modes, paths.
+Owns: the tables, prefixes and escape options of one command, and commands that only read. Must not know: grants, modes,
+paths, lines inside lines (`nested_lines`).
 """
 
 import re
+from functools import lru_cache
 
-from pattern_acp.policy.commands import HIDING, CommandLine, Feature, SimpleCommand, read_command_line
+from pattern_acp.policy.commands import SimpleCommand, read_command_line
 
 
 def _table(text: str) -> frozenset[str]:
@@ -24,7 +25,10 @@ INTERPRETERS = SHELLS | _table(
 )
 """Programs whose arguments or input are programs themselves, so that a prefix would allow anything."""
 
-EVALUATORS = SHELLS | _table("eval watch ssh su trap parallel script xargs env entr hyperfine fakeroot nix-shell")
+EVALUATORS = SHELLS | _table(
+    "eval watch ssh su trap parallel script xargs env entr hyperfine fakeroot nix-shell flock sg runuser compgen "
+    "complete mapfile readarray bind alias xterm tmux screen concurrently nodemon watchexec chokidar cross-env-shell"
+)
 """Programs that may read an argument as a shell line."""
 
 WRAPPERS = EVALUATORS | _table(
@@ -33,9 +37,24 @@ WRAPPERS = EVALUATORS | _table(
     "linux64 systemd-run systemd-inhibit caffeinate unbuffer rlwrap faketime proot firejail bwrap "
     "dbus-run-session xvfb-run find fd fdfind coproc start winpty op direnv doppler dotenv npx bunx uvx pipx "
     "pnpx corepack uv poetry pdm hatch pipenv rye bundle docker podman nerdctl toolbox distrobox arch numactl "
-    "eatmydata runcon sg newgrp cgexec xterm daemon start-stop-daemon nsjail chpst"
+    "eatmydata runcon sg newgrp cgexec xterm daemon start-stop-daemon nsjail chpst toybox cross-env cross-env-shell "
+    "env-cmd dotenvx torsocks tsocks proxychains proxychains4 fakechroot cpulimit catchsegv rr heaptrack chronic ifne "
+    "wsl tini dumb-init su-exec gosu setuidgid softlimit ccache distcc sshpass autossh memray py-spy tmux screen"
 )
 """Programs that run another program named in their words."""
+
+EXECUTING = {
+    "npm": _table("exec x"), "pnpm": _table("exec dlx"), "yarn": _table("exec dlx"), "bun": _table("x"),
+    "mise": _table("exec x"), "rbenv": _table("exec"), "pyenv": _table("exec"), "asdf": _table("exec"),
+    "conda": _table("run"), "mamba": _table("run"), "micromamba": _table("run"), "volta": _table("run"),
+    "fnm": _table("exec"), "nix": _table("run shell develop"), "rustup": _table("run"), "devbox": _table("run"),
+    "guix": _table("shell environment"), "pixi": _table("run exec"), "opam": _table("exec"), "stack": _table("exec"),
+    "cabal": _table("exec"), "swift": _table("run"), "deno": _table("run"), "go": _table("run"),
+}  # fmt: skip
+"""Programs that run another program behind one of these words."""
+
+JUST_START = _table("nohup setsid command builtin coproc unbuffer eatmydata catchsegv chronic time")
+"""Starters without options that have a value: their first plain word is the command."""
 
 STARTERS = _table(
     "env xargs sudo doas pkexec exec command builtin nohup nice ionice time timeout gtimeout stdbuf setsid strace "
@@ -271,75 +290,16 @@ def _plain(option: str) -> str:
 
 
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _VERSIONED = re.compile(r"(python|pypy|ruby|perl|php|lua|node|bash)(?:[\d.][\w.-]*|w)")
-_NESTING = 3
-"""Depth to which shell lines inside shell lines are read; people do not write deeper ones."""
-_SUFFIXES = 32
-"""Number of a wrapper's words that are tried as the start of the command that it runs."""
 
 
+@lru_cache(maxsize=2_048)
 def program_name(word: str) -> str:
     """The name of a program: no folder, no `.exe`, no version, lower case since file systems may ignore case."""
     name = re.split(r"[/\\]", word)[-1].casefold()
     name = re.sub(r"\.(?:exe|cmd|bat|com|ps1)$", "", name)
     versioned = _VERSIONED.fullmatch(name)
     return versioned[1] if versioned else name
-
-
-def effective_commands(line: CommandLine, *, windows: bool = False, depth: int = _NESTING) -> tuple[SimpleCommand, ...]:
-    """Return every command that a line may run, including those inside wrappers and quoted shell lines.
-
-    A wrapper's options differ between systems, so each of its words may be the start of the command it runs: the answer
-    has more commands than run, never fewer. For a line longer than the limit only its outer commands are returned.
-    """
-    found = list(line.commands)
-    if Feature.TOO_LONG in line.features:
-        return line.commands
-    for command in line.commands:
-        if depth and command.words and program_name(command.words[0]) in WRAPPERS:
-            started = _suffixes(command)
-            found += started
-            for text in inner_lines([command, *started]):
-                found += effective_commands(read_command_line(text, windows=windows), windows=windows, depth=depth - 1)
-    return tuple(found)
-
-
-def takes_line(arguments: tuple[str, ...]) -> bool:
-    """Return whether a shell gets a line to run, as with `-lc`, `-Command` or `/c`, and not a script's name."""
-    return any(re.match(r"[-+/][A-Za-z]*c", argument, re.IGNORECASE) for argument in arguments)
-
-
-def inner_lines(commands: list[SimpleCommand]) -> tuple[str, ...]:
-    """Words of evaluators that may be shell lines themselves: those with white space or shell syntax in them."""
-    texts: list[str] = []
-    for command in commands:
-        name, words = program_name(command.words[0]), command.words[1:]
-        if name not in EVALUATORS or (name in SHELLS and not takes_line(words)):
-            continue
-        if name == "eval" and not texts:
-            texts.append(" ".join(words))
-        for word in words:
-            if re.search(r"[\s;&|<>$`(]", word):
-                texts += (
-                    [word]
-                    if not word.startswith("-")
-                    else [word[2:], re.sub(r"^-\w+", "", word), word.partition("=")[2]]
-                )
-    return tuple(dict.fromkeys(texts))
-
-
-def _suffixes(command: SimpleCommand) -> list[SimpleCommand]:
-    words = command.words
-    return [
-        SimpleCommand(
-            words=words[start:],
-            changing=frozenset(index - start for index in command.changing if index >= start),
-            piped=command.piped,
-        )
-        for start in range(1, min(len(words), _SUFFIXES))
-        if words[start] and not words[start].startswith("-") and not _ASSIGNMENT.match(words[start])
-    ]
 
 
 def prefix_words(command: SimpleCommand) -> tuple[str, ...] | None:
@@ -376,35 +336,6 @@ def has_escape_option(words: tuple[str, ...]) -> bool:
     return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])
 
 
-_TEXT_RUNNERS = EVALUATORS - SHELLS - {"env", "xargs", "script", "hyperfine"}
-_NOT_A_COMMAND = re.compile(r"-|[A-Za-z_]\w*\+?=|[\d.]+[smhd]?$")
-
-
-def hidden_features(line: CommandLine, *, windows: bool = False) -> frozenset[Feature]:
-    """The features, of the line and of every shell line inside it, that hide what runs; empty when all is visible."""
-    commands = [command for command in effective_commands(line, windows=windows) if command.words]
-    inner = (read_command_line(text, windows=windows) for text in inner_lines(commands))
-    found = line.features.union(*(each.features for each in inner)) & HIDING
-    if not line.parse_ok:
-        found |= {Feature.UNREADABLE}
-    if any(_runs_unknown_text(command) for command in commands):
-        found |= {Feature.CHANGING_COMMAND}
-    return found
-
-
-def _runs_unknown_text(command: SimpleCommand) -> bool:
-    """Return whether the program that the command runs is known only at run time, as in `eval $X` or `env $X`."""
-    if not command.changing:
-        return False
-    name, words = program_name(command.words[0]), command.words
-    if name in _TEXT_RUNNERS:
-        return True
-    first = next((i for i, word in enumerate(words) if i and not _NOT_A_COMMAND.match(word)), None)
-    if name in SHELLS:
-        return takes_line(words[1:]) or first in command.changing
-    return name in STARTERS and first in command.changing
-
-
 _LOOKING = frozenset(
     {
         "basename", "cat", "cd", "cksum", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "env",
@@ -418,26 +349,6 @@ _GIT = frozenset(
 )
 _GIT_WRITES = ("--output", "-o", "-c", "--ext-diff", "--textconv", "--open-files-in-pager", "-O")
 _FIND_WRITES = frozenset({"-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"})
-
-
-_ON_SCREEN = _table(
-    "vi vim nvim view gvim vimdiff nano pico emacs emacsclient micro joe jed helix hx kak top htop btop tig gitui "
-    "lazygit ranger ncdu k9s"
-)
-_UNATTENDED = _table(
-    "-e -E -es -Es -s -b -batch --batch -script --script --headless --version --help -h -eval --eval -v -N"
-)
-"""Options with which some of them need no screen. Of those that mean something else to others it does no harm."""
-
-
-def program_on_screen(line: str, *, windows: bool = False) -> str:
-    """The first program of a line that draws on the whole screen and waits for keys; empty when there is none."""
-    read = read_command_line(line, windows=windows)
-    for command in effective_commands(read, windows=windows):
-        name = program_name(command.words[0]) if command.words else ""
-        if name in _ON_SCREEN and not command.piped and _UNATTENDED.isdisjoint(command.words[1:]):
-            return command.words[0]
-    return ""
 
 
 def only_reads(line: str, *, windows: bool = False) -> bool:

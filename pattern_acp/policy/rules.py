@@ -17,8 +17,9 @@ from pattern_acp.policy.command_paths import changed_files, command_targets
 from pattern_acp.policy.commands import SimpleCommand, read_command_line
 from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.policy.grant_matching import doing_commands, is_plain
+from pattern_acp.policy.nested_lines import effective_commands
 from pattern_acp.policy.paths import Resolver, is_inside, is_windows_path
-from pattern_acp.policy.programs import effective_commands, program_name
+from pattern_acp.policy.programs import program_name
 from pattern_acp.policy.reading import command_reads
 
 LOOSENED = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fetch", "server_tool"})

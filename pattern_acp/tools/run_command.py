@@ -29,7 +29,7 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.paths import PLATFORM
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
-from pattern_acp.policy.programs import program_on_screen
+from pattern_acp.policy.nested_lines import program_on_screen
 from pattern_acp.processes.confinement import Profile, stopped_by_sandbox
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (

@@ -19,7 +19,8 @@ from pattern_acp.policy.commands import (
     read_command_line,
     unquote_ansi,
 )
-from pattern_acp.policy.programs import effective_commands, prefix_words, program_name
+from pattern_acp.policy.nested_lines import effective_commands
+from pattern_acp.policy.programs import prefix_words, program_name
 
 
 def words_of(line: str) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from pattern_acp.policy.destructive import destructive_reason
 ROOT = "/work/project"
 
 DESTRUCTIVE = (
-    "rm -rf build", "rm -r x", "rm -f x", "rm --recurs x", "rm x -Rf", "/bin/rm -rf x", "\\rm -rf x", "r''m -rf x",
+    "rm -rf build", "rm -r x", "rm -f *.py", "rm --recurs x", "rm x -Rf", "/bin/rm -rf x", "\\rm -rf x", "r''m -rf x",
     "RM -rf x",
     "ls && rm -rf x", "echo $(rm -rf x)", "(rm -rf x)", "if true; then rm -rf x; fi", "X=1 rm -rf x",
     "env X=1 rm -rf x",

@@ -244,7 +244,6 @@ def test_a_command_that_only_reads_follows_the_mode_and_an_always_reaches_only_i
         "for f in pattern_acp/*.py; do wc -l $f; done",
         "which pattern-acp",
         "echo pattern-acp is here",
-        "ls -l $(which pattern-acp)",
         "sed -i 's/pattern-acp trust/pattern-acp memory/' README.md",
         "make pattern-acp",
         "cp -r pattern-acp backup",
