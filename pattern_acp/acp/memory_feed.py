@@ -60,7 +60,7 @@ class MemoryEvents:
         session = self._sessions.get(request.session_id)
         if self._senders is None or len(self._open) >= MOST_SUBSCRIPTIONS:
             raise RpcError(INVALID_PARAMS, f"There may be {MOST_SUBSCRIPTIONS} subscriptions; end one of them first.")
-        owners = (Scope.PERSONA, self._sessions.constellation.persona.name), (Scope.PROJECT, session.state.project_key)
+        owners = (Scope.PERSONA, session.state.persona.name), (Scope.PROJECT, session.state.project_key)
         isolation = Isolation(session.state.settings.memory.isolation)
         watch = Watch(owners, isolation, frozenset(request.without_sessions))
         subscription = await self._feed.subscribe(watch, request.since)

@@ -361,6 +361,7 @@ def session_info(listed: ListedSession) -> schema.SessionInfo:
         "preview": listed.preview,
         "messages": row.message_count,
         "archived": row.archived,
+        "persona": row.persona,
     }
     if row.parent is not None:
         more["parent"] = row.parent

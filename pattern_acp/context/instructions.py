@@ -123,6 +123,13 @@ def _read(path: Path, top: Path | None, *, of_person: bool = False) -> ProjectIn
     return ProjectInstruction(str(path), text, max(0, size - FILE_LIMIT), of_person) if text else None
 
 
+class PersonaRef(Struct, frozen=True):
+    """The persona of a session: its name, which owns the memory, and the content identity of its prompt (rule R5)."""
+
+    name: str
+    identity: str
+
+
 class Persona(Struct, frozen=True):
     """Who answers. `identity` is the content hash of its prompt: what a session points at (rule R5)."""
 
@@ -133,6 +140,11 @@ class Persona(Struct, frozen=True):
     def identity(self) -> str:
         """SHA-256 of the prompt's text."""
         return sha256_hex(self.prompt.encode("utf-8", "surrogatepass"))
+
+    @property
+    def ref(self) -> PersonaRef:
+        """The reference that a session stores."""
+        return PersonaRef(self.name, self.identity)
 
 
 class Environment(Struct, frozen=True):

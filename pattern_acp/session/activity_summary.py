@@ -75,7 +75,7 @@ async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | Non
     from pattern_acp.journal.handoffs import handoffs_since
 
     shared, state = session.constellation, session.state
-    persona, now_ms = shared.persona.name, shared.clock.now_ms()
+    persona, now_ms = state.persona.name, shared.clock.now_ms()
 
     def look(tx: Transaction) -> Absence | None:
         cursor = read_cursor(tx, persona, state.project_key)
@@ -176,7 +176,7 @@ async def run_handoff(session: "Session", argument: str) -> str:
         raise CommandMisusedError("/handoff leaves a handoff now and shows the last ones; /handoff list only shows.")
     shared, state = session.constellation, session.state
     left = await leave_handoff(session) if not argument else None
-    found = await shared.database.read(lambda tx: handoffs_since(tx, shared.persona.name, state.cwd, 0, limit=SHOWN))
+    found = await shared.database.read(lambda tx: handoffs_since(tx, state.persona.name, state.cwd, 0, limit=SHOWN))
     news = "Left for the next session in this folder.\n\n" if left is not None else ""
     if not found and argument:
         return "No session of this folder left a handoff."

@@ -73,7 +73,7 @@ async def run_status(session: "Session", argument: str) -> str:
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
         ("Disk usage", await room_taken(session)),
-        ("Persona", shared.persona.name),
+        ("Persona", state.persona.name),
         *((("Memory", isolated),) if (isolated := isolation_sentence(isolation)) else ()),
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),

@@ -72,7 +72,7 @@ _AUTHORS = {
 
 def memory_owner(session: "Session") -> MemoryScope:
     """Whose memory a session uses."""
-    return MemoryScope(session.constellation.persona.name, session.state.project_key, session.session_id)
+    return MemoryScope(session.state.persona.name, session.state.project_key, session.session_id)
 
 
 def memory_view(block: MemoryBlockView) -> MemoryView:

@@ -139,7 +139,7 @@ async def _merge(session: "Session", folder: Path, one: MemoryFile, content: byt
 
 def _text_then(tx: Transaction, session: "Session", one: MemoryFile) -> tuple[BlockSchema, str]:
     """The block's schema, and its text as the file was made of it."""
-    owners = (Scope.PERSONA, session.constellation.persona.name), (Scope.PROJECT, session.state.project_key)
+    owners = (Scope.PERSONA, session.state.persona.name), (Scope.PROJECT, session.state.project_key)
     block = next(seen.block for seen in sound_blocks(tx, owners)[0] if seen.block.id == one.block_id)
     if block.head_update == one.version:
         return block.schema, block.text

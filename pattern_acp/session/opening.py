@@ -109,7 +109,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         mode,
         thought_level=level,
     )
-    now, owner = shared.clock.now_ms(), grant_owner(shared, place)
+    now, owner = shared.clock.now_ms(), GrantOwner(place.project, shared.persona.identity)
 
     def write(tx: Transaction) -> tuple[Grant, ...]:
         first = append(tx, session_id, created, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
@@ -151,15 +151,11 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         settings=place.settings,
         overlap=overlap_of(place.settings, client.description.overlap),
         shows_overlap=shows_overlap(place.settings, client.description),
+        persona=shared.persona.ref,
         notices=[*place.problems, *notices],
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
     return assemble(shared, client, state, opening, trust)
-
-
-def grant_owner(shared: Constellation, place: Place) -> GrantOwner:
-    """The project and persona whose lasting grants a session has."""
-    return GrantOwner(place.project, shared.persona.identity)
 
 
 def shows_overlap(settings: Settings, client: ClientDescription) -> bool:
@@ -176,7 +172,7 @@ def assemble(
     known: tuple[Job, ...] = (),
 ) -> Session:
     """The session over its ports. One that is only read starts no MCP servers."""
-    owner = MemoryScope(shared.persona.name, state.project_key, state.session_id)
+    owner = MemoryScope(state.persona.name, state.project_key, state.session_id)
     memory = SessionMemory(
         *(
             ConstellationMemory(
@@ -193,7 +189,7 @@ def assemble(
         )
     )
     projections = SessionProjections(
-        state.session_id, state.project_key, shared.clock, persona=shared.persona.name, memory=memory.persona
+        state.session_id, state.project_key, shared.clock, persona=state.persona.name, memory=memory.persona
     )
     recorder = JournalRecorder(
         shared.database,

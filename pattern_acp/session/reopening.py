@@ -11,6 +11,7 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.context.history import calls_of, history_of
+from pattern_acp.context.instructions import PersonaRef
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
@@ -38,7 +39,6 @@ from pattern_acp.session.opening import (
     Place,
     assemble,
     compile_system,
-    grant_owner,
     in_force,
     look_at,
     model_of,
@@ -106,8 +106,7 @@ async def reopen_session(
     if begin is not None:
         await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
-    owner = grant_owner(shared, place)
-    reopened = await shared.database.read(lambda tx: _read(tx, known, owner, lost))
+    reopened = await shared.database.read(lambda tx: _read(tx, known, place.project, lost))
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
     rewind = await session.checkpoints.recover(turn_ended=interrupted)
     if rewind is not None:
@@ -145,8 +144,7 @@ async def view_session(
     place = await look_at(shared, opening)
     known = SessionId(session_id)
     read = _read_what_is_left if shared.database.damage else partial(_read, lost=frozenset())
-    owner = grant_owner(shared, place)
-    found = await shared.database.read(lambda tx: read(tx, known, owner))
+    found = await shared.database.read(lambda tx: read(tx, known, place.project))
     return await _session_of(shared, client, opening, place, found, known, is_read=True)
 
 
@@ -160,7 +158,7 @@ async def _session_of(
     *,
     is_read: bool = False,
 ) -> tuple[Session, Sequence[Event]]:
-    row, jobs, owner = found.row, known_jobs(found.jobs, found.lost), grant_owner(shared, place)
+    row, jobs = found.row, known_jobs(found.jobs, found.lost)
     model, notices = model_of(shared, row.model)
     kept = [entry.event for entry in active_events(found.recorded)]
     compiled = await _compiled_before(shared, client, found.recorded, place)
@@ -177,13 +175,14 @@ async def _session_of(
             Mode(row.mode),
             place.roots,
             list(found.grants),
-            owner,
+            grant_owner(row, place.project),
             reading_asks=place.settings.policy.reading_commands == "ask",
             rules=place.settings.policy.rules,
         ),
         system=compiled.system,
         instructions=in_force(compiled),
         settings=place.settings,
+        persona=PersonaRef(row.persona, row.persona_identity),
         tool_form=tool_form_of(entry.event for entry in found.recorded),
         overlap=overlap_of(place.settings, client.description.overlap, (entry.event for entry in found.recorded)),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -224,19 +223,25 @@ def _take(
     return lost, bool(closed)
 
 
-def _read(tx: Transaction, session_id: SessionId, owner: GrantOwner, lost: frozenset[str]) -> _Found:
+def grant_owner(row: SessionRow, project: str) -> GrantOwner:
+    """The project and persona whose lasting grants a recorded session has."""
+    return GrantOwner(project, row.persona_identity)
+
+
+def _read(tx: Transaction, session_id: SessionId, project: str, lost: frozenset[str]) -> _Found:
     row = _get(tx, session_id)
     recorded = read_history(tx, session_id)
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
-    return _Found(row, tuple(recorded), load_grants(tx, session_id, owner), jobs, lost)
+    return _Found(row, tuple(recorded), load_grants(tx, session_id, grant_owner(row, project)), jobs, lost)
 
 
-def _read_what_is_left(tx: Transaction, session_id: SessionId, owner: GrantOwner) -> _Found:
+def _read_what_is_left(tx: Transaction, session_id: SessionId, project: str) -> _Found:
     from pattern_acp.journal.history import readable, readable_history
 
+    row = _get(tx, session_id)
     recorded = readable_history(tx, session_id)
-    grants = readable(lambda: load_grants(tx, session_id, owner), ())
-    return _Found(_get(tx, session_id), tuple(recorded), grants)
+    grants = readable(lambda: load_grants(tx, session_id, grant_owner(row, project)), ())
+    return _Found(row, tuple(recorded), grants)
 
 
 async def _compiled_before(

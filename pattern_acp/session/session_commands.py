@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
+from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, local_minute
 from pattern_acp.domain.ids import IdFactory, SessionId
@@ -100,11 +101,16 @@ class SessionList(Result, frozen=True):
             Column("Title"),
             Column("Folder", heads=True),
         )
+        usual = Settings().persona
+        others = [one.row.persona for one in self.sessions if one.row.persona != usual]
+        if others:
+            columns = (*columns[:3], Column("Persona", "magenta", usual=usual), *columns[3:])
         rows = tuple(
             (
                 one.row.session_id,
                 local_minute(one.row.updated_ms),
                 one.status.value,
+                *((one.row.persona,) if others else ()),
                 one.row.title or "untitled",
                 one.row.cwd,
             )
@@ -125,6 +131,7 @@ class SessionList(Result, frozen=True):
                 "messages": one.row.message_count,
                 "preview": one.preview,
                 "archived": one.row.archived,
+                "persona": one.row.persona,
                 "parent": one.row.parent,
             }
             for one in self.sessions

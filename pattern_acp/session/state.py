@@ -15,6 +15,7 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.context.builder import MemoryView, ShortenedTexts
 from pattern_acp.context.history import history_of
+from pattern_acp.context.instructions import PersonaRef
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.context.window import Calibration, MessageTokens
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
@@ -198,6 +199,8 @@ class SessionState(Struct):
     policy: PolicyState
     system: str
     settings: Settings
+    persona: PersonaRef
+    """The persona that the session began with; another process goes on as it, whatever persona that process has."""
     tool_form: ToolForm = ToolForm.AUTO
     overlap: Overlap = Overlap.REPLACE
     shows_overlap: bool = False

@@ -54,6 +54,7 @@ async def test_a_list_tells_status_preview_and_messages():
             "preview": "The answer is 42.",
             "messages": 2,
             "archived": False,
+            "persona": "default",
         }
         await agent.editor.request("session/close", {"sessionId": session})
         (row,) = (await agent.editor.request("session/list", {}))["sessions"]
