@@ -43,11 +43,12 @@ def to_rpc_error(error: Exception) -> RpcError | None:
     """The JSON-RPC error for a domain error; None for anything unforeseen.
 
     The sentence stands in `data.details` as well: Zed shows that for -32603, and avante looks there for
-    "Session not found" (reference: interop rule 9).
+    "Session not found" (reference: interop rule 9). `data.shown` is true when it came as a message before.
     """
     for kind, code in CODES:
         if isinstance(error, kind):
-            data: JsonObject = {"details": error.sentence}
+            is_shown = isinstance(error, CredentialsError) and error.is_shown
+            data: JsonObject = {"details": error.sentence, **({"shown": True} if is_shown else {})}
             return RpcError(code, error.sentence, data, failure_code=error.failure_code)
     return None
 

@@ -98,6 +98,10 @@ class ProviderProtocolError(ProviderError):
         self.status = status
 
 
+EMPTY = "ended without an answer"
+"""Words of every sentence about an empty answer, by which a replay knows it too."""
+
+
 class EmptyAnswerError(ProviderError):
     """The model ended without text and without a call."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.base import WINDOW_FULL, ProviderStop, Stopped
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
+from pattern_acp.providers.errors import EMPTY, EmptyAnswerError, ProviderOverloadedError
 
 _WORD_CHARS = 60
 
@@ -106,7 +106,7 @@ def stop_for(
     if not plain or plain in _GOOD:
         # The calls themselves count: many servers say "stop" after calls.
         if not has_calls and not has_text:
-            raise EmptyAnswerError(f"{settings.name}/{model} ended without an answer; try again.")
+            raise EmptyAnswerError(f"{settings.name}/{model} {EMPTY}; try again.")
         return Stopped(ProviderStop.TOOL_CALLS if has_calls else ProviderStop.END)
     if plain in _WINDOW:
         return Stopped(ProviderStop.MAX_TOKENS, WINDOW_FULL)

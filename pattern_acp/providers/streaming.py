@@ -24,6 +24,7 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
 from pattern_acp.providers.errors import (
+    EMPTY,
     EmptyAnswerError,
     ModelMismatchError,
     ProviderConnectionError,
@@ -294,7 +295,7 @@ class WireProvider:
                 yield UsageMissing()
             for event in decoder.end():
                 if isinstance(event, Stopped) and event.reason is ProviderStop.END and text.is_thought_alone:
-                    raise EmptyAnswerError(f"{self.name}/{request.model} ended without an answer; try again.")
+                    raise EmptyAnswerError(f"{self.name}/{request.model} {EMPTY}; try again.")
                 for whole in text.take(event):
                     yield whole
 

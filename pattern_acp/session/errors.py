@@ -13,6 +13,8 @@ class CredentialsError(SessionError):
     """The provider's key is missing or was refused. Becomes JSON-RPC -32000."""
 
     failure_code = "provider.key-refused"
+    is_shown = False
+    """True once the conversation shows the sentence."""
 
 
 class FolderUnusableError(InvalidRequestError):

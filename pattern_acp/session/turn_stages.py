@@ -173,7 +173,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
     """Answer the prompt and record the end, good or bad.
 
     Raises:
-        CredentialsError: the provider's key is missing or was refused; that is recorded, and nothing is shown.
+        CredentialsError: the provider's key is missing or was refused; that is recorded and shown.
     """
     session.recorder.begin(turn.turn_id)
     session.memory.turn_id = session.person_memory.turn_id = turn.turn_id
@@ -219,7 +219,12 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
             await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
         await exchange_files(session)
         await show_notices(session, turn.turn_id)
-    except (DatabaseError, LeaseLostError, CredentialsError):
+    except CredentialsError as error:
+        # Some editors show another page in place of the chat, or nothing, for this error.
+        await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, error.sentence)
+        error.is_shown = True
+        raise
+    except (DatabaseError, LeaseLostError):
         raise
     except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the turn gets its end
         end = failed_end(error)

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.history import add_context
+from pattern_acp.domain.argument_repair import meant_name
 from pattern_acp.domain.errors import PatternError, ProviderError, unwrap_exception_group
 from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
@@ -20,6 +21,7 @@ from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelReque
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop, Stopped
 from pattern_acp.providers.errors import (
+    EMPTY,
     ContextTooLongError,
     EmptyAnswerError,
     ProviderProtocolError,
@@ -152,6 +154,9 @@ BROKEN_STREAM = "a broken stream"
 
 BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
 """Note to the model when it had only reasoned, which is not sent back."""
+
+ANSWER_NOW = "Your last message had reasoning and no answer; the user has read nothing of it. Answer, or call a tool."
+"""Note to the model when it had only reasoned and ended so."""
 
 
 class Resumption(Protocol):
@@ -365,6 +370,7 @@ class TurnLoop:
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS, ProviderStop.MAX_TOKENS}
         cut_call = cutter(assembly, request) if assembly.stop is ProviderStop.MAX_TOKENS else None
         message = assembly.message(with_calls=with_calls, cut_call=cut_call)
+        message = with_plain_names(message, [tool.name for tool in request.tools])
         message = with_unique_calls(message, self._call_ids.used, self._ids, all_new=self._call_ids.always_own)
         events: list[NewEvent] = []
         if message.parts:
@@ -398,7 +404,8 @@ class TurnLoop:
         await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._recorder, turn_id)
         await self.resumption.pause(self._breaks)
         if answer.message.parts:
-            note = CONTINUE_NOTE if self._has_words else str(untrusted_line("note", BEGIN_AGAIN))
+            begin = ANSWER_NOW if EMPTY in answer.assembly.detail else BEGIN_AGAIN
+            note = CONTINUE_NOTE if self._has_words else str(untrusted_line("note", begin))
             told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(note),))
             await self._recorder.record(
                 NewEvent(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT)
@@ -479,6 +486,18 @@ def by_model(event: UsageReported, qualified: str, other: ModelInfo | None) -> U
     if qualified == event.model:
         return event
     return replace(event, model=qualified, prices=other.prices if other is not None and event.spent is not None else "")
+
+
+def with_plain_names(message: Message, offered: Sequence[str]) -> Message:
+    """The message with the name of a tool where a call has marks or a namespace around it, or writes it another way."""
+    names = {call.name: meant_name(call.name, offered) for call in message.tool_calls if call.name not in offered}
+    if not any(names.values()):
+        return message
+    parts = (
+        replace(part, name=names.get(part.name) or part.name) if isinstance(part, ToolCallPart) else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))
 
 
 def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *, all_new: bool = False) -> Message:

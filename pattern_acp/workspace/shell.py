@@ -153,6 +153,16 @@ _SHELL_WORDS = frozenset(_SHELL_WORD_LIST.split())
 """Words that only a shell knows, or knows better than a program of the same name (POSIX 2.14, bash manual 4)."""
 
 
+_PROMPT_LIST = """
+    bc dc pdb pdb3 ipdb ipdb3 ipython ipython3 bpython ptpython irb pry ghci gdb lldb psql mysql mariadb sqlite3 sqlplus
+    mongosh redis-cli ftp sftp telnet ed tclsh wish R julia octave erl iex jshell sbcl clisp scala
+"""
+_PROMPTS = frozenset(_PROMPT_LIST.split())
+"""Programs that read commands once they have done what they were started for."""
+
+_INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|lua|bun|deno)[\d.]*")
+
+
 class ClientCommand(Struct, frozen=True):
     """Arguments for `terminal/create`; `script` is the file to remove afterwards, if there is one."""
 
@@ -170,7 +180,7 @@ def client_command(line: str, *, scratch: Path, shell: str = "/bin/sh", flavour:
         OSError: the script could not be written.
     """
     words = plain_words(line, flavour=flavour)
-    if words:
+    if words and not _reads_commands(words):
         return ClientCommand(words[0], words[1:])
     name = f"command-{secrets.token_hex(8)}{'.cmd' if flavour.windows else '.sh'}"
     script = scratch / name
@@ -209,6 +219,17 @@ def plain_words(line: str, *, flavour: Flavour = PLATFORM) -> tuple[str, ...]:
     if flavour.windows or words[0] in _SHELL_WORDS or "=" in words[0]:
         return ()
     return words if all(_PLAIN_WORD.fullmatch(word) for word in words) else ()
+
+
+def _reads_commands(words: Sequence[str]) -> bool:
+    """Return whether a program, started so, reads commands: in a terminal of the client it would wait for them."""
+    name, options = words[0].rpartition("/")[2], words[1:]
+    if name in _PROMPTS:
+        return True
+    if not _INTERPRETER.fullmatch(name):
+        return False
+    module = options[options.index("-m") + 1 :][:1] if "-m" in options else ()
+    return "-i" in options or module == ("pdb",) or not [word for word in options if word not in {"-u", "-q", "-B"}]
 
 
 def script_text(line: str, *, flavour: Flavour = PLATFORM) -> str:

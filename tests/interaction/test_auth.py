@@ -96,7 +96,9 @@ async def test_a_configured_model_without_its_key_is_refused_with_the_variable_n
         for method, params in requests:
             error = await refused(editor, method, params)
             assert (method, error.code, error.message) == (method, AUTH_REQUIRED, NO_KEY)
-            assert error.data == {"details": NO_KEY, "code": "provider.key-refused"}
+            shown = {"shown": True} if method == "session/prompt" else {}
+            assert error.data == {"details": NO_KEY, "code": "provider.key-refused", **shown}
+        assert editor.said() == f"Hello.{NO_KEY}"
 
 
 async def test_a_session_goes_on_once_the_key_is_there():
@@ -107,7 +109,7 @@ async def test_a_session_goes_on_once_the_key_is_there():
         assert (await refused(agent.editor, "session/prompt", params)).code == AUTH_REQUIRED
         agent.models.without_key.clear()
         assert await agent.editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
-        assert agent.editor.said() == "Hello."
+        assert agent.editor.said() == f"{NO_KEY}Hello."
 
 
 async def test_a_session_whose_own_model_lost_its_key_goes_on_with_the_default_and_says_so():

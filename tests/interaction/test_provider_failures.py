@@ -79,7 +79,7 @@ async def test_a_failure_in_the_middle_of_the_stream_keeps_what_came():
         await session_goes_on(agent, session)
 
 
-async def test_refused_credentials_are_an_error_that_names_the_variable_and_nothing_follows_it():
+async def test_refused_credentials_are_a_message_and_then_an_error_that_names_the_variable():
     failure = errors.ProviderAuthError("The key in ANTHROPIC_API_KEY was refused; set another one.")
     model = ScriptedProvider([(*says("I "), failure), says("Here again.")])
     async with running_agent(model) as agent:
@@ -90,6 +90,12 @@ async def test_refused_credentials_are_an_error_that_names_the_variable_and_noth
         assert "ANTHROPIC_API_KEY" in caught.value.message
         (ended,) = of_type(await events_of(agent, session), TurnEnded)
         assert ended.sentence == failure.sentence
+        # Toad and marimo show a page of their own for the error, so the chat has the sentence too.
+        assert agent.editor.said() == f"I \n\n{failure.sentence}"
+        agent.editor.updates.clear()
+        await agent.editor.request("session/close", {"sessionId": session})
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+        assert agent.editor.said().count(failure.sentence) == 1
         await session_goes_on(agent, session)
 
 

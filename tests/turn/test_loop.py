@@ -42,6 +42,7 @@ from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import (
+    ANSWER_NOW,
     BEGIN_AGAIN,
     ModelInUse,
     StreamRetries,
@@ -49,6 +50,7 @@ from pattern_acp.turn.loop import (
     TurnLoop,
     last_answer,
     show_sentence,
+    with_plain_names,
 )
 from pattern_acp.turn.permissions import PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -328,6 +330,22 @@ async def test_after_mere_reasoning_the_model_is_told_that_nothing_came():
     made = resuming(thinks("Hm.") + BREAKS, says("Done."))
     await made.run()
     assert made.history[2].text == f"<note>{BEGIN_AGAIN}</note>"
+
+
+async def test_after_reasoning_without_an_answer_the_model_is_told_that_there_was_none():
+    empty = EmptyAnswerError("scripted/test ended without an answer; try again.")
+    made = resuming((*thinks("Hm."), empty), says("Done."))
+    await made.run()
+    assert made.history[2].text == f"<note>{ANSWER_NOW}</note>"
+    assert made.history[-1].text == "Done."
+
+
+def test_a_call_has_the_name_of_its_tool_whatever_stands_around_it():
+    written = ("functions.read_file<|channel|>commentary", "read_file", "unheard_of")
+    parts = [ToolCallPart(ToolCallId(str(place)), name, "{}") for place, name in enumerate(written)]
+    named = with_plain_names(Message(MessageId("m"), Role.ASSISTANT, tuple(parts)), ["read_file", "run_command"])
+    assert [call.name for call in named.tool_calls] == ["read_file", "read_file", "unheard_of"]
+    assert with_plain_names(named, ["read_file"]) is named
 
 
 async def test_words_that_the_user_has_read_are_not_asked_for_again_after_more_reasoning_broke_off():

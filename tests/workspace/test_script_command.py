@@ -107,3 +107,17 @@ def test_plain_words_survive_clients_that_join_them_for_a_shell(words: list[str]
 
 def test_a_script_ends_with_a_line_end():
     assert script_text("a", flavour=POSIX) == "exec </dev/null; a\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["bc", "bc -l", "/usr/bin/psql", "python3", "python -m pdb -c continue a.py", "python -i a.py", "node"]
+)
+def test_a_program_that_reads_commands_is_a_script_without_input_in_a_terminal_of_the_client(tmp_path: Path, line: str):
+    command = client_command(line, scratch=tmp_path, flavour=POSIX)
+    assert command.script is not None
+    assert command.script.read_text(encoding="utf-8") == f"exec </dev/null; {line}\n"
+
+
+@pytest.mark.parametrize("line", ["python3 a.py", "python -m pytest -q", "node a.js", "cat a.txt", "python --version"])
+def test_any_other_single_program_has_the_terminal_itself(tmp_path: Path, line: str):
+    assert client_command(line, scratch=tmp_path, flavour=POSIX).script is None

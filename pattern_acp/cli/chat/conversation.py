@@ -5,7 +5,7 @@ screen; everything for it goes into the inbox.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar, cast
 
@@ -136,7 +136,9 @@ class Conversation(Struct):
             answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
             end = _ended(answer)
         except ChatError as error:
-            end = PromptAnswered("", error.sentence, isinstance(error, AgentGoneError), failure=error.failure_code)
+            is_shown = isinstance(error, AgentRefusedError) and error.is_shown
+            is_gone = isinstance(error, AgentGoneError)
+            end = PromptAnswered("", error.sentence, is_gone, failure=error.failure_code, is_shown=is_shown)
         self.incoming.withdraw()
         self.incoming.inbox.put(end)
 
@@ -219,6 +221,7 @@ class Conversation(Struct):
         except acp.RequestError as error:
             refused = AgentRefusedError(sentence_of(error))
             refused.failure_code = code_of(error) or refused.failure_code
+            refused.is_shown = _data_of(error).get("shown") is True
             raise refused from error
         except ConnectionError as error:
             raise await self.agent.gone() from error
@@ -255,8 +258,7 @@ def text_block(given: GivenText) -> "sdk.EmbeddedResourceContentBlock":
 
 def sentence_of(error: "acp.RequestError") -> str:
     """An error of the agent as a sentence: its details, which our agent writes for people, else its message."""
-    data = error.data
-    details = cast("dict[str, object]", data).get("details") if isinstance(data, dict) else None
+    details = _data_of(error).get("details")
     if isinstance(details, str) and details:
         return details
     return f"The agent answered with error {error.code}: {error}"
@@ -264,9 +266,12 @@ def sentence_of(error: "acp.RequestError") -> str:
 
 def code_of(error: "acp.RequestError") -> str:
     """The code of a failure in an error of our agent; empty in one of another."""
-    data = error.data
-    code = cast("dict[str, object]", data).get("code") if isinstance(data, dict) else None
+    code = _data_of(error).get("code")
     return code if isinstance(code, str) else ""
+
+
+def _data_of(error: "acp.RequestError") -> Mapping[str, object]:
+    return cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
 
 
 def _opened(answer: _WithOptions, known: Opened) -> Opened:

@@ -19,3 +19,5 @@ class AgentRefusedError(ChatError):
     """The agent answered a request with an error."""
 
     failure_code = "chat.agent-refused"
+    is_shown = False
+    """True if the agent has said it in the chat before."""

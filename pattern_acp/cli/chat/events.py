@@ -95,6 +95,8 @@ class PromptAnswered(Struct, frozen=True):
     """Background commands that run at the end of the turn."""
     failure: str = ""
     """The code of what failed; without an `error` the turn ended in words of the agent."""
+    is_shown: bool = False
+    """True if the agent has said the `error` in the chat before."""
 
 
 Happening: TypeAlias = Updated | AgentAsks | PromptAnswered

@@ -239,7 +239,7 @@ class Interactive:
         with quiet_keys(sys.stdin):
             end = self._turns.run(text)
         self._known.background_jobs = end.background_jobs
-        if end.error:
+        if end.error and not end.is_shown:
             self._stage.screen.print(Text(one_line(end.error), style="red"))
         if end.failure:
             self._stage.screen.print(Text(f"[{end.failure}]", style="dim"))

@@ -200,7 +200,7 @@ def one_turn(turns: "Turns", prompt: str, asker: "Asker") -> int:
 
     with quiet_keys(sys.stdin):
         end = turns.run(prompt)
-    if end.error:
+    if end.error and not end.is_shown:
         write_failure(end.failure, f"pattern-acp chat: {end.error}")
     elif end.failure:
         write_failure(end.failure, "pattern-acp chat: the turn failed.")

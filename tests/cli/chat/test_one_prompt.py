@@ -189,3 +189,13 @@ def test_an_image_that_cannot_be_given_is_said_before_anything_starts(home: Path
     done = chat(home, project, "What is it?", "--image", name)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_refused_key_is_told_once(home: Path, project: Path, tmp_path: Path, options: tuple[str, ...]):
+    script = write_script(tmp_path, [[{"error": "auth", "detail": "The key in X was refused; set another one."}]])
+    done = chat(home, project, *options, "Hi", script=script)
+    assert done.returncode == 1
+    assert done.stdout.count("The key in X was refused") == (2 if options else 1)
+    assert "The key in X was refused" not in done.stderr
+    assert "provider.key-refused" in (done.stdout if options else done.stderr)
