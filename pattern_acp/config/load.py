@@ -188,6 +188,7 @@ class SettingsReader:
         problems = (*problems, *_contradictions(built, models, user))
         built = replace(
             built,
+            thinking_is_set=found["thinking"][1] != "default",
             models=models,
             hooks=tuple(hooks.hooks),
             checks=checks,

@@ -418,3 +418,9 @@ CREATE TABLE bound_entries (
 CREATE INDEX bound_entries_by_owner ON bound_entries (scope, owner, status);
 
 CREATE INDEX bound_entries_by_event ON bound_entries (last_seq);
+
+CREATE TABLE thinking_choices (
+    model TEXT PRIMARY KEY,              -- PROVIDER/MODEL
+    level TEXT NOT NULL,                 -- how much the user last let it think: auto, off, low, medium, high, max
+    last_seq INTEGER NOT NULL REFERENCES events (seq)
+) STRICT, WITHOUT ROWID;

@@ -404,10 +404,14 @@ class SessionOpened(Struct, frozen=True):
     additional_directories: tuple[str, ...]
 
 
+BY_MODEL = "model"
+"""Cause of the change of an option that follows from a change of the model."""
+
+
 class SessionConfigured(Struct, frozen=True):
     """An option took a new value: `mode`, `model`, `thought_level`, `tools` or `overlapping`.
 
-    `by` is `client` or `agent`.
+    `by` is `client`, `agent` (a slash command) or `BY_MODEL`.
     """
 
     option: str

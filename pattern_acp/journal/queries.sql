@@ -672,3 +672,12 @@ WHERE sessions.deleted = 0 AND sessions.cwd_key = :cwd_key AND sessions.persona 
     AND sessions.id <> :exclude AND events.seq > :after
 GROUP BY sessions.id
 ORDER BY max(events.seq) DESC LIMIT :limit;
+
+-- name: remember_thinking
+-- The user chose how much the model of a session thinks.
+INSERT INTO thinking_choices (model, level, last_seq) SELECT model, :level, :last_seq FROM sessions WHERE id = :id
+ON CONFLICT (model) DO UPDATE SET level = excluded.level, last_seq = excluded.last_seq;
+
+-- name: remembered_thinking
+-- How much the user last let a model think.
+SELECT level FROM thinking_choices WHERE model = :model;

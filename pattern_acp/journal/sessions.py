@@ -178,6 +178,17 @@ def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, 
     _set(tx, session_id, sql, value, seq=seq, at_ms=at_ms)
 
 
+def remember_thinking(tx: Transaction, session_id: SessionId, level: str, *, seq: int) -> None:
+    """Keep how much the user lets the session's model think, for the sessions that are opened from now on."""
+    tx.execute(QUERIES["remember_thinking"], {"id": session_id, "level": level, "last_seq": seq})
+
+
+def remembered_thinking(tx: Transaction, model: str) -> str:
+    """How much the user last let a model think, `PROVIDER/MODEL`; empty if they never chose."""
+    row = tx.one(QUERIES["remembered_thinking"], {"model": model})
+    return text(row[0]) if row else ""
+
+
 def set_place(
     tx: Transaction, session_id: SessionId, cwd: str, additional_directories: tuple[str, ...], *, seq: int
 ) -> None:

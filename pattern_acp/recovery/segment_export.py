@@ -286,6 +286,7 @@ TABLES = StateTables(
         "grants",
         "usage",
         "mcp_pins",
+        "thinking_choices",
         "cursors",
         "blocks",
         "block_updates",

@@ -99,7 +99,8 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     session_id = SessionId(shared.ids.new("ses"))
     mode = Mode(place.settings.mode)
     model, notices = model_of_place(shared, place)
-    level = first_level(place.settings, model)
+    remembered = await shared.database.read(lambda tx: sessions.remembered_thinking(tx, model.qualified))
+    level = first_level(place.settings, model, remembered)
     created = SessionCreated(
         place.cwd,
         place.additional_directories,

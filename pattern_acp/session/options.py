@@ -77,15 +77,28 @@ def thought_level_of(model: ModelInfo, wanted: ThoughtLevel) -> ThoughtLevel:
     return nearest_level(model.auto_level if wanted is ThoughtLevel.AUTO else wanted, model.thought_levels)
 
 
-def first_level(settings: Settings, model: ModelInfo) -> ThoughtLevel:
-    """The level at which the settings let a new session with this model begin."""
+def is_level_set(settings: Settings, model: ModelInfo) -> bool:
+    """Return whether the settings say how much a model thinks, so that no choice in an earlier session counts."""
     own = settings.models.get(model.qualified)
-    return ThoughtLevel((own.thinking_level if own is not None else "") or settings.thinking)
+    return bool(own is not None and own.thinking_level) or settings.thinking_is_set or settings.thinking != "auto"
 
 
-def level_after(settings: Settings, level: ThoughtLevel, before: ModelInfo, after: ModelInfo) -> ThoughtLevel:
-    """The level of a session behind a change of its model: as the settings have it, where the user chose no other."""
-    return first_level(settings, after) if level is first_level(settings, before) else level
+def first_level(settings: Settings, model: ModelInfo, remembered: str = "") -> ThoughtLevel:
+    """The level at which a new session with this model begins: of the settings, or the one that was last chosen."""
+    own = settings.models.get(model.qualified)
+    of_settings = (own.thinking_level if own is not None else "") or settings.thinking
+    return ThoughtLevel(of_settings if is_level_set(settings, model) else remembered or of_settings)
+
+
+def level_after(
+    settings: Settings, level: ThoughtLevel, before: ModelInfo, after: ModelInfo, remembered: str = ""
+) -> ThoughtLevel:
+    """The level of a session behind a change of its model.
+
+    As the settings have it or as it was last chosen for that model; else as it is, where the user chose it here.
+    """
+    is_chosen = level is not first_level(settings, before) and not (remembered and not is_level_set(settings, after))
+    return level if is_chosen else first_level(settings, after, remembered)
 
 
 def overlap_of(settings: Settings, custom: Overlap, events: Iterable[Event] = ()) -> Overlap:

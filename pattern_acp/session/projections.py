@@ -10,6 +10,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (
+    BY_MODEL,
     Event,
     FolderTrustDecided,
     GrantStored,
@@ -75,8 +76,8 @@ class SessionProjections:
                     self._index(tx, "assistant", message, now, seq)
             case SessionTitled(title):
                 sessions.set_title(tx, self._session_id, title, seq=seq, at_ms=now)
-            case SessionConfigured(option, value):
-                sessions.set_option(tx, self._session_id, option, value, seq=seq, at_ms=now)
+            case SessionConfigured():
+                self._set_option(tx, new.event, now, seq)
             case GrantStored(effect, kind, pattern, lifetime):
                 grant = Grant(Effect(effect), GrantKind(kind), pattern, Lifetime(lifetime))
                 owner = GrantOwner(new.event.project, new.event.persona)
@@ -87,6 +88,11 @@ class SessionProjections:
                 follow_trust(tx, new.event, at_ms=now, seq=seq)
             case event:
                 self._follow(tx, event, now, seq)
+
+    def _set_option(self, tx: Transaction, event: SessionConfigured, now: int, seq: int) -> None:
+        sessions.set_option(tx, self._session_id, event.option, event.value, seq=seq, at_ms=now)
+        if event.option == "thought_level" and event.by != BY_MODEL:
+            sessions.remember_thinking(tx, self._session_id, event.value, seq=seq)
 
     def _follow(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, PlanUpdated):

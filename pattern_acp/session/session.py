@@ -12,7 +12,8 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Part, typed_line, typed_words
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import SessionConfigured
+from pattern_acp.journal.events import BY_MODEL, SessionConfigured
+from pattern_acp.journal.sessions import remembered_thinking
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.rewind.checkpoints import Checkpoints
@@ -256,13 +257,13 @@ class Session:
             raise OptionUnusableError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
         configured = [SessionConfigured(option_id, model.qualified if model is not None else value, by)]
         state = self.state
-        level = (
-            state.thought_level
-            if model is None
-            else level_after(state.settings, state.thought_level, state.model, model)
-        )
+        level = state.thought_level
+        if model is not None:
+            name = model.qualified
+            remembered = await self.constellation.database.read(lambda tx: remembered_thinking(tx, name))
+            level = level_after(state.settings, level, state.model, model, remembered)
         if level is not state.thought_level:
-            configured.append(SessionConfigured(THOUGHT_OPTION, level, by))
+            configured.append(SessionConfigured(THOUGHT_OPTION, level, BY_MODEL))
         await self.recorder.record(*(NewEvent(each, Actor.HUMAN, Origin.EDITOR) for each in configured))
         # Only now: what could not be recorded was not set (rule R1).
         if model is not None:

@@ -142,6 +142,7 @@ day = 20
         persona="reviewer",
         mode="edit",
         thinking="high",
+        thinking_is_set=True,
         log_level="debug",
         edit_tool="both",
         fallback=("lab/f", "offline/offline"),

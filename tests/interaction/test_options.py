@@ -211,6 +211,42 @@ async def test_a_change_of_model_follows_its_table_until_the_user_chooses_a_leve
         assert option(options, "thought_level")["currentValue"] == "low"
 
 
+async def test_the_level_that_was_chosen_last_for_a_model_is_that_of_new_sessions():
+    others = {"other": ScriptedProvider([])}
+    async with running_agent(ScriptedProvider([]), others=others) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        await choose(agent, first, "thought_level", "high")
+        second = await agent.editor.open_session(str(agent.folder))
+        assert await level_of(agent, second) == "high"
+        # It goes along to a model for which nothing was chosen, without counting as a choice for that.
+        await choose(agent, second, "model", "other/test")
+        assert await level_of(agent, second) == "high"
+        await agent.editor.prompt(first, "/thinking low")
+        await choose(agent, second, "thought_level", "off")
+        await choose(agent, second, "model", "scripted/test")
+        assert await level_of(agent, second) == "low"
+        await choose(agent, second, "model", "other/test")
+        assert await level_of(agent, second) == "off"
+
+
+@pytest.mark.parametrize(
+    ("settings", "level"),
+    [
+        (Settings(thinking="low"), "low"),
+        (Settings(thinking_is_set=True), "auto"),
+        (Settings(models={"scripted/test": ModelSettings(thinking_level="off")}), "off"),
+    ],
+)
+async def test_settings_win_over_the_level_that_was_chosen_last(settings: Settings, level: str):
+    async with running_agent(ScriptedProvider([]), settings=settings) as agent:
+        await choose(agent, await agent.editor.open_session(str(agent.folder)), "thought_level", "high")
+        assert await level_of(agent, await agent.editor.open_session(str(agent.folder))) == level
+
+
+async def level_of(agent: RunningAgent, session: str) -> object:
+    return option((await load(agent, session))["configOptions"], "thought_level")["currentValue"]
+
+
 async def test_a_session_that_was_recorded_with_thinking_off_opens_with_it_off():
     async with running_agent(ScriptedProvider([says("Hi.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
