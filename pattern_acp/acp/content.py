@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -208,7 +208,9 @@ def blocks_of(part: Part, limit: int) -> list[schema.ContentBlock]:
 
 
 def name_of(uri: str) -> str:
-    """The last part of a URI or path, for showing."""
+    """The last part of a URI or path, for showing; what Zed mentions besides files has a name of its own."""
+    if uri.startswith("zed:") and (named := parse_qs(urlsplit(uri).query).get("name")):
+        return named[0]
     path = unquote(urlsplit(uri).path) if "://" in uri else uri
     pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
     return pure.name or uri

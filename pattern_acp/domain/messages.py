@@ -210,11 +210,17 @@ def typed_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def typed_words(parts: Sequence[Part]) -> str:
-    """The user's own text, in one piece."""
+    """The user's own text, in one piece, with the names of what is mentioned in its middle (Zed)."""
     typed = typed_parts(parts)
     if len(typed) == 1 and isinstance(typed[0], TextPart):
         return typed[0].text
-    return "".join(part.text for part in typed if isinstance(part, TextPart))
+    words, mentioned = "", ""
+    for part in typed:
+        if isinstance(part, TextPart):
+            words, mentioned = f"{words}{mentioned}{part.text}", ""
+        elif words and isinstance(part, ResourcePart):
+            mentioned += f"@{part.name}"
+    return words
 
 
 def typed_line(parts: Sequence[Part]) -> str:

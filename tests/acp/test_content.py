@@ -62,3 +62,16 @@ def test_an_image_that_is_too_large_for_a_line_is_named():
 )
 def test_a_link_without_a_name_is_called_by_its_last_part(uri: str, name: str):
     assert name_of(uri) == name
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("zed:///agent/thread/t1?name=Earlier+one", "Earlier one"),
+        ("zed:///agent/rule/r1?name=House%20style", "House style"),
+        ("zed:///agent/diagnostics?include_errors=true", "diagnostics"),
+        ("file:///w/a%20b.py?symbol=run#L3:9", "a b.py"),
+    ],
+)
+def test_what_zed_mentions_has_its_own_name(uri: str, name: str):
+    assert name_of(uri) == name

@@ -38,32 +38,33 @@ def recovering(count: int) -> TextPart:
 Form = Callable[[str], tuple[Part, ...]]
 
 FORMS: dict[str, Form] = {
-    "plain: acpx, Toad, agent-shell, VS Code": lambda w: (TextPart(w),),
-    "avante, a session that goes on": lambda w: (FILE, previous(w), previous("older"), continuing(2)),
-    "avante, its first prompt that goes on": lambda w: (previous(w), continuing(1)),
-    "avante, a session that was lost": lambda w: (
+    # The versions whose sources or recordings the forms are from. Zed's are of its sources of 2026.
+    "plain: acpx 0.19.1, Toad 0.6.20, agent-shell 0.63.6, vscode-acp 0.2.0": lambda w: (TextPart(w),),
+    "avante.nvim a9334315, a session that goes on": lambda w: (FILE, previous(w), previous("older"), continuing(2)),
+    "avante.nvim a9334315, its first prompt that goes on": lambda w: (previous(w), continuing(1)),
+    "avante.nvim a9334315, a session that was lost": lambda w: (
         previous("older"),
         TextPart("<previous_assistant_message>An answer.</previous_assistant_message>"),
         previous(w),
         recovering(3),
     ),
-    "avante, a new session": lambda w: (TextPart("older"), TextPart(w), FILE),
-    "Jupyter AI, a first prompt": lambda w: (TextPart(f"{NOTE}\n\n@Pattern {w}"),),
-    "Jupyter AI, a first prompt to a persona of another name": lambda w: (TextPart(f"{NOTE}\n\n@My-Helper {w}"),),
-    "Jupyter AI, a first prompt without the mention": lambda w: (TextPart(f"{NOTE}\n\n{w}"),),
-    "Jupyter AI, a later prompt": lambda w: (TextPart(f"@Pattern {w}"),),
-    "Jupyter AI, a session that was lost": lambda w: (TextPart(f"{RECOVERED}{w}"), FILE),
-    "Jupyter AI, with an attachment": lambda w: (TextPart(f"{NOTE}\n\n@Pattern {w}"), FILE),
-    "CodeCompanion, after a cancelled prompt": lambda w: (TextPart("cancelled words"), TextPart(w)),
-    "CodeCompanion, with a buffer": lambda w: (
+    "avante.nvim a9334315, a new session": lambda w: (TextPart("older"), TextPart(w), FILE),
+    "Jupyter AI 3.2.0, a first prompt": lambda w: (TextPart(f"{NOTE}\n\n@Pattern {w}"),),
+    "Jupyter AI 3.2.0, a first prompt to a persona of another name": lambda w: (TextPart(f"{NOTE}\n\n@My-Helper {w}"),),
+    "Jupyter AI 3.2.0, a first prompt without the mention": lambda w: (TextPart(f"{NOTE}\n\n{w}"),),
+    "Jupyter AI 3.2.0, a later prompt": lambda w: (TextPart(f"@Pattern {w}"),),
+    "Jupyter AI 3.2.0, a session that was lost": lambda w: (TextPart(f"{RECOVERED}{w}"), FILE),
+    "Jupyter AI 3.2.0, with an attachment": lambda w: (TextPart(f"{NOTE}\n\n@Pattern {w}"), FILE),
+    "CodeCompanion f1afd025, after a cancelled prompt": lambda w: (TextPart("cancelled words"), TextPart(w)),
+    "CodeCompanion f1afd025, with a buffer": lambda w: (
         TextPart('<attachment filepath="/work/a.py">Here is the buffer</attachment>'),
         TextPart(w),
     ),
-    "agentic.nvim, a first prompt": lambda w: (
+    "agentic.nvim cea3f3e, a first prompt": lambda w: (
         TextPart(w),
         TextPart("<environment_info>\n- Platform: Linux\n</environment_info>"),
     ),
-    "agentic.nvim, with selected code": lambda w: (
+    "agentic.nvim cea3f3e, with selected code": lambda w: (
         TextPart(w),
         TextPart(SELECTED),
         TextPart("<selected_code>\n<path>a.py</path>\n</selected_code>"),
@@ -85,8 +86,19 @@ FORMS: dict[str, Form] = {
             f"<obsidian_opened_note>The user opened n.</obsidian_opened_note>\n\n@[[n]]\n{w}"
         ),
     ),
-    "marimo": lambda w: (TextPart(w), FILE, ResourcePart("marimo_rules.md", "marimo_rules.md", "Rules.")),
-    "Qt Creator": lambda w: (FILE, ResourcePart("file:///work/a.py", "a.py", "cursor: line 1"), TextPart(w)),
+    "Zed, a mention in front": lambda w: (FILE, TextPart(w)),
+    "Zed, selected code behind": lambda w: (
+        TextPart(w),
+        ResourcePart("file:///work/a.py#L10:20", "a.py (10:20)", "x = 1"),
+    ),
+    "Zed, an earlier thread, a rule and a pasted image": lambda w: (
+        ResourcePart("zed:///agent/thread/t1?name=Earlier", "Earlier", "An earlier conversation."),
+        ResourcePart("zed:///agent/rule/r1?name=House+style", "House style", "Write short sentences."),
+        IMAGE,
+        TextPart(w),
+    ),
+    "marimo 0.25.2": lambda w: (TextPart(w), FILE, ResourcePart("marimo_rules.md", "marimo_rules.md", "Rules.")),
+    "Qt Creator 20.0.2": lambda w: (FILE, ResourcePart("file:///work/a.py", "a.py", "cursor: line 1"), TextPart(w)),
 }
 
 
@@ -114,6 +126,13 @@ def test_a_command_with_a_mentioned_file_behind_it_is_one():
     command = command_of(message((TextPart("/memory "), FILE, TextPart(" now"))))
     assert command is not None
     assert (command.name, command.argument) == ("memory", "now")
+
+
+def test_what_zed_mentions_in_the_middle_of_the_words_is_named_there():
+    symbol = ResourcePart("file:///work/b.py?symbol=run#L3:9", "run", given=AttachmentKind.LINK)
+    prompt = message((TextPart("Move "), FILE, TextPart(" behind "), symbol, TextPart(", and test it.")))
+    assert prompt.words == "Move @a.py behind @run, and test it."
+    assert title_of(prompt) == "Move @a.py behind @run, and test it."
 
 
 def test_a_command_behind_the_name_of_any_agent_is_one():
