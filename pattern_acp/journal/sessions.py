@@ -184,7 +184,7 @@ def remember_thinking(tx: Transaction, session_id: SessionId, level: str, *, seq
 
 
 def remembered_thinking(tx: Transaction, model: str) -> str:
-    """How much the user last let a model think, `PROVIDER/MODEL`; empty if they never chose."""
+    """The level that the user last chose for a model, `PROVIDER/MODEL`; empty if they never did."""
     row = tx.one(QUERIES["remembered_thinking"], {"model": model})
     return text(row[0]) if row else ""
 

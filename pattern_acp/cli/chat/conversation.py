@@ -271,7 +271,8 @@ def code_of(error: "acp.RequestError") -> str:
 
 
 def _data_of(error: "acp.RequestError") -> Mapping[str, object]:
-    return cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
+    data: object = error.data
+    return cast("dict[str, object]", data) if isinstance(data, dict) else {}
 
 
 def _opened(answer: _WithOptions, known: Opened) -> Opened:
