@@ -29,6 +29,7 @@ from pattern_acp.acp.updates import (
     usage_update,
 )
 from pattern_acp.commands.slash import COMMANDS
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import ImagePart
@@ -36,7 +37,7 @@ from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextCon
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
-from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.session.ports import ClientDescription
@@ -364,6 +365,45 @@ class EditorApprover:
             await anyio.sleep(CANCEL_SECONDS)
         return answer
 
+    async def put(self, question: UserQuestion) -> str | None:
+        """See `UserContact.put`."""
+        await self._view.settle()
+        if self._abilities.forms:
+            return await form_answer(self._dispatcher, self._session_id, question)
+        if self._abilities.one_of_a_kind or not question.options:
+            return None
+        try:
+            response = await self._dispatcher.request(
+                "session/request_permission",
+                self._question(question),
+                schema.PermissionResponse,
+                deadline=None,
+                repair=schema.repair,
+            )
+        except (RemoteError, InvalidResultError):
+            return None
+        except ConnectionClosedError:
+            return ""
+        if isinstance(response.outcome, schema.CancelledOutcome):
+            await anyio.sleep(CANCEL_SECONDS)
+            return ""
+        return chosen_option(question, response.outcome.option_id)
+
+    def _question(self, question: UserQuestion) -> schema.PermissionRequest:
+        call = question.call
+        return schema.PermissionRequest(
+            session_id=self._session_id,
+            tool_call=schema.ToolCallUpdate(
+                tool_call_id=call.call_id,
+                title=call.title,
+                kind=call.kind,
+                status=ToolCallStatus.PENDING,
+                content=content_items(call.content, live=False, meta=False),
+                raw_input=shown_input(call.raw_input),
+            ),
+            options=answer_options(question),
+        )
+
     def _params(self, request: ApprovalRequest) -> schema.PermissionRequest:
         call = request.call
         # The preview comes first: CodeCompanion shows a diff only when it is content[0].
@@ -388,6 +428,62 @@ class EditorApprover:
         )
 
 
+def answer_options(question: UserQuestion) -> tuple[schema.PermissionOption, ...]:
+    """The answers to a question as buttons, for a client without forms.
+
+    The id of the first option of a kind is the kind (interop rule 1).
+    """
+    once, refused = PermissionAnswer.ALLOW_ONCE.value, PermissionAnswer.REJECT_ONCE.value
+    answers = [
+        schema.PermissionOption(option_id=option_id, name=name, kind=once) for option_id, name in _answers(question)
+    ]
+    return (*answers, schema.PermissionOption(option_id=refused, name="Answer in my own words", kind=refused))
+
+
+def chosen_option(question: UserQuestion, option_id: str) -> str | None:
+    """The answer behind a button; None for the one that lets the user write."""
+    return dict(_answers(question)).get(option_id)
+
+
+def _answers(question: UserQuestion) -> list[tuple[str, str]]:
+    once = PermissionAnswer.ALLOW_ONCE.value
+    return [(once if number == 1 else f"{once}_{number}", option) for number, option in enumerate(question.options, 1)]
+
+
+async def form_answer(dispatcher: Dispatcher, session_id: SessionId, question: UserQuestion) -> str | None:
+    """Put a question as a form with a choice and a field for own words."""
+    params = schema.ElicitationRequest(
+        session_id=session_id,
+        tool_call_id=question.call.call_id,
+        message=question.text,
+        requested_schema=form_of(question),
+        mode="form",
+    )
+    try:
+        response = await dispatcher.request(
+            "elicitation/create", params, schema.ElicitationResponse, deadline=None, repair=schema.repair
+        )
+    except (RemoteError, InvalidResultError):
+        return None
+    except ConnectionClosedError:
+        return ""
+    if response.action != "accept":
+        if response.action == "cancel":
+            await anyio.sleep(CANCEL_SECONDS)
+        return ""
+    given = [response.content.get(name) for name in ("answer", "own_words")] if response.content else []
+    return ". ".join(text.strip() for text in given if isinstance(text, str) and text.strip())
+
+
+def form_of(question: UserQuestion) -> JsonObject:
+    """The form for a question."""
+    own: JsonObject = {"type": "string", "title": "In your own words" if question.options else "Your answer"}
+    if not question.options:
+        return {"type": "object", "properties": {"own_words": own}, "required": ["own_words"]}
+    choice: JsonObject = {"type": "string", "title": "Answer", "enum": list(question.options)}
+    return {"type": "object", "properties": {"answer": choice, "own_words": own}}
+
+
 def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> PermissionAnswer:
     """The answer; an option that was not offered is a refusal (opensumi#4707)."""
     if isinstance(outcome, schema.CancelledOutcome):
@@ -410,6 +506,7 @@ def abilities_of(client: schema.ClientCapabilities, info: schema.Implementation 
         embeds_terminals=client.terminal,
         compactions=compactions,
         one_of_a_kind=info is None or info.name in {"", "agent-shell"},
+        forms=client.shows_forms,
     )
 
 
@@ -437,7 +534,7 @@ class Faces(Protocol):
         """Return the description of the client with the customs of this version."""
         ...
 
-    def approver(self, session_id: SessionId, view: EditorView) -> Approver:
+    def approver(self, session_id: SessionId, view: EditorView) -> UserContact:
         """Return a new approver, which asks after what `view` has shown."""
         ...
 
@@ -471,6 +568,11 @@ class EditorClient:
         return abilities_of(self._capabilities, self._info)
 
     @property
+    def shows_forms(self) -> bool:
+        """True if it serves elicitation/create with forms."""
+        return self._capabilities.shows_forms
+
+    @property
     def description(self) -> ClientDescription:
         """See `Client.description`."""
         described = description_of(self._capabilities, self._info)
@@ -488,7 +590,7 @@ class EditorClient:
             self._views[session_id] = view
         return view
 
-    def approver(self, session_id: SessionId) -> Approver:
+    def approver(self, session_id: SessionId) -> UserContact:
         """See `Client.approver`."""
         if self.faces is not None:
             return self.faces.approver(session_id, self.view(session_id))

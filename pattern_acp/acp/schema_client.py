@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from pattern_acp.acp.schema_session import EnvVariable, MetaWire, ToolCallUpdate
+from pattern_acp.domain.canonical import JsonObject
 
 
 class PermissionOption(MetaWire, frozen=True, kw_only=True):
@@ -38,6 +39,23 @@ class PermissionResponse(MetaWire, frozen=True, kw_only=True):
     """The user's answer."""
 
     outcome: PermissionOutcome
+
+
+class ElicitationRequest(MetaWire, frozen=True, kw_only=True):
+    """Ask the user for values: `requested_schema` is an object of plain properties."""
+
+    session_id: str
+    tool_call_id: str
+    message: str
+    requested_schema: JsonObject
+    mode: str
+
+
+class ElicitationResponse(MetaWire, frozen=True, kw_only=True):
+    """The user's values. `action` is accept, decline or cancel."""
+
+    action: str
+    content: JsonObject | None = None
 
 
 class ReadTextFileRequest(MetaWire, frozen=True, kw_only=True):

@@ -164,6 +164,12 @@ class ClientSessionCapabilities(MetaWire, frozen=True, kw_only=True):
     compaction: Flag | None = None
 
 
+class ElicitationCapabilities(MetaWire, frozen=True, kw_only=True):
+    """The ways in which the client asks the user for values."""
+
+    form: Flag | None = None
+
+
 class ClientCapabilities(MetaWire, frozen=True, kw_only=True):
     """The capabilities of the client; whatever is absent is not offered (ACP v1, initialization)."""
 
@@ -171,6 +177,12 @@ class ClientCapabilities(MetaWire, frozen=True, kw_only=True):
     terminal: bool = False
     auth: AuthCapabilities = AuthCapabilities()
     session: ClientSessionCapabilities = ClientSessionCapabilities()
+    elicitation: ElicitationCapabilities | None = None
+
+    @property
+    def shows_forms(self) -> bool:
+        """True if the client serves elicitation/create with forms."""
+        return self.elicitation is not None and self.elicitation.form is not None
 
     def has_meta(self, name: str) -> bool:
         """Tell whether `_meta` has `name` as true (`terminal_output` and `terminal-auth` are Zed's)."""

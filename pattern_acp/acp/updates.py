@@ -202,6 +202,8 @@ class EditorAbilities(Struct, frozen=True):
     """It has updates of compactions."""
     one_of_a_kind: bool = False
     """It shows, or understands, only one option of each kind in a question."""
+    forms: bool = False
+    """It serves elicitation/create with forms."""
 
 
 def live_updates(event: Event, abilities: EditorAbilities) -> list[schema.SessionUpdate]:

@@ -56,9 +56,25 @@ class ApprovalRequest(Struct, frozen=True):
         return tuple(option for option in self.options if option.answer is option.answer.kind)
 
 
+class UserQuestion(Struct, frozen=True):
+    """A question of the model: the call as shown, the words, and the answers to choose from, maybe none."""
+
+    call: ToolCallView
+    text: str
+    options: tuple[str, ...]
+
+
 class Approver(Protocol):
-    """Asks the user."""
+    """Asks the user about calls."""
 
     async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """Return the user's answer. An error or an unknown option of the client is `REJECT_ONCE`."""
+        ...
+
+
+class UserContact(Approver, Protocol):
+    """Asks the user about calls, and what a model wants to know."""
+
+    async def put(self, question: UserQuestion) -> str | None:
+        """Return the user's answer; empty if they gave none, None if it cannot be shown or wants a free answer."""
         ...

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import Event
-from pattern_acp.policy.approver import Approver
+from pattern_acp.policy.approver import UserContact
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.turn.events import Transient
@@ -88,7 +88,7 @@ class SessionPorts(Struct, frozen=True):
 
     view: SessionView
     workbench: Workbench
-    approver: Approver
+    approver: UserContact
 
 
 class Client(Protocol):
@@ -103,7 +103,7 @@ class Client(Protocol):
         """The user's view of the session."""
         ...
 
-    def approver(self, session_id: SessionId) -> Approver:
+    def approver(self, session_id: SessionId) -> UserContact:
         """Asks the user."""
         ...
 

@@ -29,6 +29,9 @@ from pattern_acp.turn.tool_runner import ToolRunner
 from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
+    from pattern_acp.policy.approver import UserQuestion
+
+if TYPE_CHECKING:
     from pattern_acp.memory.service.undo import AgentHistory
 
 
@@ -68,7 +71,7 @@ class TurnTools:
         context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
         offered = partial(offered_tools, session)
         subagents = Subagents(session, TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget))
-        context = replace(context, delegation=subagents)
+        context = replace(context, delegation=subagents, put_question=self._put_question)
         self.checks = subagents.checks = checks_of(session, permissions, context)
         self._runner = ToolRunner(
             tools,
@@ -87,6 +90,12 @@ class TurnTools:
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         return self._runner
+
+    async def _put_question(self, question: "UserQuestion") -> str | None:
+        """Ask the user, once no other question is open; the time counts for no limit."""
+        with self._budget.waits.waiting():
+            async with self._session.state.policy.asking:
+                return await self._session.approver.put(question)
 
 
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:

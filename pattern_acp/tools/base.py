@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from pattern_acp.workspace.git import FileDiff
 
 if TYPE_CHECKING:
+    from pattern_acp.policy.approver import UserQuestion
+
+if TYPE_CHECKING:
     from pattern_acp.lsp.model import CodeLocation, FileEdits, Span
 
 if TYPE_CHECKING:
@@ -195,6 +198,8 @@ class ToolContext(Struct, frozen=True):
     """Runs subagents; None where there are none, as for a subagent."""
     languages: "LanguageAccess | None" = None
     """Language servers; None where there are none."""
+    put_question: "Callable[[UserQuestion], Awaitable[str | None]] | None" = None
+    """Asks the user, as `UserContact.put` does; None where nobody can be asked."""
     sessions: "SessionAccess | None" = None
     """The other sessions of the project; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable

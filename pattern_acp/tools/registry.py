@@ -9,6 +9,7 @@ from pattern_acp.config.settings import EditToolSetting
 from pattern_acp.domain.canonical import Json
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.tools.apply_patch import ApplyPatch
+from pattern_acp.tools.ask_user import AskUser
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.code_map import CodeMap
 from pattern_acp.tools.delegate import Delegate
@@ -48,6 +49,7 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
         ReadAttachment(),
         FetchUrlTool(Pages(private_addresses=private_addresses)),
         Delegate(),
+        AskUser(),
     )
 
 

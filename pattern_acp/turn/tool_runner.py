@@ -628,7 +628,9 @@ class ToolRunner:
         )
         if finished.failure:
             logger.info("a call of %s failed (%s)", view.name, finished.failure)
-        events = [*before, NewEvent(finished, Actor.TOOL, outcome.origin)]
+        # An answer of the user is the user's, whatever tool asked for it.
+        actor = Actor.HUMAN if outcome.origin is Origin.PERSON else Actor.TOOL
+        events = [*before, NewEvent(finished, actor, outcome.origin)]
         if outcome.plan is not None:
             events.append(NewEvent(PlanUpdated(turn_id, outcome.plan)))
         await self._recorder.record(*events)

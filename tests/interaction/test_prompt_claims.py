@@ -50,7 +50,7 @@ async def test_every_tool_that_the_prompt_names_is_offered_where_no_mode_leaves_
         await agent.editor.prompt(session, "And now?")
     persona = model.requests[0].system.partition("\n\nEnvironment")[0]
     named = set(re.findall(r"\b[a-z]+_[a-z]+\b", persona)) - {"current_state", "catch_up", "conversation_summary"}
-    assert {"edit_file", "write_file", "update_plan", "memory_write", "memory_search"} <= named
+    assert {"ask_user", "edit_file", "write_file", "update_plan", "memory_write", "memory_search"} <= named
     offered, in_plan = ({tool.name for tool in request.tools} for request in model.requests)
     # The prompt says of the two for editing that one of them is there.
     assert named - offered == {left_out}

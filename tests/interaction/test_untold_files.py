@@ -76,6 +76,8 @@ ATTEMPTS: dict[str, Callable[[str], list[JsonObject]]] = {
         {"pattern": "TOPSECRET", "path": path},
         {"pattern": "=", "context_lines": 3},
         {"pattern": "(?<=TOPSECRET)="},
+        {"pattern": "=", "form": "count"},
+        {"pattern": r"=.*\n", "form": "files"},
     ],
     "code_map": code_questions,
     "run_command": lambda path: [{"command": f"cat {path}"}, {"command": "pwd", "cwd": path}],
@@ -88,6 +90,7 @@ ATTEMPTS: dict[str, Callable[[str], list[JsonObject]]] = {
     "read_attachment": lambda path: [{"id": path}],
     "fetch_url": lambda path: [{"url": f"file://{path}"}],
     "delegate": lambda path: [{"path": path}],
+    "ask_user": lambda path: [{"question": path}],
 }
 """How each tool could be made to tell of a file. A new tool gets a line here, with every way in which it names one."""
 

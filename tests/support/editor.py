@@ -70,6 +70,9 @@ class FakeEditor:
         self.recording = RecordingTransport(transport)
         self.capabilities = capabilities or {}
         self.permission = permission or choose("allow_once")
+        self.form: JsonDict = {"action": "decline"}
+        """The answer to every form."""
+        self.forms: list[JsonDict] = []
         self.updates: list[JsonDict] = []
         self.asked: list[JsonDict] = []
         self.memory_events: list[JsonDict] = []
@@ -83,6 +86,7 @@ class FakeEditor:
             self.recording,
             requests={
                 "session/request_permission": self._ask,
+                "elicitation/create": self._fill,
                 **self.disk.handlers(),
                 **self.terminals.handlers(),
             },
@@ -167,6 +171,10 @@ class FakeEditor:
         self.asked.append(params)
         self._note()
         return {"outcome": await self.permission(params)}
+
+    async def _fill(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
+        self.forms.append(self._params(context.method, raw))
+        return self.form
 
 
 def leave_unexplained(error: Exception) -> RpcError | None:

@@ -35,10 +35,11 @@ RESULTS: Final[Mapping[str, str]] = {
 CALLS: Final[Mapping[str, str]] = {
     "session/update": "UpdateSessionNotification",
     "session/request_permission": "RequestPermissionRequest",
+    "elicitation/create": "CreateElicitationRequest",
     "$/cancel_request": "CancelRequestNotification",
 }
 
-FREE: Final = frozenset({"_meta", "rawInput", "rawOutput", "data"})
+FREE: Final = frozenset({"_meta", "rawInput", "rawOutput", "data", "properties"})
 """Members that may hold anything."""
 
 

@@ -46,6 +46,7 @@ LIKE_FORK: Final = frozenset({"_pattern/session/fork", "_pattern/session/open"})
 
 REQUESTS: Final[Mapping[str, type[BaseModel]]] = {
     "session/request_permission": sdk.RequestPermissionRequest,
+    "elicitation/create": sdk.CreateFormSessionElicitationRequest,
     "fs/read_text_file": sdk.ReadTextFileRequest,
     "fs/write_text_file": sdk.WriteTextFileRequest,
     "terminal/create": sdk.CreateTerminalRequest,

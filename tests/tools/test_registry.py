@@ -22,6 +22,7 @@ READS_ONLY = [
     "read_attachment",
     "fetch_url",
     "delegate",
+    "ask_user",
 ]
 
 
@@ -49,6 +50,7 @@ def test_there_are_the_tools_of_the_contract():
         "read_attachment",
         "fetch_url",
         "delegate",
+        "ask_user",
     ]
 
 

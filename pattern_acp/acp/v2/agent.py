@@ -105,7 +105,8 @@ class _Second:
 
         async def begin() -> None:
             # Nothing that version 1 has clients do for us: files and commands are ours in version 2.
-            client = v1.ClientCapabilities(auth=v1.AuthCapabilities(terminal=in_terminal))
+            auth = v1.AuthCapabilities(terminal=in_terminal)
+            client = v1.ClientCapabilities(auth=auth, elicitation=_elicitation_of(params))
             self._connection.begin(client, info)
 
         context.after_response(begin)
@@ -155,6 +156,17 @@ class _Second:
             return error
         data = {"sessionId": session_id, "details": found.message}
         return RpcError(found.code, found.message, data, failure_code=found.failure_code)
+
+
+def _elicitation_of(params: object) -> v1.ElicitationCapabilities | None:
+    """The ways in which the client asks the user for values; None for what cannot be read."""
+    promised = cast("dict[str, object]", params).get("capabilities") if isinstance(params, dict) else None
+    if not isinstance(promised, dict):
+        return None
+    try:
+        return msgspec.convert(cast("dict[str, object]", promised).get("elicitation"), v1.ElicitationCapabilities)
+    except msgspec.ValidationError:
+        return None
 
 
 def _info_of(params: object) -> v1.Implementation | None:

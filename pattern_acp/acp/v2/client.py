@@ -11,7 +11,17 @@ import anyio
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema as v1
-from pattern_acp.acp.client import CANCEL_SECONDS, Chunk, EditorClient, EditorView, FlushTimer, with_previews
+from pattern_acp.acp.client import (
+    CANCEL_SECONDS,
+    Chunk,
+    EditorClient,
+    EditorView,
+    FlushTimer,
+    answer_options,
+    chosen_option,
+    form_answer,
+    with_previews,
+)
 from pattern_acp.acp.content import shown_input
 from pattern_acp.acp.updates import Compactions, EditorAbilities, locations_of, thought_id, usage_update
 from pattern_acp.acp.v2 import schema
@@ -33,7 +43,7 @@ from pattern_acp.acp.v2.updates import (
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.tool_calls import TerminalContent, ToolKind
+from pattern_acp.domain.tool_calls import TerminalContent, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
     Event,
@@ -45,7 +55,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserQuestion
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.session.ports import ClientDescription
@@ -220,10 +230,50 @@ class SecondView(EditorView):
 class SecondApprover:
     """Asks through a client of version 2; the same answers as from `acp.client.EditorApprover`."""
 
-    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, view: SecondView) -> None:
+    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, view: SecondView, *, forms: bool) -> None:
+        """`forms`: the client serves elicitation/create with forms."""
         self._session_id = session_id
         self._dispatcher = dispatcher
         self._view = view
+        self._forms = forms
+
+    async def put(self, question: UserQuestion) -> str | None:
+        """See `UserContact.put`."""
+        if not self._forms and not question.options:
+            return None
+        await self._view.settle()
+        await self._view.begin_question()
+        try:
+            if self._forms:
+                answer = await form_answer(self._dispatcher, self._session_id, question)
+            else:
+                answer = await self._chosen(question)
+        except anyio.get_cancelled_exc_class():
+            self._view.forget_question()
+            raise
+        await self._view.end_question()
+        return answer
+
+    async def _chosen(self, question: UserQuestion) -> str | None:
+        params = schema.PermissionRequest(
+            session_id=self._session_id,
+            title=question.call.title,
+            description=question.text,
+            subject=_subject_of(question.call),
+            options=answer_options(question),
+        )
+        try:
+            response = await self._dispatcher.request(
+                "session/request_permission", params, schema.PermissionResponse, deadline=None, repair=v1.repair
+            )
+        except (RemoteError, InvalidResultError):
+            return None
+        except ConnectionClosedError:
+            return ""
+        if response.outcome.outcome == "cancelled":
+            await anyio.sleep(CANCEL_SECONDS)
+            return ""
+        return chosen_option(question, response.outcome.option_id or "")
 
     async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """See `Approver.ask`."""
@@ -263,19 +313,22 @@ def permission_request(session_id: SessionId, request: ApprovalRequest, cwd: str
         session_id=session_id,
         title=call.title,
         description=request.reason or None,
-        subject=_command_of(request, cwd)
-        or schema.ToolCallSubject(
-            tool_call=schema.ToolCall(
-                tool_call_id=call.call_id,
-                title=call.title,
-                kind=call.kind,
-                status=schema.ToolCallStatus.PENDING,
-                content=tool_content(call.content, call.call_id) or None,
-                locations=locations_of(call.locations) or None,
-                raw_input=shown_input(call.raw_input),
-            )
-        ),
+        subject=_command_of(request, cwd) or _subject_of(call),
         options=options,
+    )
+
+
+def _subject_of(call: ToolCallView) -> schema.ToolCallSubject:
+    return schema.ToolCallSubject(
+        tool_call=schema.ToolCall(
+            tool_call_id=call.call_id,
+            title=call.title,
+            kind=call.kind,
+            status=schema.ToolCallStatus.PENDING,
+            content=tool_content(call.content, call.call_id) or None,
+            locations=locations_of(call.locations) or None,
+            raw_input=shown_input(call.raw_input),
+        )
     )
 
 
@@ -316,4 +369,4 @@ class SecondFaces:
         """A new approver, which asks after what `view` has shown."""
         if not isinstance(view, SecondView):
             raise TypeError("A connection has views of one version.")
-        return SecondApprover(session_id, self._client.dispatcher, view)
+        return SecondApprover(session_id, self._client.dispatcher, view, forms=self._client.shows_forms)

@@ -31,8 +31,8 @@ READING = frozenset(
 )
 """Tools of kinds that only read."""
 
-KEPT = frozenset({DELEGATE, "update_plan", "job"})
-"""Tools that no subagent has: it does not delegate, and plan and background commands are the session's."""
+KEPT = frozenset({DELEGATE, "update_plan", "job", "ask_user"})
+"""Tools that no subagent has: it neither delegates nor asks, and plan and background commands are the session's."""
 
 
 class TurnParts(Struct, frozen=True):

@@ -13,6 +13,7 @@ from tests.support.editor import JsonDict, choose
 from tests.support.requests import refused
 from tests.support.scripts import calls, gate, says, thinks
 from tests.support.second_editor import SECOND, kinds, prompt_of, send, states, until_idle
+from tests.support.turns import last_result
 
 
 async def opened(agent: RunningAgent) -> str:
@@ -112,6 +113,22 @@ async def test_a_refused_edit_fails_its_call_and_the_turn_goes_on():
         assert len(agent.editor.asked) == 1
         assert agent.editor.of_kind("tool_call_update")[-1]["status"] == "failed"
         assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "a"
+
+
+@pytest.mark.parametrize("forms", [True, False])
+async def test_a_question_of_the_model_is_a_form_or_buttons_and_waits_for_the_user(*, forms: bool):
+    question = calls("ask_user", question="Which database?", options=["PostgreSQL", "SQLite"])
+    model = ScriptedProvider([question, says("Done.")])
+    async with running_agent(model, introduce=False, permission=choose("allow_once_2")) as agent:
+        agent.editor.form = {"action": "accept", "content": {"answer": "SQLite"}}
+        capabilities: JsonDict = {"elicitation": {"form": {}}} if forms else {}
+        await agent.editor.initialize({**SECOND, "capabilities": capabilities})
+        session = await agent.editor.open_session(str(agent.folder))
+        await send(agent.editor, session, "Set it up.")
+        await until_idle(agent.editor)
+        assert last_result(model.requests[1]).text == "The user answered: SQLite"
+        assert (len(agent.editor.forms), len(agent.editor.asked)) == (int(forms), int(not forms))
+        assert states(agent.editor) == ["running", "requires_action", "running", "idle:end_turn"]
 
 
 async def test_an_outcome_that_is_unknown_refuses():
