@@ -46,6 +46,7 @@ from pattern_acp.workspace.unfinished_writes import FOLDER, UnfinishedWrites
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
+    from pattern_acp.memory.indexer import Indexer
     from pattern_acp.policy.sandbox import Sandboxing
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,8 @@ async def open_sessions(
             )
             if shared.indexer is not None:
                 tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
+                load = partial(_load_embedder, methods, shared.indexer)
+                tasks.start_soon(beside_sessions, "embedder", load, name="embedder")
             find = means.confinement.find if means.confinement is not None else None
             if find is not None and settings.policy.sandbox != "off":
                 tasks.start_soon(beside_sessions, "sandbox", partial(_try_sandbox, methods, find), name="sandbox")
@@ -239,6 +242,12 @@ async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> Non
         await work()
     except Exception:
         logger.exception("The background task %r ended.", name)
+
+
+async def _load_embedder(methods: SessionMethods, indexer: "Indexer") -> None:
+    """Load what knows meanings while the user writes the first prompt, which recalls by it."""
+    await methods.answered.wait()
+    await indexer.prepare()
 
 
 async def _use_the_pause(methods: SessionMethods, providers: Providers, model: str) -> None:

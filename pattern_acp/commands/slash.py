@@ -51,7 +51,7 @@ COMMANDS: dict[str, Command] = {
             "remember",
             "Remember something for every later session",
             "pattern_acp.session.commands:run_remember",
-            hint="[project:] TEXT",
+            hint="[me: | project:] TEXT",
         ),
         Command(
             "recall",

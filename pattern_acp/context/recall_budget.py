@@ -14,14 +14,17 @@ from msgspec.structs import replace
 from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.untrusted_blocks import Section, harmless, untrusted_block
 
-MOST_RECALLED = 8
-"""Things recalled for one prompt: beyond these a user no longer looks at what was recalled."""
+MOST_RECALLED = 3
+"""Things recalled for one prompt. Of more, hardly one in four had to do with it."""
 
 MOST_CHARACTERS = 400
 """Characters of one thing, so that a single long message does not take the whole budget."""
 
 TITLE_CHARACTERS = 80
 """Characters of a thing in a title."""
+
+LEAST_MEANING = 0.2
+"""Cosine below which words in common are chance, where an embedder knows meanings."""
 
 SURE_MEANING = 0.5
 """Cosine from which a passage counts as relevant even without a word in common."""
@@ -33,15 +36,35 @@ SMALL_TALK = frozenset(
     re.findall(
         r"\w+",
         """
-        add afternoon agent answer ask bye change check cheers code continue could create day did do does done
-        evening everything explain file files find fine fix get give go good great hello help hey hi know let
-        like look make maybe morning need nice night now ok okay one please project read really remember run
-        say see show something sorry start stop sure tell test thank thanks thing things think thx today try
-        understand update use very want well work works would write yeah yes
+        add afternoon again agent agree all alright answer anything ask back better break bug build bye change check
+        cheers class clean code command commit continue correct could create day delete did diff different do does
+        done error evening everything example exit explain fail file fill find fine finish fix folder format function
+        further get give go good great happen hello help hey hi idea implement improve instead issue keep know let
+        like line list long look make maybe mean method move morning need new next nice night nothing now number ok
+        okay old one open part perfect please possible problem project push put quick quickly read ready really
+        refactor remember remove rename repo repository rest return review right run save say see set short should
+        show simple simplify something sorry start step still stop sure task tell test text thank thanks thing think
+        thx time today todo tool try turn type understand undo update use version very wait want way well whole why
+        wonder word work would write wrong yeah yes yesterday
         """,
     )
 )
-"""Words that a prompt has whatever it is about. A thing that shares only these with the prompt is not recalled."""
+"""Words that a prompt has whatever it is about, in any form. A thing that shares only these with it is not recalled."""
+
+
+def stem_of(word: str) -> str:
+    """The stem of an English word, roughly: `tests`, `testing` and `tested` have that of `test`."""
+    stem = word.lower().replace("\u2019", "'").removesuffix("'s")
+    for ending, shortest in (("ing", 6), ("ies", 5), ("ied", 5), ("ed", 5), ("es", 5), ("s", 4), ("ly", 5)):
+        if stem.endswith(ending) and len(stem) >= shortest and not stem.endswith("ss"):
+            stem = stem[: -len(ending)]
+            break
+    if len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
+        stem = stem[:-1]
+    return stem.rstrip("ey") if len(stem) > 3 else stem
+
+
+_SMALL_STEMS = frozenset(map(stem_of, SMALL_TALK))
 
 
 class Recallable(Struct, frozen=True):
@@ -62,13 +85,13 @@ class Recallable(Struct, frozen=True):
 
 def telling_words(terms: Collection[str]) -> tuple[str, ...]:
     """Those of a prompt's words that say what it is about; a greeting has none."""
-    return tuple(term for term in terms if term not in SMALL_TALK and len(term) > 1)
+    return tuple(term for term in terms if len(term) > 1 and stem_of(term) not in _SMALL_STEMS)
 
 
 def is_relevant(found: Recallable, telling: Collection[str]) -> bool:
     """Tell whether a thing has enough in common with a prompt of these telling words."""
-    if found.meaning is not None and found.meaning >= SURE_MEANING:
-        return True
+    if found.meaning is not None and not LEAST_MEANING <= found.meaning < SURE_MEANING:
+        return found.meaning >= SURE_MEANING
     common = telling_words(found.words)
     needed = min(MOST_COMMON_WORDS, max(1, (2 * len(telling) + 4) // 5))
     # A name such as `parse_config` or `RFC9110` is seldom there by chance.

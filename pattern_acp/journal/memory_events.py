@@ -72,6 +72,8 @@ class MemoryRecalled(Struct, frozen=True):
     turn_id: TurnId | None
     recalled: tuple[CountedPassage, ...]
     told: tuple[ShownRepeat, ...] = ()
+    left_out_meaning: bool = False
+    """The embedder was too slow, so that words alone decided; events of before 2026-11-29 do not say."""
 
 
 class BlockDeleted(Struct, frozen=True):

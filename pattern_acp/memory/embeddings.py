@@ -59,6 +59,14 @@ class Embedder(Protocol):
         """True when a text takes under a millisecond, so that a search may wait for texts without vectors."""
         ...
 
+    async def prepare(self) -> None:
+        """Do what the first text would have to wait for, on this machine.
+
+        Raises:
+            EmbedderError: the model cannot be loaded; a sentence says what to do.
+        """
+        ...
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         """One vector a text, in order, each of length 1 (or 0 for a text that says nothing).
 

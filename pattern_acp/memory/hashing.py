@@ -44,6 +44,9 @@ class HashedNgrams:
     model = HASHED_NGRAMS
     is_immediate = True
 
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`; there is nothing to do."""
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         """See `Embedder.embed`; never fails."""
         del use

@@ -75,6 +75,18 @@ class Indexer:
         self._failed_at = -RETRY_SECONDS
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
 
+    @property
+    def is_immediate(self) -> bool:
+        """True when a query never has to wait for the embedder."""
+        return self._embedder.is_immediate
+
+    async def prepare(self) -> None:
+        """Load the embedder, so that the first prompt need not wait for it; a failure is that of the first query."""
+        try:
+            await self._embedder.prepare()
+        except EmbedderError as error:
+            self._fail(error.sentence)
+
     async def query(self, text: str, *, hurried: bool = False, beside: str = "") -> QueryVector | None:
         """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
 

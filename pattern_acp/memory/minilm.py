@@ -108,6 +108,10 @@ class MiniLm:
         # One text at a time, so that a query waits for one text and not for a batch.
         self._limiter = anyio.CapacityLimiter(1)
 
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`."""
+        await self.embed(("",), TextUse.QUERY)
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         """See `Embedder.embed`."""
         del use

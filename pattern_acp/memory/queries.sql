@@ -516,6 +516,28 @@ WHERE {visible}
 ORDER BY e.at_ms DESC, e.id DESC
 LIMIT :limit;
 
+-- name: answer_behind
+-- The first passage of the last message of the agent behind a user's one and before the next.
+SELECT min(id)
+FROM search_entries
+WHERE source = :source AND item = (
+    SELECT a.item
+    FROM search_entries AS a
+    WHERE a.source = :source AND a.kind = 'assistant' AND a.id > :entry AND a.id < coalesce((
+        SELECT min(u.id) FROM search_entries AS u
+        WHERE u.source = :source AND u.kind = 'user' AND u.item <> :item AND u.id > :entry
+    ), 1 << 62)
+    ORDER BY a.id DESC
+    LIMIT 1
+);
+
+-- name: events_of_stream
+-- Those of a JSON list of events that are of one stream.
+SELECT e.seq
+FROM json_each(:seqs) AS wanted
+CROSS JOIN events AS e ON e.seq = wanted.value
+WHERE e.stream = :stream;
+
 -- name: read_texts
 -- The texts of a JSON list of entries.
 SELECT e.id, e.text

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from datetime import tzinfo
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
@@ -290,6 +290,45 @@ def search(
     found = tx.all(_QUERIES["read_found"], {"entries": json.dumps(entries)})
     rows = {columns.integer(row[0]): row for row in found}
     return tuple(_found(rows[one.entry], one, marker, terms) for one in best)
+
+
+MOSTLY_THE_SAME = 0.75
+"""Share of the telling words of both, from which a question repeats another."""
+
+
+def repeats_query(query: str, text: str) -> bool:
+    """True when a message is the query once more, so that it answers nothing: a like question, or no other word."""
+    asked, said = (set(query_terms(one[:_COMPARED_CHARACTERS])) for one in (query, text))
+    if text.rstrip().endswith("?") and len(asked & said) >= MOSTLY_THE_SAME * len(asked | said):
+        return True
+    return said <= asked
+
+
+_COMPARED_CHARACTERS = 2_000
+
+
+def answer_to(tx: Transaction, asked: SearchResult) -> SearchResult | None:
+    """The beginning of the last message that answered a user's message in its session, found for the same reasons."""
+    wanted: dict[str, SqlValue] = {"source": asked.source, "item": asked.item, "entry": asked.entry}
+    row = tx.one(_QUERIES["answer_behind"], wanted)
+    if row is None or row[0] is None:
+        return None
+    (found,) = tx.all(_QUERIES["read_found"], {"entries": json.dumps([row[0]])})
+    return structs.replace(
+        asked,
+        kind=columns.text(found[1]),
+        item=columns.text(found[3]),
+        text=excerpt(columns.text(found[4]), ()),
+        at_ms=columns.integer(found[5]),
+        entry=columns.integer(found[0]),
+        seq=columns.integer(found[8]),
+    )
+
+
+def written_by(tx: Transaction, session_id: str, seqs: Sequence[int]) -> frozenset[int]:
+    """Those of some events that are a session's own."""
+    rows = tx.all(_QUERIES["events_of_stream"], {"stream": session_id, "seqs": json.dumps(sorted(set(seqs)))})
+    return frozenset(columns.integer(row[0]) for row in rows)
 
 
 def is_guess(found: Sequence[SearchResult], query: str, vector: QueryVector | None) -> bool:

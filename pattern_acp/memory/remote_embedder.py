@@ -51,6 +51,9 @@ class RemoteEmbedder:
         self._served_name = name.partition("/")[2]
         self._post = post
 
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`; nothing is sent before there is a text."""
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         """See `Embedder.embed`."""
         prefix = self._prefix(use)

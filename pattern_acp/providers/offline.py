@@ -16,6 +16,7 @@ from typing import TypeAlias, assert_never
 import anyio.lowlevel
 from msgspec import Struct
 
+from pattern_acp.domain.about_user import is_about_user
 from pattern_acp.domain.action_lines import Form, Verbs, read_form, unquote_text
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart
@@ -90,7 +91,7 @@ _FORMS = Verbs(
         Form("recall", "text:rest"),
     )
 )
-_LABELLED = re.compile(r"(human|project|persona):\s*(?=\S)", re.IGNORECASE)
+_LABELLED = re.compile(r"(me|human|project|persona):\s*(?=\S)", re.IGNORECASE)
 
 
 def parse_commands(text: str) -> tuple[Command, ...]:
@@ -120,7 +121,10 @@ def _build(name: str, slots: Mapping[str, str]) -> Command | None:
     if name == "remember":
         labelled = _LABELLED.match(slots["text"])
         text = slots["text"][labelled.end() :] if labelled else slots["text"]
-        return Remember(unquote_text(text), labelled[1].lower() if labelled else "human")
+        text = unquote_text(text)
+        if not labelled:
+            return Remember(text, "human" if is_about_user(text) else "project")
+        return Remember(text, "human" if labelled[1].lower() == "me" else labelled[1].lower())
     return Recall(slots["text"])
 
 

@@ -12,6 +12,7 @@ import anyio
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.commands.slash import COMMANDS
+from pattern_acp.domain.about_user import is_about_user
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
@@ -90,20 +91,36 @@ async def run_status(session: "Session", argument: str) -> str:
 
 
 async def run_remember(session: "Session", argument: str) -> str:
-    """Append the text to the `human` block as the user's own words; `project:` in front chooses the project."""
-    label, text = "human", argument
-    for prefix in ("persona", "human", "project"):
+    """Append the text as the user's own words: to `human` where it is about the user, otherwise to `project`.
+
+    `me:` and `project:` in front choose.
+    """
+    label, text = "", argument
+    for prefix, chosen in (("me", "human"), ("human", "human"), ("project", "project"), ("persona", "persona")):
         if argument.lower().startswith(f"{prefix}:"):
-            label, text = prefix, argument[len(prefix) + 1 :].strip()
+            label, text = chosen, argument[len(prefix) + 1 :].strip()
     if not text:
         raise CommandMisusedError("Say what to remember: /remember TEXT.")
+    is_chosen = bool(label)
+    label = label or ("human" if is_about_user(text) else "project")
     edit = MemoryEdit(label, "append", text, reason="The user asked to remember it.")
     try:
         change = await session.person_memory.commit(edit, None)
     except DuplicateFoundError as error:
         return f"That is remembered already: “{one_line(error.existing)}”. `/memory {label}` shows it."
     added = len(change.after) - len(change.before)
-    return f"Remembered in `{change.label}` ({added:+,} characters): {text}"
+    told = f"Remembered in `{change.label}` ({added:+,} characters): {text}"
+    return told if is_chosen else f"{told}\n\n{_how_to_move(label)}"
+
+
+def _how_to_move(label: str) -> str:
+    """Say who reads what was remembered in a block, and how to move it."""
+    if label == "human":
+        return (
+            "It is about you, so every project sees it. To have it in this project alone: `/memory undo human`, then "
+            "`/remember project: …`."
+        )
+    return "Only this project sees it. To have it in every project: `/memory undo project`, then `/remember me: …`."
 
 
 async def run_model(session: "Session", argument: str) -> str:

@@ -274,7 +274,7 @@ SHOWN_QUERY = 200
 """Characters of the prompt that the tool call repeats as its input."""
 
 
-_RECALLED = MemoryFilter(kinds=("block", "archival", "user", "assistant", "task"), hurried=True)
+_RECALLED = MemoryFilter(kinds=("block", "archival", "user", "assistant", "task"), hurried=True, for_prompt=True)
 """Not skills, which the model has a list of."""
 
 

@@ -28,7 +28,21 @@ def found(text: str = "The port is 5433.", *words: str, meaning: float | None = 
 
 
 @pytest.mark.parametrize(
-    "greeting", ["Hello!", "hi", "Good morning", "Thanks, that works", "ok go on please", "👋", ""]
+    "greeting",
+    [
+        "Hello!",
+        "hi",
+        "Good morning",
+        "Thanks, that works",
+        "ok go on please",
+        "👋",
+        "",
+        "Run the tests.",
+        "Please explain the code",
+        "now commit the changes and push",
+        "Fixing errors, trying again",
+        "Could you review what you changed?",
+    ],
 )
 def test_a_greeting_says_nothing_that_could_be_looked_for(greeting: str):
     assert telling_words(query_terms(greeting)) == ()
@@ -52,6 +66,12 @@ def test_a_name_counts_for_two_words():
 def test_what_is_alike_in_meaning_needs_no_word_in_common():
     assert is_relevant(found("x", meaning=0.6), ("database",))
     assert not is_relevant(found("x", meaning=0.3), ("database",))
+
+
+def test_words_in_common_are_chance_where_the_meaning_is_another():
+    assert is_relevant(found("x", "database", meaning=0.3), ("database",))
+    assert not is_relevant(found("x", "database", meaning=0.1), ("database",))
+    assert is_relevant(found("x", "database"), ("database",))
 
 
 def test_small_talk_in_common_makes_nothing_relevant():

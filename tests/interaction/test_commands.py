@@ -104,7 +104,7 @@ async def test_a_prompt_in_the_form_of_a_client_is_titled_and_found_by_its_words
         (listed,) = (await agent.editor.request("session/list", {}))["sessions"]
         assert listed["title"] == "Paint the zebra"
         found = await answer(agent, session, "/search zebra")
-        assert found.count(", user: ") == 1
+        assert "Paint the zebra" in found.partition(", user: ")[2].partition("\n- ")[0]
         assert "previous_user_message" not in found
 
 
@@ -155,8 +155,12 @@ async def test_what_is_remembered_already_is_said_kindly_and_not_written_twice()
 async def test_what_is_remembered_is_the_persons_own_word_and_shown_by_memory():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await opened(agent)
-        assert "human" in await answer(agent, session, "/remember I like short answers.")
+        assert "`human`" in await answer(agent, session, "/remember I like short answers.")
         assert "project" in await answer(agent, session, "/remember project: Run make check.")
+        told = await answer(agent, session, "/remember The linter is ruff.")
+        assert "Remembered in `project`" in told
+        assert "To have it in every project: `/memory undo project`, then `/remember me: …`." in told
+        assert "Remembered in `human`" in await answer(agent, session, "/remember me: Tabs, never blanks.")
         whole = await answer(agent, session, "/memory")
         assert "I like short answers." in whole
         assert "Run make check." in whole
@@ -170,7 +174,7 @@ async def test_what_is_remembered_is_the_persons_own_word_and_shown_by_memory():
             )
             return [tuple(row) for row in rows]
 
-        assert await agent.database.read(origins) == [("human", "person"), ("human", "person")]
+        assert await agent.database.read(origins) == [("human", "person")] * 4
 
 
 async def test_recall_finds_memory_and_other_sessions():
@@ -178,7 +182,7 @@ async def test_recall_finds_memory_and_other_sessions():
         session = await opened(agent)
         await answer(agent, session, "Where is the parser?")
         other = await opened(agent)
-        await answer(agent, other, "/remember The parser is fragile.")
+        await answer(agent, other, "/remember project: The parser is fragile.")
         said = await answer(agent, other, "/recall parser")
         assert "reader.py" in said
         assert "fragile" in said
@@ -312,7 +316,7 @@ async def test_a_damaged_block_does_not_stop_a_prompt_and_is_told_once():
     model = ScriptedProvider([says("one"), says("two")])
     async with running_agent(model) as agent:
         session = await opened(agent)
-        await answer(agent, session, "/remember Something.")
+        await answer(agent, session, "/remember me: Something.")
         await agent.database.write(damage)
         said = await answer(agent, session, "Hi")
         assert said.endswith("one")
@@ -326,7 +330,7 @@ async def test_a_damaged_block_hides_no_other_and_can_be_deleted():
     async with running_agent(model) as agent:
         session = await opened(agent)
         await answer(agent, session, "/remember project: Tabs, never blanks.")
-        await answer(agent, session, "/remember Something.")
+        await answer(agent, session, "/remember me: Something.")
         await agent.database.write(damage_human)
         assert "Tabs, never blanks." in await answer(agent, session, "/memory")
         assert "Tabs, never blanks." in await answer(agent, session, "/memory show project")
@@ -341,7 +345,7 @@ async def test_a_damaged_block_takes_no_other_out_of_the_context_and_is_named_to
     async with running_agent(model) as agent:
         session = await opened(agent)
         await answer(agent, session, "/remember project: Tabs, never blanks.")
-        await answer(agent, session, "/remember Something secret.")
+        await answer(agent, session, "/remember me: Something secret.")
         await agent.database.write(damage_human)
         said = await answer(agent, session, "Hi")
         assert said.startswith("> This session goes on without one block of memory: What is stored of the memory block")

@@ -30,7 +30,7 @@ async def test_clear_starts_the_context_anew_and_keeps_session_memory_and_transc
     async with running_agent(model) as agent:
         session = await opened(agent)
         await answer(agent, session, "The word is plum.")
-        await answer(agent, session, "/remember Tabs matter")
+        await answer(agent, session, "/remember me: Tabs matter")
         said = await answer(agent, session, "/clear")
         assert "**The conversation starts anew here.** The model no longer sees" in said
         await answer(agent, session, "Who are you?")

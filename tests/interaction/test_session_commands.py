@@ -169,7 +169,7 @@ async def test_what_was_said_is_found_also_in_a_fork_whose_parent_is_gone_and_af
 async def test_a_turn_has_one_number_for_rewind_fork_and_search_also_in_a_fork_of_it():
     answers = [says(f"Answer {word}.") for word in ("anise", "basil", "cumin", "dill", "elder")]
     async with running_agent(ScriptedProvider(answers)) as agent:
-        session = await talked(agent, "First", "/status", "/remember " + "long " * 2000, "Second")
+        session = await talked(agent, "First", "/status", "/remember me: " + "long " * 2000, "Second")
 
         async def said(opened: str, text: str) -> str:
             agent.editor.updates.clear()

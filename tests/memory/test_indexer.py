@@ -32,6 +32,11 @@ class SlowEmbedder:
         self.asked: list[tuple[str, TextUse]] = []
         self.done = anyio.Event()
 
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`."""
+        if self.problem:
+            raise EmbedderError(self.problem)
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         """See `Embedder.embed`."""
         await anyio.lowlevel.checkpoint()

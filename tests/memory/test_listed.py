@@ -55,7 +55,7 @@ async def test_a_step_keeps_its_row_when_it_is_done_and_one_that_went_is_found_n
 async def test_what_is_forgotten_is_taken_out_of_plan_steps_too():
     model = ScriptedProvider([calls("update_plan", entries=STEPS), says("ok")])
     async with running_agent(model) as agent:
-        session = await asked(agent, "Plan it.", "/remember The zeppelin table is secret.")
+        session = await asked(agent, "Plan it.", "/remember me: The zeppelin table is secret.")
         await agent.editor.prompt(session, "/memory forget human zeppelin table")
         texts = [row[3] for row in await agent.database.read(indexed)]
         assert texts == ["Paint the hangar", "Migrate the [forgotten]"]

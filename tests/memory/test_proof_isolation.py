@@ -58,7 +58,7 @@ def raw(path: Path) -> bytes:
 async def plant(agent: RunningAgent, folder: Path) -> None:
     """The canary in blocks, in messages and in the archive of a constellation, about the folder that both work in."""
     session = await agent.editor.open_session(str(folder))
-    for text in (f"/remember {FACT}", f"/remember project: {FACT}", FACT):
+    for text in (f"/remember me: {FACT}", f"/remember project: {FACT}", FACT):
         await agent.editor.prompt(session, text)
     assert CANARY in str(agent.model.requests)
     assert CANARY.encode() in raw(agent.database.path)

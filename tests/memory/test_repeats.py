@@ -21,6 +21,9 @@ class Meanings:
     def __init__(self, trust: float = 1.0) -> None:
         self.model = replace(type(self).model, trust=trust)
 
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`."""
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         del use
         return tuple(array("f", (1.0, 0.0) if "green tea" in text or "brew" in text else (0.0, 1.0)) for text in texts)
@@ -29,7 +32,7 @@ class Meanings:
 async def prepared(agent: RunningAgent, trust: float = 1.0) -> str:
     session = await agent.editor.open_session(str(agent.folder))
     await agent.editor.prompt(session, "/remember Likes green tea.")
-    await agent.editor.prompt(session, "/remember A fresh brew every morning pleases them.")
+    await agent.editor.prompt(session, "/remember me: A fresh brew every morning pleases them.")
     indexer = Indexer(agent.database, Meanings(trust), agent.sessions.constellation.clock)
     while await indexer.catch_up(64):
         pass

@@ -26,7 +26,7 @@ async def ask(agent: RunningAgent, session: str, text: str) -> str:
 async def opened(agent: RunningAgent) -> str:
     session = await agent.editor.open_session(str(agent.folder))
     for text in ("likes tea", "works at night", "speaks Dutch"):
-        await ask(agent, session, f"/remember {text}")
+        await ask(agent, session, f"/remember me: {text}")
     return session
 
 
@@ -140,7 +140,7 @@ async def test_a_block_that_was_written_to_meanwhile_does_not_give_way():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await opened(agent)
         await ask(agent, session, "/memory delete human")
-        await ask(agent, session, "/remember something new")
+        await ask(agent, session, "/remember me: something new")
         assert "already" in await ask(agent, session, "/memory restore human")
 
 
@@ -160,7 +160,7 @@ async def test_forgetting_leaves_nothing_of_the_words_anywhere():
         session = await opened(agent)
         secret = "wintergarden 90317 code"
         await ask(agent, session, f"Mind that the {secret} is mine")
-        await ask(agent, session, f"/remember the {secret}")
+        await ask(agent, session, f"/remember me: the {secret}")
         said = await ask(agent, session, f"/memory forget human the {secret}")
         assert "forgotten" in said
         assert "wintergarden" not in said
@@ -346,7 +346,7 @@ async def test_lost_updates_cost_no_version_and_no_undo_while_the_archive_has_th
     async with running_agent(ScriptedProvider([])) as agent:
         session = await opened(agent)
         for number in range(6):
-            await ask(agent, session, f"/remember fact {number}")
+            await ask(agent, session, f"/remember me: fact {number}")
         await agent.database.write(
             lambda tx: tx.execute(
                 "UPDATE block_archives SET (snapshot, upto, last_seq) = (:snapshot, 10, :seq) WHERE block_id = :id",
@@ -387,7 +387,7 @@ async def test_a_session_opens_again_when_words_that_its_own_choices_are_made_of
     async with running_agent(model) as agent:
         session = await opened(agent)
         await ask(agent, session, "/tools text")
-        await ask(agent, session, f"/remember a {word} of mine")
+        await ask(agent, session, f"/remember me: a {word} of mine")
         assert "is forgotten" in await ask(agent, session, f"/memory forget human {word}")
         async with running_agent(model, database=agent.database.path) as later:
             params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
@@ -398,7 +398,7 @@ async def test_a_session_opens_again_when_words_that_its_own_choices_are_made_of
 async def test_memory_is_searched_by_its_verb_as_by_recall():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await opened(agent)
-        await ask(agent, session, "/remember Deploys freeze in December.")
+        await ask(agent, session, "/remember me: Deploys freeze in December.")
         found, _, _ = (await ask(agent, session, "/memory search deploys")).partition(" *(")
         assert found.endswith("Deploys freeze in December.")
         # Why it was found differs: it was recalled once now.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.events import MemoryRecalled, MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
 from pattern_acp.memory.hashing import HashedNgrams
@@ -105,6 +105,25 @@ async def test_a_greeting_recalls_nothing():
         assert "<recalled>" not in agent.model.requests[1].volatile
 
 
+async def test_a_question_of_before_recalls_its_answer_and_not_itself():
+    provider = ScriptedProvider([says("The staging database listens on port 5433."), says("On 5433.")])
+    async with running_agent(provider) as agent:
+        await remember(agent, "Which port does the staging database use?")
+        await remember(agent, "Which port does the staging database use?")
+        recalled = provider.requests[1].volatile
+        assert "listens on port 5433" in recalled
+        assert "Which port" not in recalled
+
+
+async def test_nothing_of_this_session_is_recalled():
+    provider = ScriptedProvider([says("Noted."), says("On 5433.")])
+    async with running_agent(provider) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "The staging database listens on port 5433.")
+        await agent.editor.prompt(session, "Which port has the staging database?")
+        assert searches(agent) == []
+
+
 async def test_recalling_can_be_switched_off():
     settings = Settings(editor_deadline_seconds=5, memory=replace(MemorySettings(), recall_tokens=0))
     async with running_agent(ScriptedProvider([says("Noted."), says("5433.")]), settings=settings) as agent:
@@ -178,7 +197,7 @@ async def test_when_much_changed_all_is_told_anew_behind_what_was_said():
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "One.")
-        await agent.editor.prompt(session, "/remember " + " ".join(f"Fact{number}." for number in range(400)))
+        await agent.editor.prompt(session, "/remember me: " + " ".join(f"Fact{number}." for number in range(400)))
         await agent.editor.prompt(session, "Two.")
         await agent.editor.prompt(session, "Three.")
         assert [message.text[:8] for message in model.requests[1].messages] == [
@@ -220,7 +239,7 @@ async def test_what_is_forgotten_leaves_the_state_that_the_model_was_shown():
     model = ScriptedProvider([says("one"), says("two")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, "/remember the wintergarden 90317 code")
+        await agent.editor.prompt(session, "/remember me: the wintergarden 90317 code")
         await agent.editor.prompt(session, "One.")
         assert "wintergarden" in str(model.requests[0])
         await agent.editor.prompt(session, "/memory forget human the wintergarden 90317 code")
@@ -233,7 +252,7 @@ async def test_what_another_process_forgets_leaves_an_open_session_before_its_ne
     model = ScriptedProvider([says("one"), says("two"), says("three")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, f"/remember the {secret}")
+        await agent.editor.prompt(session, f"/remember me: the {secret}")
         await agent.editor.prompt(session, f"Mind that the {secret} is mine")
         assert "wintergarden" in str(model.requests[0])
         async with running_agent(ScriptedProvider([]), database=agent.database.path) as other:
@@ -254,7 +273,7 @@ async def test_what_is_forgotten_while_a_turn_runs_is_not_sent_again_in_that_tur
     model = ScriptedProvider([(waiting, *calls("memory_read", label="persona")), says("two"), says("three")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, f"/remember the {secret}")
+        await agent.editor.prompt(session, f"/remember me: the {secret}")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent.editor.prompt, session, f"Mind that the {secret} is mine")
             await waiting.reached.wait()
@@ -294,6 +313,9 @@ class SilentEmbedder:
     model = EmbeddingModel("silent", 4, 0.0, 1.0)
     is_immediate = False
 
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`."""
+
     async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
         del texts, use
         await anyio.sleep_forever()
@@ -322,6 +344,8 @@ async def test_words_are_recalled_for_a_turn_while_the_embedder_is_silent():
         assert "listens on port 5433" in end["content"][0]["content"]["text"]
         # Only the hurry was why, so the next search asks the embedder again.
         assert (await shared.indexer.state()).problem == ""
+        recorded = await agent.database.read(lambda tx: [item.event for item in read_stream(tx, session)])
+        assert [event.left_out_meaning for event in recorded if isinstance(event, MemoryRecalled)] == [True]
 
 
 async def test_a_working_block_that_is_not_in_the_context_is_recalled():

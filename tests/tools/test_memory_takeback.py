@@ -13,7 +13,7 @@ from tests.support.scripts import calls, says
 async def remembered(agent: RunningAgent) -> str:
     session = await agent.editor.open_session(str(agent.folder))
     for text in ("likes tea", "works at night"):
-        await agent.editor.prompt(session, f"/remember {text}")
+        await agent.editor.prompt(session, f"/remember me: {text}")
     agent.editor.updates.clear()
     return session
 

@@ -166,6 +166,8 @@ class MemoryFilter(Struct, frozen=True):
     until_ms: int | None = None
     hurried: bool = False
     """Rather by words alone than to wait for an embedder that has to be loaded first."""
+    for_prompt: bool = False
+    """Nothing of this session; and not what repeats the query, but what answered it then."""
 
 
 EVERYTHING = MemoryFilter()

@@ -8,6 +8,7 @@ event names passages by their block or archival entry and a hash of their text.
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import JsonObject
@@ -29,6 +30,8 @@ class Counting(Struct, frozen=True):
 
     recalled: Mapping[int, int]
     told: Sequence[Pair]
+    left_out_meaning: bool = False
+    """True when the embedder was too slow for what was recalled."""
 
 
 def count(tx: Transaction, counting: Counting, *, stream: str, turn_id: TurnId | None, at_ms: int) -> None:
@@ -47,9 +50,9 @@ def count(tx: Transaction, counting: Counting, *, stream: str, turn_id: TurnId |
             times[names[entry]] = times.get(names[entry], 0) + added
     recalled = tuple(CountedPassage(NamedPassage(*name), added) for name, added in times.items())
     told = tuple(_told(pair, names) for pair in pairs if {pair.entry, pair.other} <= names.keys())
-    if not recalled and not told:
+    if not recalled and not told and not counting.left_out_meaning:
         return
-    event = MemoryRecalled(turn_id, recalled, told)
+    event = MemoryRecalled(turn_id, recalled, told, counting.left_out_meaning)
     seq = append(tx, stream, event, actor=Actor.SYSTEM, origin=Origin.MEMORY, at_ms=at_ms).seq
     count_recalls(tx, counting.recalled, at_ms=at_ms, seq=seq)
     mark_told(tx, pairs, seq=seq)
@@ -92,7 +95,7 @@ def plan_uncounting(tx: Transaction, is_forgotten: Callable[[Name], bool]) -> tu
             return payload
         recalled = tuple(one for one in event.recalled if not is_forgotten(_name(one.passage)))
         told = tuple(one for one in event.told if not (is_forgotten(_name(one.one)) or is_forgotten(_name(one.other))))
-        return encode(MemoryRecalled(event.turn_id, recalled, told)).payload
+        return encode(replace(event, recalled=recalled, told=told)).payload
 
     return plan_redaction(tx, [entry.seq for entry in read_everywhere(tx, MemoryRecalled)], without)
 

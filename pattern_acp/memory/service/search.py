@@ -20,7 +20,7 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.recall import SearchResult, is_guess, search
+from pattern_acp.memory.recall import SearchResult, answer_to, is_guess, repeats_query, search, written_by
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.sharing import shared_sources
 
@@ -35,6 +35,8 @@ SHOWN = 200
 MOST_SEEN = 40
 """Most results that are looked at in addition, since they may be what the model sees anyway."""
 
+
+_MESSAGES = frozenset({"user", "assistant"})
 
 _SESSION = re.compile(r" session ses_\w+$")
 
@@ -58,6 +60,8 @@ class SessionSearch:
         """The ids of the session's own messages that the model sees, once there are others; None while it sees all."""
         self._clock = clock
         self._indexer = indexer
+        self.left_out_meaning = False
+        """True once the embedder was too slow for a hurried search; who records it sets it back."""
 
     async def search(self, query: str, limit: int, narrowing: MemoryFilter) -> tuple[MemoryHit, ...]:
         """See `MemoryAccess.search`.
@@ -65,18 +69,22 @@ class SessionSearch:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        seen = self.in_context()
+        seen = None if narrowing.for_prompt else self.in_context()
         filters = self._filters(narrowing)
         if seen is not None:
             filters = replace(filters, exclude_session="")
         vector = None
         if self._indexer is not None:
             vector = await self._indexer.query(query, hurried=narrowing.hurried, beside=filters.exclude_session)
+            # An immediate embedder finds a query that says nothing to be like nothing, which is no failure.
+            self.left_out_meaning |= narrowing.hurried and vector is None and not self._indexer.is_immediate
         now_ms = self._clock.now_ms()
         knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
 
         def look(tx: Transaction) -> tuple[MemoryHit, ...]:
             found = find(tx)
+            if narrowing.for_prompt:
+                found = self._of_others(tx, query, found)
             guess = is_guess(found, query, vector)
             hits = (_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in found)
             return tuple(replace(hit, is_guess=guess) for hit in hits)
@@ -90,6 +98,19 @@ class SessionSearch:
             return tuple(one for one in found if one.source != self._session_id or one.item not in seen)[:limit]
 
         return await self._database.read(look)
+
+    def _of_others(self, tx: Transaction, query: str, found: tuple[SearchResult, ...]) -> tuple[SearchResult, ...]:
+        """What other sessions know: the answer in the place of what repeats the query, nothing that this one wrote."""
+        own = written_by(tx, self._session_id, [one.seq for one in found])
+        others: list[SearchResult] = []
+        for one in found:
+            if one.seq in own:
+                continue
+            if one.kind not in _MESSAGES or not repeats_query(query, one.text):
+                others.append(one)
+            elif one.kind == "user" and (answer := answer_to(tx, one)) is not None:
+                others.append(answer)
+        return tuple(others)
 
     def _attached(self, tx: Transaction, narrowing: MemoryFilter, filters: Filters) -> tuple[Filters, ...]:
         """The further scopes of a search: each block that is attached, and nothing else of its owner."""

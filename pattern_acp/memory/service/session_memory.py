@@ -168,11 +168,14 @@ class ConstellationMemory:
         """Count the recalls and note the repeats reported since the last call, behind the event that ends the turn."""
         counted, self._recalled = self._recalled, Counter()
         told = self.repeats.taken()
-        if counted or told:
+        left_out, self.searching.left_out_meaning = self.searching.left_out_meaning, False
+        if counted or told or left_out:
             # Late: most turns recall nothing.
             from pattern_acp.memory.service.recall_counts import Counting, count
 
-            count(tx, Counting(counted, told), stream=self._owner.session_id, turn_id=self.turn_id, at_ms=at_ms)
+            count(
+                tx, Counting(counted, told, left_out), stream=self._owner.session_id, turn_id=self.turn_id, at_ms=at_ms
+            )
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
         """See `MemoryAccess.preview`.
