@@ -45,6 +45,8 @@ SMALL_TALK = frozenset(
         refactor remember remove rename repo repository rest return review right run save say see set short should
         show simple simplify something sorry start step still stop sure task tell test text thank thanks thing think
         thx time today todo tool try turn type understand undo update use version very wait want way well whole why
+        first second third last other another both same end left ended zero two three four five six seven eight nine ten
+        many little lot big small bigger smaller
         wonder word work would write wrong yeah yes yesterday
         """,
     )
@@ -93,10 +95,10 @@ def is_relevant(found: Recallable, telling: Collection[str]) -> bool:
     if found.meaning is not None and not LEAST_MEANING <= found.meaning < SURE_MEANING:
         return found.meaning >= SURE_MEANING
     common = telling_words(found.words)
-    needed = min(MOST_COMMON_WORDS, max(1, (2 * len(telling) + 4) // 5))
-    # A name such as `parse_config` or `RFC9110` is seldom there by chance.
-    weight = sum(2 if _is_name(word) else 1 for word in common)
-    return weight >= needed
+    needed = 1 if len(telling) < 2 else min(MOST_COMMON_WORDS, max(2, (2 * len(telling) + 4) // 5))
+    # A name such as `parse_config` or `RFC9110` is seldom there by chance. `import` and `imports` are one word.
+    stems = {stem_of(word): 2 if _is_name(word) else 1 for word in common}
+    return sum(stems.values()) >= needed
 
 
 def choose(

@@ -53,8 +53,10 @@ def test_the_words_of_a_question_are_told_from_small_talk():
 
 
 def test_more_words_have_to_be_in_common_the_longer_the_prompt():
-    short, long = ("port", "database"), tuple(f"word{letter}" for letter in "abcdefgh")
+    short, long = ("port",), tuple(f"word{letter}" for letter in "abcdefgh")
     assert is_relevant(found("x", "port"), short)
+    assert not is_relevant(found("x", "port"), ("port", "database"))
+    assert not is_relevant(found("x", "port", "ports"), ("port", "database")), "two forms of one word"
     assert not is_relevant(found("x", "port"), long)
     assert is_relevant(found("x", "port", "database", "docker"), long)
 

@@ -100,7 +100,7 @@ class SessionSearch:
         return await self._database.read(look)
 
     def _of_others(self, tx: Transaction, query: str, found: tuple[SearchResult, ...]) -> tuple[SearchResult, ...]:
-        """What other sessions know: the answer in the place of what repeats the query, nothing that this one wrote."""
+        """Results of other sessions alone, with the answer in the place of a message that repeats the query."""
         own = written_by(tx, self._session_id, [one.seq for one in found])
         others: list[SearchResult] = []
         for one in found:
