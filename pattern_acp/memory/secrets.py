@@ -10,7 +10,7 @@ import operator
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -60,6 +60,43 @@ _SHAPES: tuple[tuple[str, AnchoredPattern], ...] = (
         AnchoredPattern(re.compile(r"\b\d{8,10}:AA[A-Za-z0-9_-]{30,}"), [(":AA", -digits) for digits in (10, 9, 8)]),
     ),
     ("a web token", _shape(r"\beyJ[A-Za-z0-9_-]{8,1000}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}", "eyJ")),
+    ("a Twilio key", _shape(r"\b(?:SK|AC)[0-9a-f]{32}\b", "SK", "AC")),
+    ("a DigitalOcean token", _shape(r"\bdo[por]_v1_[0-9a-f]{64}\b", "dop_v1_", "doo_v1_", "dor_v1_")),
+    (
+        "a Shopify token",
+        _shape(r"\bshp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}\b", "shpat_", "shpca_", "shppa_", "shpss_"),
+    ),
+    ("a Databricks token", _shape(r"\bdapi[0-9a-f]{32}(?:-\d)?\b", "dapi")),
+    ("a Mailgun key", _shape(r"\bkey-[0-9a-f]{32}\b", "key-")),
+    ("a Pulumi token", _shape(r"\bpul-[0-9a-f]{40}\b", "pul-")),
+    ("a New Relic key", _shape(r"\bNR(?:AK|AA|II|RA)-[A-Za-z0-9]{27,}\b", "NRAK-", "NRAA-", "NRII-", "NRRA-")),
+    (
+        "a package registry's token",
+        _shape(r"\brubygems_[0-9a-f]{48}\b|\bCLOJARS_[A-Za-z0-9]{60}\b", "rubygems_", "CLOJARS_"),
+    ),
+    ("a Postman key", _shape(r"\bPMAK-[0-9a-f]{24}-[0-9a-f]{34}\b", "PMAK-")),
+    ("a Supabase token", _shape(r"\bsbp_[0-9a-f]{40}\b|\bsb_secret_[A-Za-z0-9_-]{20,}", "sbp_", "sb_secret_")),
+    ("a ReadMe key", _shape(r"\brdme_[a-z0-9]{70}\b", "rdme_")),
+    ("an Alibaba key", _shape(r"\bLTAI[A-Za-z0-9]{12,24}\b", "LTAI")),
+    ("a Tencent key", _shape(r"\bAKID[A-Za-z0-9]{32}\b", "AKID")),
+    ("a Cloudflare key", _shape(r"\bv1\.0-[0-9a-f]{24}-[0-9a-f]{146}\b", "v1.0-")),
+    ("a 42 intra secret", _shape(r"\bs-s4t2(?:ud|af)-[0-9a-f]{64}\b", "s-s4t2")),
+    ("a Vault token", _shape(r"\bhv[sbr]\.[A-Za-z0-9_-]{24,}", "hvs.", "hvb.", "hvr.")),
+    ("a Grafana token", _shape(r"\bgl(?:sa|c)_[A-Za-z0-9_=+/]{32,}", "glsa_", "glc_")),
+    (
+        "a Notion or Linear token",
+        _shape(
+            r"\b(?:secret_|ntn_|lin_api_|lin_oauth_)[A-Za-z0-9]{40,}\b", "secret_", "ntn_", "lin_api_", "lin_oauth_"
+        ),
+    ),
+    ("a Doppler token", _shape(r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,}", "dp.")),
+    ("a Figma token", _shape(r"\bfig[duor]{1,2}_[A-Za-z0-9_-]{40,}", "fig")),
+    ("a Sentry token", _shape(r"\bsntry[su]_[A-Za-z0-9+/=_-]{40,}", "sntrys_", "sntryu_")),
+    (
+        "a Groq, xAI, Perplexity or Replicate key",
+        _shape(r"\b(?:gsk_|xai-|pplx-|r8_)[A-Za-z0-9]{36,}\b", "gsk_", "xai-", "pplx-", "r8_"),
+    ),
+    ("a PlanetScale token", _shape(r"\bpscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,}", "pscale_")),
     ("an age or PGP secret key", _shape(r"\bAGE-SECRET-KEY-1[A-Z0-9]{40,}", "AGE-SECRET-KEY-1")),
 )
 """Token shapes that their issuers document; each is told by its beginning."""
@@ -75,6 +112,36 @@ _NAMED: tuple[tuple[str, re.Pattern[str] | AnchoredPattern], ...] = (
             re.compile(r"\bAuthorization:\s*(?:Bearer|Basic|Token)\s+([^\s\"'`]{8,})", re.IGNORECASE),
             [("authorization:", 0)],
             ignore_case=True,
+        ),
+    ),
+    (
+        "a password on a command line",
+        AnchoredPattern(
+            re.compile(
+                r"\b(?:curl|wget|http|https|xh)\s(?:[^\n|;&]{0,200}\s)?"
+                r"(?:-u\s?|--user[= ]|-a\s|--auth[= ]|--proxy-user[= ])"
+                r"[\"']?[^\s:\"']{1,80}:([^\s\"'@]{3,})"
+                r"|\b(?:mysql|mysqldump|mariadb|mysqladmin)\s(?:[^\n|;&]{0,200}\s)?"
+                r"-p([^\s\"'-][^\s\"']{2,})"
+                r"|\b(?:sshpass|docker\slogin|podman\slogin|az\slogin|oc\slogin)\s(?:[^\n|;&]{0,200}\s)?"
+                r"-p\s?([^\s\"'-][^\s\"']{2,})",
+            ),
+            [
+                (each, 0)
+                for each in (
+                    "curl",
+                    "wget",
+                    "http",
+                    "xh",
+                    "mysql",
+                    "mariadb",
+                    "sshpass",
+                    "docker",
+                    "podman",
+                    "az ",
+                    "oc ",
+                )
+            ],
         ),
     ),
 )
@@ -108,6 +175,9 @@ _PLACEHOLDER = re.compile(
 )
 """Placeholders for secrets in documentation."""
 
+_QUOTED_PASSWORD = 10
+"""Letters of a word in quotes behind `password` from which on it counts as one."""
+
 _PATHLIKE = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:\\|https?://).*|[\w.-]+/[\w./-]+|[\w-]+\.[a-z]{1,5}")
 
 _RUN = re.compile(r"[A-Za-z0-9+_=-]{24,}")
@@ -134,13 +204,32 @@ _KEY_BLOCK = re.compile(
 
 def mask_secrets(text: str, mark: str = "[secret]") -> str:
     """`text` with `mark` in the place of everything that looks like a secret; for what leaves this machine."""
-    text = _KEY_BLOCK.sub(mark, text)
-    for _, shape in _SHAPES:
-        text = shape.sub(mark, text)
-    for _, shape in _named(text):
-        text = shape.sub(lambda match: _with_mark(match, 1, mark), text)
+    text = _with_marks(text, mark, mark)
     text = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], text)
     return _RUN.sub(lambda match: mark if _looks_random(match[0]) else match[0], text)
+
+
+def _group(match: re.Match[str]) -> int:
+    """The group of an expression with several that took part in the match."""
+    return match.lastindex or 0
+
+
+def mask_tokens(text: str, mark: str = "[secret]") -> str:
+    """`text` with `mark` in the place of what surely is a secret: tokens of known shapes, keys, passwords in addresses.
+
+    What only may be one stays, such as a value behind a telling name: a reader of code has to see it.
+    """
+    # A token has digits; `sk-loading-indicator-large` is a name.
+    return _with_marks(text, lambda match: mark if any(map(str.isdigit, match[0])) else match[0], mark)
+
+
+def _with_marks(text: str, of_token: str | Callable[[re.Match[str]], str], mark: str) -> str:
+    text = _KEY_BLOCK.sub(mark, text)
+    for _, shape in _SHAPES:
+        text = shape.sub(of_token, text)
+    for _, shape in _named(text):
+        text = shape.sub(lambda match: _with_mark(match, _group(match), mark), text)
+    return text
 
 
 def _named(text: str) -> tuple[tuple[str, re.Pattern[str] | AnchoredPattern], ...]:
@@ -155,6 +244,9 @@ def _with_mark(match: re.Match[str], group: int, mark: str) -> str:
 
 
 def _is_assigned(match: re.Match[str]) -> bool:
+    if match[2] and match[3].isalpha() and "pass" in _assigned_name(match).lower():
+        # In quotes, a word of a password's length is one, unless a document shows what to write.
+        return len(match[3]) >= _QUOTED_PASSWORD and not _PLACEHOLDER.fullmatch(match[3])
     # Numbers stand behind `token` where tokens are counted.
     counted = match[3].isdecimal() and "pass" not in _assigned_name(match).lower()
     return _looks_assigned(match[3]) and not counted
@@ -171,7 +263,7 @@ def _secrets(text: str) -> Iterator[SecretMatch]:
     for what, shape in _SHAPES:
         yield from (SecretMatch(what, _masked(match[0])) for match in shape.finditer(text))
     for what, shape in _named(text):
-        given = (match[1] for match in shape.finditer(text))
+        given = (match[_group(match)] for match in shape.finditer(text))
         yield from (SecretMatch(what, _masked(value, shown=0)) for value in given if not _PLACEHOLDER.fullmatch(value))
     for match in _ASSIGNED.finditer(text):
         if _is_assigned(match):
@@ -181,6 +273,8 @@ def _secrets(text: str) -> Iterator[SecretMatch]:
 
 def _looks_assigned(value: str) -> bool:
     """True when the value behind a telling name is one, and not a word, a name of a variable, or a place."""
+    if value.endswith("()"):
+        return False
     value = value.rstrip(".:!?)")
     if len(value) < 6 or _PLACEHOLDER.fullmatch(value) or _PATHLIKE.fullmatch(value):
         return False

@@ -87,18 +87,31 @@ def job_outcome(job: Job, *, limit: int, first: str = "", is_error: bool = False
         job.end_told = SEEN
     advice = input_advice(job)
     new = job.output.take_new()
-    text = plain_output(new.text)
+    text, note = without_tokens(plain_output(new.text))
     cut = cut_middle(text, max(limit - STATUS_ROOM, 0))
     dropped = f" {new.bytes_dropped:,} bytes of older output are no longer kept." if new.bytes_dropped else ""
-    sentence = " ".join(part for part in (first, job_sentence(job) + advice + dropped) if part)
+    sentence = " ".join(part for part in (first, job_sentence(job) + advice + dropped, note) if part)
     body = cut.text.rstrip("\n") or "(no new output)"
     return ToolOutcome(
         f"{sentence}\n{body}",
         is_error=is_error,
         content=_shown(job, sentence, text),
-        full_output=new.text if cut.bytes_cut else "",
+        full_output=without_tokens(new.text)[0] if cut.bytes_cut else "",
         origin=Origin.COMMAND,
     )
+
+
+MASK = "[secret]"
+MASKED = f"Tokens and passwords in the output are shown as {MASK}."
+
+
+def without_tokens(output: str) -> tuple[str, str]:
+    """What a command wrote, with a mark in the place of each token of a known shape, and a note when there is one."""
+    # Late: its expressions take 10 ms to compile.
+    from pattern_acp.memory.secrets import mask_tokens
+
+    masked = mask_tokens(output, MASK)
+    return masked, MASKED if masked != output else ""
 
 
 def job_list(jobs: tuple[Job, ...]) -> str:

@@ -43,7 +43,7 @@ from pattern_acp.tools.base import (
     ToolOutcome,
     WrongTargetError,
 )
-from pattern_acp.tools.job import has_settled, job_outcome
+from pattern_acp.tools.job import has_settled, job_outcome, without_tokens
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target
 from pattern_acp.workspace.git import program_setting
@@ -424,17 +424,17 @@ def printed_by(result: str) -> str:
 
 
 def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int, status: ExitStatus) -> ToolOutcome:
-    text = plain_output(output.text)
+    text, note = without_tokens(plain_output(output.text))
     cut = cut_middle(text, limit)
     if status.exit_code and not run.terminal.client_owned and ends_with_prompt(output.text):
         sentence += " It asked for input, and there is none: use flags that need no answer, or set interactive."
     lost = f" Only the newest {OUTPUT_LIMIT:,} bytes of output were kept." if output.truncated else ""
     body = cut.text.rstrip("\n") or NO_OUTPUT
     return ToolOutcome(
-        f"{sentence}{lost}\n{body}",
+        f"{sentence}{lost}{f' {note}' if note else ''}\n{body}",
         is_error=run.timed_out or run.asks,
         content=_shown(run, sentence, cut.text),
-        full_output=output.text if cut.bytes_cut else "",
+        full_output=without_tokens(output.text)[0] if cut.bytes_cut else "",
         origin=Origin.COMMAND,
     )
 

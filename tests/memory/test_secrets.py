@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.secrets import find_secret, mask_secrets
+from pattern_acp.memory.secrets import find_secret, mask_secrets, mask_tokens
 
 
 def random_key(length: int, seed: int) -> str:
@@ -37,6 +37,34 @@ def random_key(length: int, seed: int) -> str:
         ("curl -H 'Authorization: Bearer abc123def456'", "an authorization header"),
         ("the password is hunter2!", "a value of `password`"),
         ('DB_PASSWORD="xk29-fj1!"', "a value of `DB_PASSWORD`"),
+        ('password = "hGtrqWpoZxcv"', "a value of `password`"),
+        ("SK" + "0a1b" * 8, "a Twilio key"),
+        ("dop_v1_" + "0a1b" * 16, "a DigitalOcean token"),
+        ("shpat_" + "0a1b" * 8, "a Shopify token"),
+        ("dapi" + "0a1b" * 8, "a Databricks token"),
+        ("key-" + "0a1b" * 8, "a Mailgun key"),
+        ("pul-" + "0a1b" * 10, "a Pulumi token"),
+        ("NRAK-" + "A1B" * 9, "a New Relic key"),
+        ("rubygems_" + "0a1b" * 12, "a package registry's token"),
+        ("PMAK-" + "0a1b" * 6 + "-" + "0a" * 17, "a Postman key"),
+        ("sbp_" + "0a1b" * 10, "a Supabase token"),
+        ("rdme_" + "a1" * 35, "a ReadMe key"),
+        ("LTAI" + "aB3d" * 5, "an Alibaba key"),
+        ("AKID" + "aB3d" * 8, "a Tencent key"),
+        ("v1.0-" + "0a1b" * 6 + "-" + "0a" * 73, "a Cloudflare key"),
+        ("s-s4t2ud-" + "0a1b" * 16, "a 42 intra secret"),
+        ("hvs." + "aB3d" * 8, "a Vault token"),
+        ("glsa_" + "aB3d" * 8 + "_0a1b2c3d", "a Grafana token"),
+        ("lin_api_" + "aB3d" * 10, "a Notion or Linear token"),
+        ("dp.pt." + "aB3d" * 11, "a Doppler token"),
+        ("figd_" + "aB3d" * 10, "a Figma token"),
+        ("sntrys_" + "aB3d" * 12, "a Sentry token"),
+        ("gsk_" + "aB3d" * 13, "a Groq, xAI, Perplexity or Replicate key"),
+        ("pscale_tkn_" + "aB3d" * 10, "a PlanetScale token"),
+        ("curl -s -u admin:Pw3rtzu8 https://example.org", "a password on a command line"),
+        ("mysql -u root -pS3cretPw9 shop", "a password on a command line"),
+        ("sshpass -p S3cretPw9 ssh host", "a password on a command line"),
+        ("docker login -u me -p S3cretPw9", "a password on a command line"),
         ("client-secret: 9f8e7d6c5b4a", "a value of `client-secret`"),
     ],
 )
@@ -65,10 +93,20 @@ def test_a_secret_is_recognised(text: str, what: str):
         "tests/memory/test_schemas_properties.py::test_edits_of_two_peers_converge",
         "PATTERN_ACP_HOME overrides the data directory",
         "run `pytest -k token_refresh --maxfail=1`",
+        "password = getpass()",
+        'password = "changeme"',
+        "curl -u user https://example.org, docker run -p 8080:80 app, mysql -u root -p",
+        "curl http://localhost:8000/users/me",
     ],
 )
 def test_ordinary_notes_hold_no_secret(text: str):
     assert find_secret(text) is None
+
+
+def test_only_tokens_of_a_known_shape_are_masked_in_what_a_reader_of_code_sees():
+    token = "ghp_" + "a1B2" * 9
+    text = f'token = "{token}"\npassword = "hGtrqWpoZxcv"\n"https://me:s3cr3t@example.org"\n.sk-loading-indicator-large'
+    assert mask_tokens(text) == text.replace(token, "[secret]").replace("s3cr3t", "[secret]")
 
 
 @given(st.integers(0, 10_000))

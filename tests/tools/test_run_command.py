@@ -75,6 +75,15 @@ async def test_output_and_exit_code_are_the_result(tmp_path: Path):
     )
 
 
+async def test_tokens_in_the_output_are_masked_with_a_note(tmp_path: Path):
+    token = "ghp_" + "a1B2" * 9
+    bench = tool_bench(tmp_path, terminal_of(f"+token: {token}\n+name: x\n"))
+    outcome = await bench.call(RunCommandTool(), command="git log -p")
+    assert "+token: [secret]\n+name: x" in outcome.text
+    assert "are shown as [secret]" in outcome.text
+    assert token not in repr(outcome)
+
+
 async def test_output_so_far_is_shown_as_content_while_the_command_runs(tmp_path: Path):
     bench = tool_bench(tmp_path, terminal_of("one\n", "two\n"))
     await bench.call(RunCommandTool(show_seconds=0), command="test")
