@@ -204,8 +204,11 @@ class EditorView:
                 await self._batch.add(Chunk(message_id, text, thought=False))
             case ThinkingStreamed(message_id, text):
                 await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
-            case ToolCallRunning(call_id):
-                await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS))
+            case ToolCallRunning(call_id, sandbox):
+                about: dict[str, object] | None = {"pattern": {"sandbox": sandbox}} if sandbox else None
+                await self._send(
+                    schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, meta=about)
+                )
             case ToolCallWaits(call_id):
                 await self._send(schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.PENDING))
             case ToolCallShows(call_id, content, title):

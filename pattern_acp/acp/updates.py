@@ -385,6 +385,8 @@ def tool_call_end(event: ToolCallFinished, abilities: EditorAbilities, *, replay
     about: dict[str, object] = {"durationMs": event.duration_ms}
     if event.failure:
         about["failure"] = event.failure
+    if event.sandbox:
+        about["sandbox"] = event.sandbox
     return schema.ToolCallProgress(
         tool_call_id=event.call_id,
         status=event.shown_status,

@@ -268,6 +268,8 @@ class ToolCallFinished(Struct, frozen=True):
     title: str = ""
     """The title at its end; empty for the one that it was announced with."""
     failure: str = ""
+    sandbox: str = ""
+    """The sandbox that it ran in, `none` when it ran outside; empty for a call that none could confine."""
 
     @property
     def shown_status(self) -> ToolCallStatus:

@@ -321,7 +321,7 @@ def _event(
 
 def _comparable(event: Event | None, at: _At) -> Event | None:
     if isinstance(event, ToolCallFinished):
-        return replace(event, duration_ms=0)
+        return replace(event, duration_ms=0, sandbox="")
     if isinstance(event, UsageReported) and event.estimated:
         # What an estimate costs depends on prices that are not recorded, and how much was written on calls that were
         # cut off with the answer, and are not recorded either.

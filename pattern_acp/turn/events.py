@@ -27,9 +27,10 @@ class ThinkingStreamed(Struct, frozen=True):
 
 
 class ToolCallRunning(Struct, frozen=True):
-    """An announced call was allowed and starts."""
+    """An announced call was allowed and starts. `sandbox` is what confines it; `none` when it runs outside."""
 
     call_id: ToolCallId
+    sandbox: str = ""
 
 
 class ToolCallWaits(Struct, frozen=True):

@@ -259,6 +259,9 @@ CHANGED_BY_HOOK = "a hook changed the arguments"
 
 OUTSIDE = "It would run outside the sandbox."
 
+OUTSIDE_SANDBOX = "none"
+"""In place of a sandbox's name: the call might have run in one, and ran outside."""
+
 RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user allowed."
 
 SUPERSEDED = "Not run, as the user wrote a message first. Read it, and make this call again if it is still right."
@@ -508,6 +511,7 @@ class ToolRunner:
         view, prepared, opinion = understood.view, understood.prepared, understood.opinion
         # None until it runs: the time that the user takes to allow it is not the call's.
         started: float | None = None
+        sandbox = ""
         progress = CallProgress(view.call_id, self._recorder)
 
         latest: list[Decision] = []
@@ -541,21 +545,23 @@ class ToolRunner:
                 outcome = ToolOutcome(denied.sentence, is_error=True, content=shown, failure="policy.refused")
             else:
                 started = self._clock.monotonic()
-                await self._recorder.show(ToolCallRunning(view.call_id))
                 # What the user answered for may run outside.
                 confined = sandbox_of(latest[0])
+                sandbox = confined or (OUTSIDE_SANDBOX if prepared.run_confined is not None else "")
+                await self._recorder.show(ToolCallRunning(view.call_id, sandbox))
                 outcome = await self._effect(turn_id, view, prepared, progress, confined=bool(confined))
                 if outcome.stopped and confined:
                     outcome = await self._outside(turn_id, view, prepared, progress, outcome)
+                    sandbox = sandbox if outcome.stopped else OUTSIDE_SANDBOX
                 if self._hooks is not None and not outcome.is_error:
                     outcome = replace(outcome, text=outcome.text + await self._hooks.after(turn_id, view, outcome))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 cancelled = progress.cancelled(view, self.cancel_reason)
-                await self._finish(turn_id, view, cancelled, started, interrupted=True)
+                await self._finish(turn_id, view, cancelled, started, interrupted=True, sandbox=sandbox)
             raise
         outcome = replace(outcome, title=progress.final_title(outcome, view))
-        return await self._finish(turn_id, view, outcome, started)
+        return await self._finish(turn_id, view, outcome, started, sandbox=sandbox)
 
     async def _outside(
         self,
@@ -570,7 +576,7 @@ class ToolRunner:
         if refused:
             return replace(outcome, text=f"{outcome.text}\n{refused}", content=(*outcome.content, TextContent(refused)))
         again = await self._effect(turn_id, view, prepared, progress)
-        return replace(again, text=f"{RUN_OUTSIDE}\n{again.text}")
+        return replace(again, text=f"{RUN_OUTSIDE}\n{again.text}", stopped="")
 
     async def _effect(
         self,
@@ -604,6 +610,7 @@ class ToolRunner:
         started: float | None,
         *before: NewEvent,
         interrupted: bool = False,
+        sandbox: str = "",
     ) -> ToolResultPart:
         duration_ms = 0 if started is None else round((self._clock.monotonic() - started) * 1000)
         text = outcome.text
@@ -625,6 +632,7 @@ class ToolRunner:
             interrupted,
             outcome.title,
             failure_of_outcome(outcome),
+            sandbox,
         )
         if finished.failure:
             logger.info("a call of %s failed (%s)", view.name, finished.failure)

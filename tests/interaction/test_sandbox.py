@@ -59,6 +59,12 @@ async def ran(
         yield agent, model, session
 
 
+def told_sandboxes(agent: RunningAgent) -> list[object]:
+    """What the updates of calls say of their sandboxes, in their order."""
+    abouts = [update.get("_meta", {}).get("pattern", {}) for update in agent.editor.of_kind("tool_call_update")]
+    return [about["sandbox"] for about in abouts if "sandbox" in about]
+
+
 @pytest.mark.parametrize("capabilities", [None, TERMINALS], ids=["ours", "editor"])
 async def test_a_script_neither_reads_keys_nor_writes_outside_and_what_stopped_it_is_asked_about(
     home: Path, capabilities: JsonDict | None
@@ -85,6 +91,7 @@ async def test_a_stopped_command_runs_outside_once_the_user_allows_it(home: Path
         assert result.startswith(
             "The sandbox stopped it, and it was run again outside, as the user allowed.\nExit code 0"
         )
+        assert told_sandboxes(agent) == [CONFINED, "none"]
         events = await events_of(agent, session)
         assert [(decided.verdict, decided.rule) for decided in of_type(events, PermissionDecided)] == [
             ("allow", "auto_mode"),
@@ -115,6 +122,7 @@ async def test_the_editor_starts_the_launcher_and_shows_the_users_command(home: 
         assert str(LAUNCHER) in words
         assert words[-3:] == ("ls", "-d", ".")
         assert [update["title"] for update in agent.editor.of_kind("tool_call")] == ["ls -d ."]
+        assert told_sandboxes(agent) == [CONFINED, CONFINED]
         assert last_result(model.requests[1]).text.endswith("\n.")
 
 
@@ -122,6 +130,7 @@ async def test_a_command_that_the_user_answers_for_runs_outside(home: Path):
     asking = Settings(editor_deadline_seconds=30, mode="ask")
     async with ran(home, f"echo hello > {home}/hello", settings=asking) as (agent, _, session):
         assert (home / "hello").read_text() == "hello\n"
+        assert told_sandboxes(agent) == ["none", "none"]
         assert [decided.sandbox for decided in of_type(await events_of(agent, session), PermissionDecided)] == [""]
 
 

@@ -103,8 +103,11 @@ class SecondView(EditorView):
                 await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
             case ToolCallRunning(call_id) if call_id in self._delegated:
                 await self._put(cancellable(call_id, yes=True))
-            case ToolCallRunning(call_id):
-                await self._put(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.IN_PROGRESS))
+            case ToolCallRunning(call_id, sandbox):
+                about: dict[str, object] | None = {"pattern": {"sandbox": sandbox}} if sandbox else None
+                await self._put(
+                    schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.IN_PROGRESS, meta=about)
+                )
             case ToolCallWaits(call_id):
                 await self._put(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.PENDING))
             case ToolCallShows():

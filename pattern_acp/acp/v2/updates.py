@@ -229,6 +229,8 @@ def tool_call_end(event: ToolCallFinished) -> schema.ToolCallUpdate:
     about: dict[str, object] = {"durationMs": event.duration_ms}
     if event.failure:
         about["failure"] = event.failure
+    if event.sandbox:
+        about["sandbox"] = event.sandbox
     shown = content_items(event.content, live=False, meta=False)
     return schema.ToolCallUpdate(
         tool_call_id=event.call_id,
