@@ -156,12 +156,14 @@ def _names(text: str) -> frozenset[str]:
 
 _PYTEST = _names(
     "--basetemp -p -c -o --override-ini --config-file --confcutdir --pdbcls --pastebin --log-file --junitxml "
-    "--junit-xml --report-log --debug"
+    "--junit-xml --report-log --debug --tx --px -d --rsyncdir --cov-config --cov-report --html --css "
+    "--json-report-file "
+    "--alluredir --benchmark-json --benchmark-storage --profile-svg --session2file --resultlog"
 )
 _PYRIGHT = _names("--pythonpath -p --project --createstub --venvpath -v")
 _MOCHA = _names(
     "--config --require -r --reporter -R --ui -u --file --loader --import --experimental-loader --node-option -n "
-    "--opts --package --spec"
+    "--opts --package --spec -O --reporter-option --reporter-options"
 )
 
 ESCAPES = {
@@ -205,7 +207,7 @@ ESCAPES = {
     "yarn": _names("--cwd --use-yarnrc --script-shell"),
     "eslint": _names(
         "--rulesdir --resolve-plugins-relative-to -o --output-file -f --format -c --config --parser --plugin --fix "
-        "--cache-location --cache-file"
+        "--cache-location --cache-file --init --inspect-config"
     ),
     "prettier": _names("--plugin --plugin-search-dir --config --write -w --cache-location"),
     "pytest": _PYTEST,
@@ -217,19 +219,21 @@ ESCAPES = {
     ),
     "pyright": _PYRIGHT,
     "basedpyright": _PYRIGHT | _names("--writebaseline --baseline-file"),
-    "pylint": _names("--init-hook --load-plugins --rcfile --output"),
+    "pylint": _names(
+        "--init-hook --load-plugins --rcfile --output --output-format -f --generate-rcfile --import-graph"
+    ),
     "flake8": _names("--config --append-config --output-file --tee"),
     "bandit": _names("-o --output -c --configfile --ini"),
     "black": _names("--config"),
     "isort": _names("--settings-path --settings-file --sp"),
     "ruff": _names("-o --output-file --config --cache-dir --fix --fix-only --unsafe-fixes --add-noqa"),
-    "coverage": _names("--rcfile -d --directory -o"),
-    "lint-imports": _names("--config"),
+    "coverage": _names("--rcfile -d --directory -o --data-file"),
     "jest": _names(
         "--config -c --globalSetup --globalTeardown --runner --testRunner --setupFiles --setupFilesAfterEnv "
         "--transform --resolver --reporters --env --testEnvironment --moduleNameMapper --outputFile "
         "--coverageDirectory --preset --projects --rootDir --watchPlugins --snapshotResolver --testSequencer "
-        "--testResultsProcessor --prettierPath --filter --cacheDirectory --roots --haste --dependencyExtractor"
+        "--testResultsProcessor --snapshotSerializers --coverageReporters --modulePaths --init "
+        "--prettierPath --filter --cacheDirectory --roots --haste --dependencyExtractor"
     ),
     "vitest": _names(
         "--config -c --globalSetup --setupFiles --environment --reporter --outputFile --root -r --dir --execArgv "
@@ -241,11 +245,17 @@ ESCAPES = {
         "--build -b -p --project --outDir --outFile --declarationDir --tsBuildInfoFile --generateTrace "
         "--generateCpuProfile --init --rootDir --plugins"
     ),
-    "shellcheck": _names("-x"),
+    "shellcheck": _names("-x --external-sources"),
+    "hadolint": _names("-c --config"),
+    "lint-imports": _names("--config --cache-dir"),
     "yamllint": _names("-c --config-file -d --config-data"),
     "markdownlint": _names("-f --fix -o --output -c --config -r --rules"),
     "phpunit": _names(
-        "-c --configuration --bootstrap -d --prepend --extension --printer --loader --include-path --log-junit"
+        "-c --configuration --bootstrap -d --prepend --extension --printer --loader --include-path --log-junit "
+        "--log-teamcity --log-events-text --log-events-verbose-text --testdox-html --testdox-text --testdox-xml "
+        "--coverage-clover --coverage-cobertura --coverage-crap4j --coverage-html --coverage-php --coverage-text "
+        "--coverage-xml --coverage-openclover --cache-directory --generate-configuration --migrate-configuration "
+        "--generate-baseline"
     ),
     "rspec": _names("-r --require -o --out -I -O --options --default-path -f --format --init"),
     "rubocop": _names("-r --require -o --out -c --config -a -A --autocorrect --autocorrect-all --plugin --init"),
@@ -265,6 +275,8 @@ _SHORTEST = 3
 
 def is_escape(program: str, word: str) -> bool:
     """Return whether `word` is, or may be, one of the escape options of `program` (see `program_name`)."""
+    if word.split("=", 1)[0] == "--cov" and ESCAPES.get(program) is _PYTEST:
+        return False  # an option of its own, and no short `--cov-config`
     own = ESCAPES.get(program, frozenset())
     may_shorten = program not in _WHOLE_NAMES
     return any(_matches(word, escape, may_shorten=may_shorten) for escape in own) or any(
@@ -289,8 +301,10 @@ def _plain(option: str) -> str:
     return re.sub(r"[-_]", "", option).casefold()
 
 
-_SUBCOMMAND = re.compile(r"[a-z][a-z0-9_:-]*")
 _VERSIONED = re.compile(r"(python|pypy|ruby|perl|php|lua|node|bash)(?:[\d.][\w.-]*|w)")
+
+_NUMBERED = re.compile(r"(.*?[a-z+])-?\d[\d.]*")
+_KNOWN = NO_PREFIX | PLAIN | RUNNERS.keys() | SUBCOMMANDS.keys() | EXECUTING.keys()
 
 
 @lru_cache(maxsize=2_048)
@@ -298,8 +312,11 @@ def program_name(word: str) -> str:
     """The name of a program: no folder, no `.exe`, no version, lower case since file systems may ignore case."""
     name = re.split(r"[/\\]", word)[-1].casefold()
     name = re.sub(r"\.(?:exe|cmd|bat|com|ps1)$", "", name)
-    versioned = _VERSIONED.fullmatch(name)
-    return versioned[1] if versioned else name
+    if versioned := _VERSIONED.fullmatch(name):
+        return versioned[1]
+    # `gcc-12`, `tclsh8.6`, `clang++-15`; `base64` is a name of its own.
+    numbered = _NUMBERED.fullmatch(name)
+    return numbered[1] if numbered and name not in _KNOWN and numbered[1] in _KNOWN else name
 
 
 def prefix_words(command: SimpleCommand) -> tuple[str, ...] | None:
@@ -315,9 +332,8 @@ def prefix_words(command: SimpleCommand) -> tuple[str, ...] | None:
         return _runner_prefix(words)
     if name in SUBCOMMANDS or name in RUNNERS:
         return words[:2] if second in SUBCOMMANDS.get(name, ()) else None
-    if name in PLAIN or not _SUBCOMMAND.fullmatch(second):
-        return words[:1]
-    return words[:2]
+    # Of any other program nobody knows what its options do.
+    return words[:1] if name in PLAIN else None
 
 
 def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -325,13 +341,22 @@ def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
         return None
     if program_name(words[0]) in SCRIPT_RUNNERS:
         return words[:3]
-    name = program_name(words[2])
-    return None if name in NO_PREFIX or name in RUNNERS or name in SUBCOMMANDS else words[:3]
+    return words[:3] if program_name(words[2]) in PLAIN else None
+
+
+_QUIET_SCRIPT = _names("--silent -s --if-present --depth=0 --depth=1 --json --all --long --prod --dev")
 
 
 def has_escape_option(words: tuple[str, ...]) -> bool:
     """Return whether an option lets the command run or write more than its prefix says."""
     programs = tuple(dict.fromkeys(program_name(word) for word in words[:3]))
+    if programs[:1] == ("clang-tidy",) and "--" in words:
+        return True  # what follows are options of the compiler, which loads plug-ins
+    if programs and programs[0] in SCRIPT_RUNNERS:
+        # What a script's program does with more words nobody knows.
+        behind = 3 if words[1:2] and words[1] in RUNNERS[programs[0]] else 2
+        if any(word not in _QUIET_SCRIPT for word in words[behind:]):
+            return True
     # Many programs read more arguments from a file named after an `@`.
     return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])
 

@@ -107,6 +107,9 @@ REFUSED_LINES: tuple[str, ...] = (
     "git --paginate log", "git checkout .", "git clean -fd", "git rebase -x 'rm x'", "git bisect run ./x",
     "git submodule foreach 'rm x'", "git diff -O/etc/passwd",
     # options that run or write something else
+    "npm run test -- --watch", "npm test -- --config=./x", "pytest -d --tx popen//python=./x", "pytest --cov-config=x",
+    "pytest --html=x", "pylint --output-format=mod.Class a.py", "eslint --init", "jest --snapshotSerializers=./x",
+    "phpunit --coverage-php x", "clang-tidy a.c -- -fplugin=./x.so", "coverage combine --data-file=x",
     "rg --pre ./x a", "rg --pre=./x a", "rg --hostname-bin ./x a", "sort -o x y", "sort -ox y", "sort --output=x y",
     "sort --compress-program=./x y", "go test -exec ./x", "go test -toolexec=./x", "cargo test --config x=1",
     "npm test --prefix /x", "npm run test --script-shell ./x", "pytest --rootdir=/etc", "pytest --rootdir x",
@@ -181,7 +184,6 @@ COVERED_LINES = (
     "git log --format='%h %s' | head", "ls -la src", "cat src/a.py tests/b.py", "rg -n 'a|b' src",
     "grep -rn 'x; y' src",
     "grep '/api/v1' src/a.py", "echo 'a; rm -rf ~'", 'echo "a && b > c"', "echo a\\;b", "npm run test",
-    "npm run test -- --watch",
     "npm test", "go test ./...", "cargo test --release", "uv run pytest -q", "rg 'a*b' src", "cd sub && pytest -q",
     "cd sub && cat a || true", "wc -l 'a file.txt'",
     "sort -u names.txt", "ls ./src/../tests", "cat /work/project/a.py", "rg https://example.com/a src",
