@@ -27,7 +27,7 @@ ALLOWED = ("./check",)
 """Answered with an always."""
 
 COVERED = (
-    "git status --short", "ls src", "cat src/b.txt a.txt", "./check -q", "cat a.txt && git status", "cd src && ls",
+    "git status --short", "ls src", "cat src/b.txt a.txt", "./check", "cat a.txt && git status", "cd src && ls",
     "cd bare && git status",
 )  # fmt: skip
 """Run without a question afterwards; the last one in files that look like a repository and name a program."""
