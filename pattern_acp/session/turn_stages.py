@@ -315,15 +315,15 @@ async def _record_start(session: Session, turn: Turn) -> None:
     title = session.state.title or (title_of(turn.message) if turn.command is None else "")
     if title != session.state.title:
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
-    if turn.command is None and not session.state.settings.memory.files and insertion is None:
+    if insertion is not None:
+        session.recorder.tell_when_recorded(lambda: insertion.inserted(turn.message))
+    if turn.command is None and not session.state.settings.memory.files:
         # The first request to the model takes it along, or whatever is recorded before.
         await session.recorder.record_soon(*events)
     else:
         # Memory that the user changes must be found behind it.
         await session.recorder.record(*events)
     session.state.title = title
-    if insertion is not None:
-        insertion.inserted(turn.message)
 
 
 async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
@@ -641,8 +641,6 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: Pr
             if not turn.started and turn.insertion is None and not is_waiting:
                 # The user sees their prompt in the editor, so a replay has to show it too.
                 await _record_start(session, turn)
-            if turn.started and turn.insertion is not None:
-                turn.insertion.inserted(turn.message)
             if turn.started and ticket.dropped:
                 named = not_sent(ticket.dropped)
                 await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, named)
@@ -650,6 +648,9 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: Pr
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
                 behind = session.checkpoints.at_end(turn.turn_id)
                 await session.recorder.record(NewEvent(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
+            if turn.started and turn.insertion is not None:
+                # The cancel may have met the commit, which it does not stop.
+                turn.insertion.inserted(turn.message)
             await reload_history(session)
             session.state.unfinished = before
         except PatternError as error:

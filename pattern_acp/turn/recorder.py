@@ -120,11 +120,14 @@ class JournalRecorder:
         self._thinking = _Streamed()
         self._dirty = False
         self._soon: list[NewEvent] = []
+        self._tell_soon: list[Callable[[], None]] = []
+        """Called once what waits is committed."""
 
     def begin(self, turn_id: TurnId) -> None:
         """Name the turn that streamed text belongs to. What the last one could not record is dropped with it."""
         self._turn_id = turn_id
         self._soon.clear()
+        self._tell_soon.clear()
         self._forget_text(MessageId(""))
 
     @property
@@ -139,6 +142,10 @@ class JournalRecorder:
     async def record_soon(self, *events: NewEvent) -> None:
         """See `TurnRecorder.record_soon`."""
         self._soon += events
+
+    def tell_when_recorded(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once what waits now is committed, before it is shown; never when that does not come about."""
+        self._tell_soon.append(tell)
 
     async def record_late(self, new: NewEvent) -> None:
         """Record what ended by itself, also when the process already gave the session up because it ends.
@@ -155,6 +162,7 @@ class JournalRecorder:
         now = self._clock.now_ms()
         # Taken at once: calls that run side by side record side by side, and each event is recorded by one of them.
         waiting, self._soon = self._soon, []
+        told, self._tell_soon = self._tell_soon, []
         events = (*waiting, *events)
 
         def commit(tx: Transaction) -> None:
@@ -170,7 +178,10 @@ class JournalRecorder:
         except Exception:
             # Not after a cancellation, which a write does not hear.
             self._soon[:0] = waiting
+            self._tell_soon[:0] = told
             raise
+        for tell in told:
+            tell()
         for new in events:
             if isinstance(new.event, MessageRecorded) and new.event.message.message_id == self._message_id:
                 # A part behind the whole would come back as a second message after a crash.

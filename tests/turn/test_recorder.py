@@ -120,6 +120,27 @@ async def test_facts_that_could_not_be_recorded_wait_for_the_next_attempt():
         assert await journal(it.constellation) == [message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
 
 
+async def test_who_waits_for_a_fact_is_told_once_after_its_commit_and_not_after_one_that_failed():
+    broken = [True]
+
+    def fail_once(*_: object) -> None:
+        if broken:
+            broken.clear()
+            raise DatabaseError("The disk is full; free some space.")
+
+    async with bench(fail_once) as it:
+        told: list[int] = []
+        await it.recorder.record_soon(NewEvent(message("Hello.")))
+        it.recorder.tell_when_recorded(lambda: told.append(len(it.view.shown)))
+        with pytest.raises(DatabaseError):
+            await it.recorder.commit_waiting()
+        assert told == []
+        for title in ("One", "Two"):
+            await it.recorder.record(NewEvent(SessionTitled(title)))
+        assert told == [0]
+        assert len(await journal(it.constellation)) == 3
+
+
 async def test_facts_that_can_wait_are_recorded_once_when_two_others_are_recorded_side_by_side():
     async with bench() as it:
         await it.recorder.record_soon(NewEvent(message("Hello.")))
