@@ -23,7 +23,14 @@ from pattern_acp.acp.initialize_response import (
     has_second_form,
 )
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.jsonrpc.dispatcher import Answer, Dispatcher, InOrderHook, RequestContext, RequestHandler
+from pattern_acp.jsonrpc.dispatcher import (
+    Answer,
+    Dispatcher,
+    InOrderHook,
+    NotificationHandler,
+    RequestContext,
+    RequestHandler,
+)
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, UNSUPPORTED_VERSION, RpcError
 from pattern_acp.jsonrpc.transport import Transport
 
@@ -143,10 +150,11 @@ class Agent:
             "initialize": self._take_introduction,
             "session/prompt": self._register_prompt,
         }
+        self._notifications: dict[str, NotificationHandler] = {"session/cancel": self._cancel}
         self.dispatcher = Dispatcher(
             transport,
             requests=self._requests,
-            notifications={"session/cancel": self._cancel},
+            notifications=self._notifications,
             in_order=self._in_order,
             translate=translate,
             on_end=on_end,
@@ -191,6 +199,7 @@ class Agent:
         self._requests.update(second.requests)
         self._in_order.clear()
         self._in_order.update(second.in_order)
+        self._notifications.update(second.notifications)
         return self._requests["initialize"]
 
     def begin(self, client: schema.ClientCapabilities, info: schema.Implementation | None) -> None:

@@ -5,9 +5,10 @@ its pieces of text together. Must not know: sessions.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import anyio
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -29,14 +30,16 @@ from pattern_acp.acp.updates import (
     usage_update,
 )
 from pattern_acp.commands.slash import COMMANDS
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
+from pattern_acp.mcp_servers.catalogue import ServerError
+from pattern_acp.mcp_servers.logins import Heard
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
@@ -542,6 +545,49 @@ class Faces(Protocol):
         ...
 
 
+class McpNote(schema.Wire, frozen=True, kw_only=True):
+    """A notification of an MCP server of the client, which belongs to a request."""
+
+    server_id: str
+    request_id: str
+    method: str
+    params: dict[str, object] | None = None
+
+
+class ClientServers:
+    """Requests to the MCP servers that the client offers over its own connection (`mcp/message`)."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._last_id = 0
+        self._heard: dict[tuple[str, str], Heard] = {}
+
+    async def ask(self, server_id: str, method: str, params: JsonObject, heard: Heard, /) -> JsonObject:
+        """See `mcp_servers.logins.AskClient`."""
+        self._last_id += 1
+        request_id = str(self._last_id)
+        asked = {"serverId": server_id, "requestId": request_id, "method": method, "params": params}
+        self._heard[server_id, request_id] = heard
+        try:
+            answer = await self._dispatcher.request(schema.MCP_MESSAGE, asked, dict[str, Json], deadline=None)
+        except ProtocolError as error:
+            raise ServerError(f"the client did not pass it on: {error.sentence}") from error
+        finally:
+            del self._heard[server_id, request_id]
+        if "result" in answer:
+            return {"result": answer["result"]}
+        if "error" in answer:
+            return {"error": answer["error"]}
+        raise ServerError("the client's answer has neither a result nor an error")
+
+    def hear(self, raw: msgspec.Raw) -> None:
+        """Take a notification; one that belongs to no request is dropped."""
+        note = schema.read_params(raw, McpNote)
+        heard = self._heard.get((note.server_id, note.request_id))
+        if heard is not None:
+            heard(note.method, cast("JsonObject", note.params or {}))
+
+
 class EditorClient:
     """The editor, as sessions need it. What it can do is known once initialize was answered."""
 
@@ -555,6 +601,7 @@ class EditorClient:
         self.faces: Faces | None = None
         """Set where the connection speaks another version of the protocol than the first."""
         self.timer = FlushTimer()
+        self.servers = ClientServers(dispatcher)
 
     @property
     def dispatcher(self) -> Dispatcher:

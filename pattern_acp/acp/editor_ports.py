@@ -10,10 +10,19 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.acp import schema
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
+from pattern_acp.jsonrpc.errors import (
+    INTERNAL_ERROR,
+    ConnectionClosedError,
+    InvalidResultError,
+    ProtocolError,
+    RemoteError,
+)
+from pattern_acp.mcp_servers.catalogue import FileTools, ServerError
+from pattern_acp.mcp_servers.server import Server
 from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.errors import (
@@ -22,7 +31,7 @@ from pattern_acp.workspace.errors import (
     EditorUnavailableError,
     FileMissingError,
 )
-from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines, TextStore
 from pattern_acp.workspace.line_windows import lines_within
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.local_terminal import LocalTerminal
@@ -265,10 +274,7 @@ class EditorFileSystem:
             schema.ReadTextFileRequest(session_id=self._session_id, path=path, line=window.start, limit=window.count),
             schema.ReadTextFileResponse,
         )
-        # Some give one line more than they were asked for.
-        is_whole = response.content.count("\n") > window.count + 1
-        lines = lines_within((response.content,), window, window.start - 1 if is_whole else 0)
-        return TextLines(tuple(lines), None, "editor")
+        return lines_of_answer(response.content, window)
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`; the caller reads back what the editor made of it."""
@@ -285,21 +291,71 @@ class EditorFileSystem:
         try:
             return await self._dispatcher.request(method, params, result, deadline=self._deadline, repair=schema.repair)
         except RemoteError as error:
-            # Late: most sessions meet no error of their client.
-            from pattern_acp.acp.errors import ClientError, meaning_of, reason_of
-
-            match meaning_of(error):
-                case ClientError.MISSING:
-                    raise FileMissingError(f"The editor has no file {path}.") from error
-                case ClientError.INCAPABLE:
-                    raise EditorUnavailableError(f"The editor could not {do} {path}: {reason_of(error)}.") from error
-                case ClientError.REFUSED:
-                    raise EditorRefusedError(
-                        f"The editor did not {do} {path}: {reason_of(error)}. That counts as a refusal, so do not try "
-                        "another way."
-                    ) from error
+            raise _refusal(error, do, path) from error
         except (TimeoutError, InvalidResultError, ConnectionClosedError) as error:
             raise EditorUnavailableError(f"The editor did not answer for {path}.") from error
+
+
+class ServerFileSystem:
+    """Text files as an MCP server of the client has them, unsaved changes included."""
+
+    def __init__(self, server: Server, tools: FileTools) -> None:
+        self._server = server
+        self._tools = tools
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `FileSystem.read_text_file`."""
+        return TextFile(path, await self._call("read", path, self._tools.read, {"path": path}), "editor")
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `FileSystem.read_lines`. A server that reads whole files alone leaves large ones to the disk."""
+        if not self._tools.by_lines:
+            raise FileMissingError(f"The editor reads no part of {path}.")
+        arguments: JsonObject = {"path": path, "line": window.start, "limit": window.count}
+        return lines_of_answer(await self._call("read", path, self._tools.read, arguments), window)
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `FileSystem.write_text_file`."""
+        await self._call("write", path, self._tools.write, {"path": path, "content": text})
+        return TextFile(path, text, "editor")
+
+    async def _call(self, do: str, path: str, tool: str, arguments: JsonObject) -> str:
+        try:
+            reply = await self._server.call(tool, arguments, _unseen)
+        except ServerError as error:
+            raise EditorUnavailableError(f"The editor did not answer for {path}. {error.sentence}") from error
+        if reply.is_error:
+            raise _refusal(RemoteError(INTERNAL_ERROR, reply.text), do, path)
+        return reply.text
+
+
+async def _unseen(line: str) -> None:
+    """Take progress that nobody is shown."""
+    del line
+
+
+def lines_of_answer(text: str, window: LineWindow) -> TextLines:
+    """The lines of a window in an editor's answer; one with the whole file does not know windows."""
+    # Some give one line more than they were asked for.
+    is_whole = text.count("\n") > window.count + 1
+    return TextLines(tuple(lines_within((text,), window, window.start - 1 if is_whole else 0)), None, "editor")
+
+
+def _refusal(error: RemoteError, do: str, path: str) -> FileMissingError | EditorUnavailableError | EditorRefusedError:
+    """The error to raise for an editor's error about a file."""
+    # Late: most sessions meet no error of their client.
+    from pattern_acp.acp.errors import ClientError, meaning_of, reason_of
+
+    match meaning_of(error):
+        case ClientError.MISSING:
+            return FileMissingError(f"The editor has no file {path}.")
+        case ClientError.INCAPABLE:
+            return EditorUnavailableError(f"The editor could not {do} {path}: {reason_of(error)}.")
+        case ClientError.REFUSED:
+            return EditorRefusedError(
+                f"The editor did not {do} {path}: {reason_of(error)}. That counts as a refusal, so do not try another "
+                "way."
+            )
 
 
 class LocalMeans(Struct, frozen=True):
@@ -349,17 +405,13 @@ class EditorPorts:
         means: LocalMeans,
     ) -> None:
         self._warnings: list[str] = []
-        local = LocalFileSystem(means.unfinished)
+        self._local = LocalFileSystem(means.unfinished)
+        self._deadline = means.editor_deadline
+        self._delegating: DelegatingFileSystem | None = None
         fs = capabilities.fs
-        self._delegating = DelegatingFileSystem(
-            EditorFileSystem(session_id, dispatcher, means.editor_deadline),
-            local,
-            can_read=fs.read_text_file,
-            can_write=fs.write_text_file,
-            deadline=means.editor_deadline,
-            on_warning=self._warn,
-        )
-        self._files: FileSystem = self._delegating if fs.read_text_file or fs.write_text_file else local
+        if fs.read_text_file or fs.write_text_file:
+            editor_files = EditorFileSystem(session_id, dispatcher, means.editor_deadline)
+            self._delegate(editor_files, can_read=fs.read_text_file, can_write=fs.write_text_file)
         commands = LocalTerminal(
             means.environment, secret_variables=means.secret_variables, confinement=means.confinement
         )
@@ -377,12 +429,35 @@ class EditorPorts:
                 confinement=means.confinement,
             )
             terminal = DelegatingTerminal(editor, commands, on_warning=self._warn)
-        self._terminal = NotingTerminal(terminal, self._delegating.note_command_ran)
+        self._terminal = NotingTerminal(terminal, self._note_command)
 
     @property
     def files(self) -> FileSystem:
         """See `Workbench.files`."""
-        return self._files
+        return self._delegating or self._local
+
+    @property
+    def has_editor_files(self) -> bool:
+        """See `Workbench.has_editor_files`."""
+        return self._delegating is not None
+
+    def use_server(self, server: Server, tools: FileTools) -> None:
+        """See `Workbench.use_server`."""
+        self._delegate(ServerFileSystem(server, tools), can_read=True, can_write=bool(tools.write))
+
+    def _delegate(self, editor: TextStore, *, can_read: bool, can_write: bool) -> None:
+        self._delegating = DelegatingFileSystem(
+            editor,
+            self._local,
+            can_read=can_read,
+            can_write=can_write,
+            deadline=self._deadline,
+            on_warning=self._warn,
+        )
+
+    def _note_command(self) -> None:
+        if self._delegating is not None:
+            self._delegating.note_command_ran()
 
     @property
     def terminal(self) -> Terminal:

@@ -160,6 +160,9 @@ CLIENT_METHODS: Mapping[str, Method] = {
 }
 """Methods that we may call on a client, where it advertises them."""
 
+MCP_MESSAGE = "mcp/message"
+"""Carries the messages of MCP servers that a client of version 2 offers over its connection, both ways."""
+
 UNREADABLE_SERVER = "(one that cannot be read)"
 """The name of an MCP server whose entry is not one (interop rule 8: servers never fail a session)."""
 
@@ -226,6 +229,7 @@ def parse_protocol_version(raw: msgspec.Raw) -> int:
 __all__ = [
     "AGENT_METHODS",
     "CLIENT_METHODS",
+    "MCP_MESSAGE",
     "PROTOCOL_VERSION",
     "AgentAuthCapabilities",
     "AgentCapabilities",

@@ -302,6 +302,7 @@ class McpServer(MetaWire, frozen=True, kw_only=True):
     env: tuple[EnvVariable, ...] = ()
     url: str = ""
     headers: tuple[HttpHeader, ...] = ()
+    server_id: str = ""
 
 
 class NewSessionRequest(MetaWire, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ def initialize_result(info: dict[str, object], auth_methods: list[dict[str, obje
         "capabilities": {
             "session": {
                 "prompt": {"image": {}, "embeddedContext": {}},
-                "mcp": {"stdio": {}, "http": {}},
+                "mcp": {"stdio": {}, "http": {}, "acp": {}},
                 "delete": {},
                 "additionalDirectories": {},
                 **{name: {} for name in UNSTABLE},

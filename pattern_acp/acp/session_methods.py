@@ -397,6 +397,7 @@ def servers_of(servers: Sequence[schema.McpServer]) -> tuple[McpServerSettings, 
             {item.name: item.value for item in server.env if item.name},
             server.url,
             {item.name: item.value for item in server.headers if item.name},
+            server.server_id,
         )
         for server in servers
     )

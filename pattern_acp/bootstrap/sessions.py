@@ -160,12 +160,13 @@ def serve_sessions(
     ports = server_means(means)
     shared.background = tasks
     shared.folder_changes = FolderChanges(ports.environment)
-    shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins)
+    client = EditorClient(dispatcher, means, shared.clock)
+    ask = client.servers.ask
+    shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins, ask_client=ask)
     shared.sandboxing = sandboxing_of(means)
     shared.hooks = hook_runner(means)
     shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
     shared.languages = language_servers(tasks, ports.environment)
-    client = EditorClient(dispatcher, means, shared.clock)
     sessions = Sessions(shared, client)
     methods = SessionMethods(sessions, client)
     tasks.start_soon(client.timer.run, name="chunk flusher")

@@ -340,12 +340,14 @@ class McpServerSettings(Struct, frozen=True):
 
     name: str
     transport: str = "stdio"
-    """`stdio`, `http` or `sse`; a client may send any other word."""
+    """`stdio`, `http`, `sse` or `acp`; a client may send any other word."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    server_id: str = ""
+    """The client's name for a server that it offers over its own connection (`acp`)."""
     oauth: McpOAuthSettings = field(default_factory=McpOAuthSettings)
 
     def __repr__(self) -> str:

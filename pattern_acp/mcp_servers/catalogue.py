@@ -6,6 +6,7 @@ the `mcp` package.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -55,6 +56,9 @@ Report = Callable[[str], Awaitable[None]]
 """Receives the progress of a call, as one line."""
 
 
+FileUse: TypeAlias = Literal["read", "write"]
+
+
 class RemoteTool(Struct, frozen=True):
     """A tool of a server, in the server's own words."""
 
@@ -66,6 +70,8 @@ class RemoteTool(Struct, frozen=True):
     """The server's own claim (`readOnlyHint`); such a tool asks all the same."""
     repeatable: bool = False
     """True if the server claims that a second call changes nothing more (`idempotentHint`, `readOnlyHint`)."""
+    files: FileUse | None = None
+    """The use of a tool by which an editor serves the text of its files."""
 
     @property
     def definition(self) -> str:
@@ -109,6 +115,15 @@ class RemoteResource(Struct, frozen=True):
     media_type: str = ""
 
 
+class FileTools(Struct, frozen=True):
+    """The tools by which a server reads and writes text files; an empty name: it cannot."""
+
+    read: str
+    write: str
+    by_lines: bool = False
+    """True when it reads some lines of a file, by `line` and `limit`."""
+
+
 class Catalogue(Struct, frozen=True):
     """Everything that a server offers, in its own order."""
 
@@ -124,6 +139,16 @@ class Catalogue(Struct, frozen=True):
     def tool(self, name: str) -> RemoteTool | None:
         """The tool of this name."""
         return next((tool for tool in self.tools if tool.name == name), None)
+
+    @property
+    def files(self) -> FileTools | None:
+        """Its tools for text files; None when it cannot read any."""
+        reads = next((tool for tool in self.tools if tool.files == "read"), None)
+        if reads is None:
+            return None
+        known = reads.input_schema.get("properties")
+        by_lines = isinstance(known, Mapping) and {"line", "limit"} <= known.keys()
+        return FileTools(reads.name, next((tool.name for tool in self.tools if tool.files == "write"), ""), by_lines)
 
 
 class Reply(Struct, frozen=True):

@@ -5,7 +5,7 @@ restarts, or how the server is reached.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar, cast
 
@@ -22,6 +22,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.catalogue import (
     CannotStartError,
     Catalogue,
+    FileUse,
     HttpRefusedError,
     LoginWantedError,
     PromptArgument,
@@ -47,7 +48,32 @@ def tool_of(tool: types.Tool) -> RemoteTool:
     read_only = notes is not None and notes.read_only_hint is True
     repeatable = read_only or (notes is not None and notes.idempotent_hint is True)
     schema = plain_arguments(tool.input_schema)
-    return RemoteTool(tool.name, tool.description or "", schema, title, read_only, repeatable)
+    files = _file_use(tool, read_only=read_only)
+    return RemoteTool(tool.name, tool.description or "", schema, title, read_only, repeatable, files)
+
+
+_FILE_ARGUMENTS: Mapping[FileUse, frozenset[str]] = {
+    "read": frozenset({"path"}),
+    "write": frozenset({"path", "content"}),
+}
+
+_FILE_NAMES: Mapping[str, FileUse] = {"read_text_file": "read", "write_text_file": "write"}
+"""The names of ACP's own methods, behind `fs/` or alone."""
+
+
+def _file_use(tool: types.Tool, *, read_only: bool) -> FileUse | None:
+    """The use of a tool for the text files of an editor, by its `_meta`, or by its name and annotations."""
+    arguments = tool.input_schema.get("properties")
+    required = tool.input_schema.get("required")
+    own = (tool.meta or {}).get("pattern")
+    said = cast("Mapping[str, object]", own).get("files") if isinstance(own, Mapping) else None
+    named = _FILE_NAMES.get(tool.name.removeprefix("fs/")) if tool.annotations is not None else None
+    for use, wanted in _FILE_ARGUMENTS.items():
+        takes = isinstance(arguments, Mapping) and wanted <= arguments.keys()
+        needs_no_more = not isinstance(required, Sequence) or set(cast("Sequence[object]", required)) <= wanted
+        if takes and needs_no_more and (said == use or (named == use and read_only is (use == "read"))):
+            return use
+    return None
 
 
 def prompt_of(prompt: types.Prompt) -> RemotePrompt:
@@ -186,13 +212,15 @@ class McpConnection:
         return await self._within(LIST_SECONDS, ask)
 
     async def greet(self) -> None:
-        """Agree on a version, first with the handshake that every server knows; only newer servers do without it.
+        """Agree on a version, first with the handshake that most servers know; only newer servers do without it.
 
         Raises:
             ServerError: it does not speak MCP, or is gone.
         """
         try:
-            await self._patient(self._session.initialize, repeatable=True)
+            await self._patient(
+                self._session.discover if self._link.is_new else self._session.initialize, repeatable=True
+            )
         except MCPError as error:
             refusal = self._refusal(error)
             if refusal is not None and refusal.concerns_login:

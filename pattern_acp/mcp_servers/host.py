@@ -4,7 +4,7 @@ Owns: which servers a session has, waiting for them, and their end. Must not kno
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import anyio
@@ -12,13 +12,13 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.logins import LaunchContext, Logins
+from pattern_acp.mcp_servers.logins import AskClient, LaunchContext, Logins
 from pattern_acp.mcp_servers.server import Connect, Pause, Server, ServerState, load_connect
 from pattern_acp.processes.child_program import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
 
-TRANSPORTS = ("stdio", "http", "sse")
+TRANSPORTS = ("stdio", "http", "sse", "acp")
 CLOSE_SECONDS = 1.5
 """Longest that a session waits for its servers to end."""
 
@@ -26,8 +26,12 @@ CLOSE_SECONDS = 1.5
 class SessionServers:
     """The servers of one session. `run` owns them; everything else may be called from any task."""
 
-    def __init__(self, servers: Sequence[Server], load: Callable[[], Connect] = load_connect) -> None:
+    def __init__(
+        self, servers: Sequence[Server], load: Callable[[], Connect] = load_connect, passed: Collection[str] = ()
+    ) -> None:
+        """`passed` are the names of those that the client brought."""
         self.servers = tuple(servers)
+        self._passed = frozenset(passed)
         self._load = load
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
@@ -53,6 +57,16 @@ class SessionServers:
     def ready(self) -> tuple[Server, ...]:
         """The servers that answer now."""
         return tuple(server for server in self.servers if server.state is ServerState.READY)
+
+    @property
+    def files(self) -> Server | None:
+        """The server by which the client serves the text of its files, once it answers."""
+        return next((each for each in self.ready if each.name in self._passed and each.catalogue.files), None)
+
+    @property
+    def may_serve_files(self) -> bool:
+        """True where the client brought a server."""
+        return bool(self._passed)
 
     async def run(self) -> None:
         """Start all servers side by side and run them until the session is closed."""
@@ -113,8 +127,10 @@ class ServerHost:
         load: Callable[[], Connect] = load_connect,
         pause: Pause = anyio.sleep,
         logins: Logins | None = None,
+        ask_client: AskClient | None = None,
     ) -> None:
         self._logins = logins
+        self._ask_client = ask_client
         self._pause = pause
         self._tasks = tasks
         self._ports = ports
@@ -126,15 +142,15 @@ class ServerHost:
 
         Of two with one name the client's counts, and the first of the client's. Returns at once.
         """
-        return self._start(distinct(passed, self._configured), cwd)
+        return self._start(distinct(passed, self._configured), cwd, [each.name for each in passed])
 
     def open_more(self, settings: Sequence[McpServerSettings], cwd: str) -> SessionServers:
         """Start further servers for a session, which adds them with `SessionServers.join`. Returns at once."""
         return self._start(settings, cwd)
 
-    def _start(self, chosen: Sequence[McpServerSettings], cwd: str) -> SessionServers:
-        launch = LaunchContext(cwd, self._ports, self._logins)
-        servers = SessionServers([Server(settings, launch, self._pause) for settings in chosen], self._load)
+    def _start(self, chosen: Sequence[McpServerSettings], cwd: str, passed: Collection[str] = ()) -> SessionServers:
+        launch = LaunchContext(cwd, self._ports, self._logins, self._ask_client)
+        servers = SessionServers([Server(settings, launch, self._pause) for settings in chosen], self._load, passed)
         if servers.servers:
             self._tasks.start_soon(servers.run, name="MCP servers")
         return servers
@@ -156,6 +172,8 @@ def problem_of(settings: McpServerSettings) -> str:
         return f"the transport {settings.transport[:40]!r} is not known"
     if settings.transport == "stdio":
         return "" if settings.command.strip() else "it names no command"
+    if settings.transport == "acp":
+        return "" if settings.server_id else "it has no id"
     try:
         parts = urlsplit(settings.url)
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname)

@@ -4,14 +4,15 @@ Owns: the value, its name in the store, when a token is renewed, and what a star
 package, keyrings.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from pattern_acp.config.settings import McpServerSettings, repr_without
-from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.processes.child_program import ChildProgramPorts
 
 RENEW_BEFORE_MS = 60_000
@@ -105,6 +106,15 @@ def can_login(settings: McpServerSettings) -> bool:
     return settings.transport in {"http", "sse"} and not has_own
 
 
+Heard: TypeAlias = Callable[[str, JsonObject], None]
+"""Takes a notification that belongs to a request: its method and parameters."""
+
+AskClient: TypeAlias = Callable[[str, str, JsonObject, Heard], Awaitable[JsonObject]]
+"""Asks a server of the client, by its id: method, parameters, and what takes notifications meanwhile.
+
+It returns the answer as the server gave it, `{"result": …}` or `{"error": …}`, and raises ServerError without one."""
+
+
 class LaunchContext(Struct, frozen=True):
     """Folder and environment in which a server is started."""
 
@@ -112,3 +122,5 @@ class LaunchContext(Struct, frozen=True):
     ports: ChildProgramPorts
     logins: Logins | None = None
     """The logins at servers over HTTP; None: none are stored."""
+    ask_client: AskClient | None = None
+    """Asks servers that the client offers over its own connection; None: it offers none."""

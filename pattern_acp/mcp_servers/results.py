@@ -26,7 +26,7 @@ def call_reply(result: types.CallToolResult) -> Reply:
     text = reply.text
     if not text and not reply.images and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
-    return Reply(text if text or reply.images else "(no content)", result.is_error, reply.images)
+    return Reply(text, result.is_error, reply.images)
 
 
 def content_reply(blocks: Sequence[types.ContentBlock]) -> Reply:

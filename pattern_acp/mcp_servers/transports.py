@@ -1,4 +1,4 @@
-"""Transports to a server: a program's pipes, streamable HTTP, and the older HTTP with server-sent events.
+"""Transports to a server: a program's pipes, streamable HTTP, the older HTTP with server-sent events, and the client.
 
 Owns: the streams that the `mcp` package's session reads and writes, starting the program, and noticing that a server is
 gone. Must not know: what the messages say.
@@ -26,10 +26,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.mcp_servers.catalogue import CannotStartError
+from pattern_acp.mcp_servers.catalogue import CannotStartError, ServerError
 from pattern_acp.mcp_servers.listing import ListFilter
-from pattern_acp.mcp_servers.logins import LaunchContext, can_login
+from pattern_acp.mcp_servers.logins import AskClient, LaunchContext, can_login
 from pattern_acp.mcp_servers.refusals import HttpRefusal, RefusalClient
 from pattern_acp.mcp_servers.sign_in import StoredLogin
 from pattern_acp.processes.child_program import ChildProgram, running_program
@@ -235,7 +236,10 @@ class ServerStreams:
         program: ChildProgram | None = None,
         *,
         refusals: Sequence[HttpRefusal] = (),
+        is_new: bool = False,
     ) -> None:
+        """`is_new`: it is reached in a way that only servers without a handshake have."""
+        self.is_new = is_new
         self.sieve = ListFilter()
         self.ended = ended
         self.reading = WatchedSource(reading, ended, self.sieve)
@@ -254,7 +258,7 @@ async def open_streams(settings: McpServerSettings, launch: LaunchContext) -> As
     """Open a server's transport.
 
     Raises:
-        CannotStartError: it cannot be started, or the transport is not one of the three.
+        CannotStartError: it cannot be started, or the transport is not one of the four.
         OSError, httpx2.HTTPError: it cannot be reached.
     """
     ended = anyio.Event()
@@ -294,12 +298,65 @@ async def open_streams(settings: McpServerSettings, launch: LaunchContext) -> As
         ) as (reading, writing):
             link = ServerStreams(ended, reading, writing, refusals=refusals)
             yield link
+    elif settings.transport == "acp" and launch.ask_client is not None:
+        async with _relayed(settings.server_id, launch.ask_client) as (reading, writing):
+            yield ServerStreams(ended, reading, writing, is_new=True)
     else:
         raise CannotStartError(f"the transport {settings.transport!r} is not known")
 
 
 def _login(settings: McpServerSettings, launch: LaunchContext) -> StoredLogin | None:
     return StoredLogin(settings, launch.logins) if launch.logins is not None and can_login(settings) else None
+
+
+MOST_HEARD = 1_000
+"""Messages of a server of the client that may wait to be read; further notifications are dropped."""
+
+
+@asynccontextmanager
+async def _relayed(
+    server_id: str, ask: AskClient
+) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]], None]:
+    """Carry each request to a server of the client, and its answer back."""
+    incoming, reading = anyio.create_memory_object_stream[Incoming](MOST_HEARD)
+    writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    running: dict[types.RequestId, anyio.CancelScope] = {}
+
+    def heard(method: str, params: JsonObject) -> None:
+        note = types.JSONRPCNotification(jsonrpc="2.0", method=method, params=dict(params))
+        try:
+            incoming.send_nowait(SessionMessage(note))
+        except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            logger.warning("A notification of an MCP server of the client was dropped.")
+
+    async def relay(request: types.JSONRPCRequest) -> None:
+        with anyio.CancelScope() as running[request.id]:
+            try:
+                answer = await ask(server_id, request.method, cast("JsonObject", request.params or {}), heard)
+            except ServerError as error:
+                answer = {"error": {"code": types.INTERNAL_ERROR, "message": error.sentence}}
+            await incoming.send(parsed_line(json.dumps({"jsonrpc": "2.0", "id": request.id, **answer}).encode()))
+        running.pop(request.id, None)
+
+    with incoming, reading, writing, outgoing:
+        async with anyio.create_task_group() as tasks:
+
+            async def take() -> None:
+                async for item in outgoing:
+                    match item.message:
+                        case types.JSONRPCRequest():
+                            tasks.start_soon(relay, item.message)
+                        case types.JSONRPCNotification(method="notifications/cancelled", params=params):
+                            scope = running.get((params or {}).get("requestId", ""))
+                            if scope is not None:
+                                scope.cancel()
+                        case _:
+                            # There is no way to carry any other.
+                            pass
+
+            tasks.start_soon(take)
+            yield reading, writing
+            tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

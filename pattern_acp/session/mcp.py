@@ -16,7 +16,16 @@ from pattern_acp.domain.messages import Message, ResourcePart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.events import PinnedTool, ServerToolsPinned
-from pattern_acp.mcp_servers.catalogue import Pin, RemotePrompt, RemoteTool, clean, load_pins, pin_of, typed_names
+from pattern_acp.mcp_servers.catalogue import (
+    FileTools,
+    Pin,
+    RemotePrompt,
+    RemoteTool,
+    clean,
+    load_pins,
+    pin_of,
+    typed_names,
+)
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.tools.mcp_toolbox import McpToolbox
@@ -74,6 +83,7 @@ class SessionMcp:
         self._late: set[str] = set()
         """Servers that the user was told are not ready yet."""
         self._restarts_told = 0
+        self._waited_for_files = False
         self._declined: set[str] = set()
         """Servers at which the user did not sign in when they were asked."""
         self._left_out_told: set[tuple[str, str]] = set()
@@ -90,12 +100,24 @@ class SessionMcp:
                 return ()
             await self._offer(sign_in)
             return self._news()
-        await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
+        if not self._waited_for_files:
+            await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
         await self._offer(sign_in)
         self.toolbox.fix()
         missing = [f"{server.name} ({self._why(server)})" for server in self.servers.servers if not is_ready(server)]
         told = (f"MCP servers that are missing: {', '.join(missing)}. /mcp shows all.",) if missing else ()
         return (*told, *self._left_out())
+
+    async def file_server(self, *, may_wait: bool) -> tuple[Server, FileTools] | None:
+        """Return the server by which the client serves files, if it brought one; waits for it the first time."""
+        if not self.servers.may_serve_files:
+            return None
+        if may_wait and not self._waited_for_files:
+            self._waited_for_files = True
+            await self.servers.wait_settled(FIRST_PROMPT_SECONDS)
+        server = self.servers.files
+        tools = None if server is None else server.catalogue.files
+        return None if server is None or tools is None else (server, tools)
 
     async def _offer(self, sign_in: SignIn) -> None:
         for server in self.servers.servers:

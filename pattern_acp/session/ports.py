@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import Event
+from pattern_acp.mcp_servers.catalogue import FileTools
+from pattern_acp.mcp_servers.server import Server
 from pattern_acp.policy.approver import UserContact
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
@@ -65,6 +67,15 @@ class Workbench(Protocol):
     @property
     def terminal(self) -> Terminal:
         """Commands."""
+        ...
+
+    @property
+    def has_editor_files(self) -> bool:
+        """True when files are read or written through the client."""
+        ...
+
+    def use_server(self, server: Server, tools: FileTools) -> None:
+        """Read and write files through an MCP server of the client from now on."""
         ...
 
     def take_warnings(self) -> tuple[str, ...]:

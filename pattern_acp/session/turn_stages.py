@@ -287,6 +287,7 @@ async def _attach(session: Session, turn: Turn) -> None:
     """Fill in a prompt of an MCP server that the user chose, and the files that the prompt names."""
     try:
         if session.mcp.servers.servers:
+            await _use_file_server(session, may_wait=turn.command is None)
             turn.message = await session.mcp.expanded(turn.message)
     except ServerError as error:
         # Recorded like a command of ours, which the model does not see.
@@ -294,6 +295,14 @@ async def _attach(session: Session, turn: Turn) -> None:
         turn.refusal = TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
     if turn.command is None:
         turn.message = await with_files(session, turn.message)
+
+
+async def _use_file_server(session: Session, *, may_wait: bool) -> None:
+    """Read and write files through an MCP server of the client, where it brings one and serves none itself."""
+    if not session.workbench.has_editor_files:
+        found = await session.mcp.file_server(may_wait=may_wait)
+        if found is not None:
+            session.workbench.use_server(*found)
 
 
 async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:

@@ -147,6 +147,8 @@ async def outcome_of(reply: Reply, limit: int) -> ToolOutcome:
     """
     images, problems = await usable_images(reply.images)
     text = "\n".join(line for line in (reply.text, *problems) if line)
+    if not text and not images:
+        text = "(no content)"
     cut = cut_middle(text, limit)
     texts = (TextContent(fenced(cut_middle(text, SHOWN_LIMIT).text)),) if text else ()
     return ToolOutcome(
@@ -402,7 +404,14 @@ class McpToolbox:
 
     def tools(self) -> tuple[ServerTool, ...]:
         """The tools of all servers that answer now."""
-        now = [(server, tool) for server in self._servers.ready for tool in server.catalogue.tools]
+        serves = self._servers.files
+        now = [
+            (server, tool)
+            for server in self._servers.ready
+            for tool in server.catalogue.tools
+            # The user's files are read and written with our own tools, through it.
+            if server is not serves or tool.files is None
+        ]
         fresh = [(server, tool) for server, tool in now if (server.name, tool.name) not in self._tools]
         taken = (*self._own, *(tool.spec.name for tool in self._tools.values()))
         names = tool_names([(server.name, tool.name) for server, tool in fresh], taken)

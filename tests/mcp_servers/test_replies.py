@@ -32,7 +32,7 @@ def test_embedded_resources_are_text_with_their_uri_or_images():
 
 def test_structured_content_counts_where_there_is_no_other():
     assert call_reply(types.CallToolResult(content=[], structured_content={"a": 1})).text == '{"a": 1}'
-    assert call_reply(types.CallToolResult(content=[])).text == "(no content)"
+    assert call_reply(types.CallToolResult(content=[])).text == ""
 
 
 def test_turns_that_a_server_wrote_for_the_assistant_are_marked():

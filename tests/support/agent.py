@@ -22,7 +22,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.leases import this_process
-from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestHandler
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
 from pattern_acp.mcp_servers.logins import Logins
@@ -112,6 +112,7 @@ async def running_agent(
     others: Mapping[str, Provider] | None = None,
     introduce: bool = True,
     home: Path | None = None,
+    also: Mapping[str, RequestHandler] | None = None,
 ) -> AsyncGenerator[RunningAgent, None]:
     """An agent that its editor has introduced itself to, unless `introduce` is false.
 
@@ -125,7 +126,7 @@ async def running_agent(
         async with open_database(path, clock=SystemClock()) as opened:
             shared = shared_means(opened, models, settings or Settings(editor_deadline_seconds=30))
             near, far = loopback_pair()
-            editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission)
+            editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission, also=also)
             async with anyio.create_task_group() as tasks:
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)

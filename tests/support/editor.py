@@ -11,7 +11,7 @@ from typing import cast
 import anyio
 import msgspec
 
-from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
+from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from tests.support.editor_files import FakeEditorFiles, JsonDict
@@ -66,7 +66,9 @@ class FakeEditor:
         files: Mapping[str, str] | None = None,
         capabilities: JsonDict | None = None,
         permission: PermissionAnswer | None = None,
+        also: Mapping[str, RequestHandler] | None = None,
     ) -> None:
+        """`also` has handlers of further requests of the agent."""
         self.recording = RecordingTransport(transport)
         self.capabilities = capabilities or {}
         self.permission = permission or choose("allow_once")
@@ -89,6 +91,7 @@ class FakeEditor:
                 "elicitation/create": self._fill,
                 **self.disk.handlers(),
                 **self.terminals.handlers(),
+                **(also or {}),
             },
             notifications={"session/update": self._update, "_pattern/memory/event": self._memory_event},
             translate=leave_unexplained,

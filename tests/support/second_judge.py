@@ -37,9 +37,10 @@ CALLS: Final[Mapping[str, str]] = {
     "session/request_permission": "RequestPermissionRequest",
     "elicitation/create": "CreateElicitationRequest",
     "$/cancel_request": "CancelRequestNotification",
+    "mcp/message": "MessageMcpRequest",
 }
 
-FREE: Final = frozenset({"_meta", "rawInput", "rawOutput", "data", "properties"})
+FREE: Final = frozenset({"_meta", "rawInput", "rawOutput", "data", "params", "properties"})
 """Members that may hold anything."""
 
 

@@ -13,7 +13,7 @@ from pattern_acp.acp import schema as v1
 from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.initialize_response import second_in_terminal, second_result
 from pattern_acp.acp.v2 import schema
-from pattern_acp.jsonrpc.dispatcher import Answer, InOrderHook, RequestContext, RequestHandler
+from pattern_acp.jsonrpc.dispatcher import Answer, InOrderHook, NotificationHandler, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Tables(Struct, frozen=True):
 
     requests: Mapping[str, RequestHandler]
     in_order: Mapping[str, InOrderHook]
+    notifications: Mapping[str, NotificationHandler]
 
 
 def second_version(connection: Connection) -> Tables:
@@ -89,7 +90,11 @@ def second_version(connection: Connection) -> Tables:
         extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.first.restore),
         extensions.REWIND: serve(extensions.RewindRequest, lambda ours: ours.first.rewind),
     }
-    return Tables(requests, {"initialize": second.keep_version, "session/prompt": second.register_prompt})
+    in_order: dict[str, InOrderHook] = {
+        "initialize": second.keep_version,
+        "session/prompt": second.register_prompt,
+    }
+    return Tables(requests, in_order, {v1.MCP_MESSAGE: second.hear_server})
 
 
 class _Second:
@@ -126,6 +131,12 @@ class _Second:
             return self._over(ready).register_prompt(request, context)
         except Exception as error:
             raise self._explained(error, request) from error
+
+    def hear_server(self, raw: msgspec.Raw) -> None:
+        """Take a notification of an MCP server of the client."""
+        ready = self._connection.ready_sessions()
+        if ready is not None:
+            ready.client.servers.hear(raw)
 
     def serve(
         self, params: type[T], choose: "Callable[[UnstableMethods], Callable[[T, RequestContext], Awaitable[object]]]"
