@@ -125,9 +125,12 @@ class Policy(Struct, frozen=True):
     """Check and try rules, or explain what is decided on a command line."""
 
     flags: Flags = field(default_factory=Flags)
-    action: Literal["check", "test", "explain"] = "explain"
+    action: Literal["check", "test", "explain", "grants"] = "explain"
     text: str = ""
     """A file, or a command line; `-` for lines of stdin."""
+    verb: str = ""
+    """`revoke` takes the grant back that has the `number`."""
+    number: int = 0
     allow: tuple[str, ...] = ()
     """Rules that are allowed besides."""
     nul: bool = False
@@ -224,6 +227,8 @@ def decides_for_user(arguments: Arguments) -> str:
             command = "auth" if isinstance(arguments, Auth) else "mcp"
         case Journal(action="redact") | Journal(action="rebuild", replace=True):
             return f"journal {arguments.action}"
+        case Policy(action="grants", verb="revoke"):
+            return "policy grants revoke"
         case Restore():
             return "restore"
         case Sweep(dry_run=False):

@@ -59,6 +59,13 @@ def wrong_usage(values: Mapping[str, Value]) -> str:
     return "takes --json or --csv, not both." if values["json"] and values["csv"] else ""
 
 
+def wrong_grants(values: Mapping[str, Value]) -> str:
+    """Describe what is wrong with the arguments of `policy grants` together; empty when nothing is."""
+    if (values["verb"] == "revoke") != bool(values["number"]):
+        return "takes revoke with the NUMBER of a grant, or nothing."
+    return ""
+
+
 def wrong_redaction(values: Mapping[str, Value]) -> str:
     """Describe what is wrong with the options of `journal redact` together; empty when nothing is."""
     return "needs either --event N or --match TEXT." if bool(values["event"]) == bool(values["match"]) else ""
@@ -238,7 +245,8 @@ POLICY = Group(
     "check rules, and say what is decided on a command",
     "explain COMMAND says what is decided on a command line in this folder, and by which rule of which layer; with - "
     "it reads one command a line from stdin and answers with one JSON object a line. --mode chooses the mode. check "
-    "FILE finds rules that cannot be used; test FILE compares the [[case]]s of a file with its rules. Nothing is run.",
+    "FILE finds rules that cannot be used; test FILE compares the [[case]]s of a file with its rules. Nothing is run. "
+    "grants lists what you always allowed or refused beyond a session; grants revoke NUMBER takes one back.",
     (
         Command(
             "explain",
@@ -253,10 +261,19 @@ POLICY = Group(
         ),
         Command("check", "Find the rules of a file that cannot be used", parameters=(_RULES_FILE,)),
         Command("test", "Compare the cases of a file with what its rules decide", parameters=(_RULES_FILE,)),
+        Command(
+            "grants",
+            "List what you allowed or refused for longer than a session, or take one back",
+            parameters=(
+                Parameter("verb", "revoke takes one back", metavar="revoke", choices=("list", "revoke")),
+                Parameter("number", "the grant's number, as the list shows it", Kind.NUMBER, "NUMBER", least=1),
+            ),
+            check=f"{_HERE}wrong_grants",
+        ),
     ),
     (JSON,),
-    words="explain COMMAND | check FILE | test FILE",
-    unknown="policy takes explain, check or test.",
+    words="explain COMMAND | check FILE | test FILE | grants [revoke NUMBER]",
+    unknown="policy takes explain, check, test or grants.",
 )
 
 MCP = Group(

@@ -1,4 +1,4 @@
-"""`pattern-acp policy`: rules checked and tried, and decisions explained. It decides and runs nothing.
+"""`pattern-acp policy`: rules checked and tried, decisions explained, grants listed and taken back. It runs nothing.
 
 Owns: how answers are printed. Must not know: how a decision is reached.
 """
@@ -9,14 +9,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
+import anyio
+
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
+from pattern_acp.cli.command_runner import constellation_path, open_for_command, refuse_if_lost, show_result
 from pattern_acp.cli.output import OutputClosed, write_json, write_line
+from pattern_acp.commands.document import Result
+from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.policy.decide import decide
@@ -44,10 +50,30 @@ def run_policy(arguments: Policy, process: Process) -> int:
                 return _check(arguments.text)
             case "test":
                 return _test(arguments, process)
+            case "grants":
+                return _grants(arguments, process)
             case _:
                 return _explain(arguments, process)
     except OutputClosed:
         return EXIT_OK
+
+
+def _grants(arguments: Policy, process: Process) -> int:
+    from pattern_acp.session.permission_commands import GrantDesk, Permissions, list_lasting, revoke
+
+    async def carry_out() -> Result:
+        async with open_for_command(process) as database:
+            desk = GrantDesk(database, SystemClock())
+            return await (revoke(desk, arguments.number) if arguments.number else list_lasting(desk))
+
+    path = constellation_path(process)
+    if not path.exists() and not arguments.number:
+        refuse_if_lost(path)
+        result: Result = Permissions()
+    else:
+        result = anyio.run(carry_out)
+    show_result(result, TypedCommand("policy", "grants", shared={"json": arguments.json}), process)
+    return EXIT_OK
 
 
 def _check(name: str) -> int:

@@ -166,6 +166,12 @@ COMMANDS: dict[str, Command] = {
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
         Command("skills", "The skills there are, and what each is for", "pattern_acp.session.definitions:run_skills"),
         Command(
+            "permissions",
+            "What is allowed and refused; take a permission back",
+            "pattern_acp.session.permission_commands:run_permissions",
+            hint="[revoke NUMBER]",
+        ),
+        Command(
             "trust",
             "What this folder would run, and whether it may",
             "pattern_acp.session.trust_commands:run_trust",

@@ -243,6 +243,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
 
 _Rest: TypeAlias = (
     events.SessionCreated
+    | events.GrantRevoked
     | events.SessionOpened
     | events.SessionConfigured
     | events.SessionTitled

@@ -302,6 +302,18 @@ class GrantStored(Struct, frozen=True):
     """The content identity of the persona; empty for one of a session."""
 
 
+class GrantRevoked(Struct, frozen=True):
+    """The user took a grant back; `number` is that of its row, and the rest says which it was, as in `GrantStored`."""
+
+    number: int
+    effect: str
+    kind: str
+    pattern: str
+    lifetime: str
+    project: str = ""
+    persona: str = ""
+
+
 class PinnedTool(Struct, frozen=True):
     """A tool of an MCP server as the user agreed to it: `definition` is its name, description and schema as text."""
 
@@ -641,6 +653,7 @@ Event: TypeAlias = (
     | EntryVerified
     | EntryStatusChanged
     | GrantStored
+    | GrantRevoked
     | ServerToolsPinned
     | FolderTrustDecided
     | JobStarted

@@ -6,12 +6,14 @@ records a grant (the caller appends `GrantStored` first, in the same transaction
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import cast
 
 from msgspec import Struct
 
+from pattern_acp.db.columns import integer
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WriteMemory, WritePath
@@ -125,6 +127,72 @@ def store_grant(
     }
     if tx.one(queries["has_grant"], values) is None:
         tx.execute(queries["store_grant"], values | {"created_ms": at_ms, "last_seq": seq})
+
+
+class StoredGrant(Struct, frozen=True):
+    """A grant in force, by its number."""
+
+    number: int
+    grant: Grant
+    owner: GrantOwner
+    session_id: SessionId
+    persona: str
+    """The name of the persona that asked."""
+    created_ms: int
+
+    def is_of(self, session_id: SessionId, owner: GrantOwner) -> bool:
+        """Return whether it holds in a session of this owner."""
+        if self.grant.lifetime is Lifetime.SESSION:
+            return self.session_id == session_id
+        return self.owner == owner.of(self.grant.lifetime)
+
+
+def list_grants(tx: Transaction) -> list[StoredGrant]:
+    """Every grant and refusal in force, oldest first; those of kinds that this version does not know are left out.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    found: list[StoredGrant] = []
+    for row in tx.all(load_queries("pattern_acp.policy")["list_grants"]):
+        number, session_id, effect, kind, pattern, created, lifetime, project, identity, persona = row
+        if str(kind) in set(GrantKind) and str(lifetime) in set(Lifetime):
+            grant = Grant(Effect(str(effect)), GrantKind(str(kind)), str(pattern), Lifetime(str(lifetime)))
+            owner = GrantOwner(str(project), str(identity))
+            place = SessionId(str(session_id))
+            found.append(StoredGrant(integer(number), grant, owner, place, str(persona), integer(created)))
+    return found
+
+
+def revoke_grant(tx: Transaction, number: int, *, seq: int, at_ms: int) -> None:
+    """Take a grant back; `seq` is the event that records it.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    values = {"id": number, "revoked_ms": at_ms, "last_seq": seq}
+    tx.execute(load_queries("pattern_acp.policy")["revoke_grant"], values)
+
+
+def describe_grant(grant: Grant) -> str:
+    """Say what a grant reaches, whole and in one line."""
+    words = _words(grant.pattern)
+    match grant.kind:
+        case GrantKind.COMMAND_PREFIX:
+            text = f"`{shlex.join(words)} …`"
+        case GrantKind.EXACT_COMMAND:
+            text = f"exactly `{words[-1]}` in {words[0]}" if len(words) == 2 else grant.pattern
+        case GrantKind.EDIT_FOLDER:
+            text = f"edits in {grant.pattern}"
+        case GrantKind.READ_FOLDER:
+            text = f"reads in {grant.pattern}"
+        case GrantKind.MEMORY_BLOCK:
+            text = f"writes to `{words[-1] if words else grant.pattern}`"
+        case GrantKind.SERVER_TOOL:
+            text = f"`{'/'.join(words[:2])}`"
+        case GrantKind.FETCH_HOST:
+            text = f"pages of {grant.pattern}"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def covers(grant: Grant, access: Access, *, roots: Sequence[str], resolve: Resolver | None = None) -> bool:

@@ -110,6 +110,8 @@ def only_reads(words: Sequence[str]) -> bool:
     if command in _READS_WITH:
         needed = _ONLY_WITH.get(command)
         return all(word in _READS_WITH[command] for word in rest) and (needed is None or needed in rest)
+    if command == "policy" and "revoke" in rest:
+        return False
     actions = [word for word in rest if word not in _BEFORE_ACTION][:1]
     return command in _READS or (bool(actions) and actions[0] in READING.get(command, ()))
 

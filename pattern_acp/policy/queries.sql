@@ -19,3 +19,15 @@ WHERE persona = :persona AND project = :project AND lifetime = :lifetime AND eff
 -- Adds one grant or refusal.
 INSERT INTO grants (session_id, effect, kind, pattern, created_ms, last_seq, lifetime, project, persona)
 VALUES (:session_id, :effect, :kind, :pattern, :created_ms, :last_seq, :lifetime, :project, :persona);
+
+-- name: list_grants
+-- Every grant in force, with the name of the persona that asked, oldest first.
+SELECT grants.id, session_id, effect, kind, pattern, grants.created_ms, lifetime, project, grants.persona,
+    sessions.persona
+FROM grants JOIN sessions ON sessions.id = grants.session_id
+WHERE revoked_ms IS NULL
+ORDER BY grants.id;
+
+-- name: revoke_grant
+-- Takes a grant back; the row stays, since segments only add rows.
+UPDATE grants SET revoked_ms = :revoked_ms, last_seq = :last_seq WHERE id = :id;

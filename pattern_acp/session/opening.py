@@ -164,6 +164,19 @@ def shows_overlap(settings: Settings, client: ClientDescription) -> bool:
     return client.has_overlap_option or settings.turn.overlapping != "auto"
 
 
+async def refresh_grants(session: Session) -> None:
+    """Read again which grants hold: another window or a terminal may have added some or taken some back.
+
+    Raises:
+        PolicyError: one is not of a kind that this version knows.
+        DatabaseError: the file cannot be read.
+    """
+    policy = session.state.policy
+    policy.grants[:] = await session.constellation.database.read(
+        lambda tx: load_grants(tx, session.session_id, policy.owner)
+    )
+
+
 def assemble(
     shared: Constellation,
     client: Client,

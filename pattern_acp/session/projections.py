@@ -13,6 +13,7 @@ from pattern_acp.journal.events import (
     BY_MODEL,
     Event,
     FolderTrustDecided,
+    GrantRevoked,
     GrantStored,
     MessageRecorded,
     PlanUpdated,
@@ -32,7 +33,7 @@ from pattern_acp.memory.indexing import index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
 
@@ -78,10 +79,8 @@ class SessionProjections:
                 sessions.set_title(tx, self._session_id, title, seq=seq, at_ms=now)
             case SessionConfigured():
                 self._set_option(tx, new.event, now, seq)
-            case GrantStored(effect, kind, pattern, lifetime):
-                grant = Grant(Effect(effect), GrantKind(kind), pattern, Lifetime(lifetime))
-                owner = GrantOwner(new.event.project, new.event.persona)
-                store_grant(tx, self._session_id, grant, owner, seq=seq, at_ms=now)
+            case GrantStored() | GrantRevoked():
+                self._follow_grant(tx, new.event, now, seq)
             case ServerToolsPinned():
                 _pin(tx, new.event, now, seq)
             case FolderTrustDecided():
@@ -93,6 +92,14 @@ class SessionProjections:
         sessions.set_option(tx, self._session_id, event.option, event.value, seq=seq, at_ms=now)
         if event.option == "thought_level" and event.by != BY_MODEL:
             sessions.remember_thinking(tx, self._session_id, event.value, seq=seq)
+
+    def _follow_grant(self, tx: Transaction, event: GrantStored | GrantRevoked, now: int, seq: int) -> None:
+        if isinstance(event, GrantRevoked):
+            revoke_grant(tx, event.number, seq=seq, at_ms=now)
+            return
+        grant = Grant(Effect(event.effect), GrantKind(event.kind), event.pattern, Lifetime(event.lifetime))
+        owner = GrantOwner(event.project, event.persona)
+        store_grant(tx, self._session_id, grant, owner, seq=seq, at_ms=now)
 
     def _follow(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, PlanUpdated):

@@ -64,6 +64,7 @@ from pattern_acp.session.memory_context import (
     show_memory,
     tell_repeats,
 )
+from pattern_acp.session.opening import refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
 from pattern_acp.session.sandbox import note_sandbox
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
@@ -405,6 +406,12 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     return unknown
 
 
+async def _read_grants(session: Session, turn: Turn) -> None:
+    """Take over what another window or a terminal allowed or took back."""
+    del turn
+    await refresh_grants(session)
+
+
 async def _show_news(session: Session, turn: Turn) -> None:
     """Tell the user what they should know before the model answers: servers, commands that ended, keys."""
     news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
@@ -535,6 +542,7 @@ STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
     _record_prompt,
     _run_own_command,
     _check_folder,
+    _read_grants,
     _show_news,
     _run_prompt_hooks,
     _ask,

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.arguments import Policy
+from pattern_acp.cli.argv import parse_arguments
+from pattern_acp.cli.main import run_with
+
 pytestmark = pytest.mark.e2e
 
 
@@ -44,3 +49,18 @@ def test_a_file_of_rules_is_checked_with_line_and_column_and_its_cases_are_tried
     assert policy(tmp_path, "test", str(file)).returncode == 0
     file.write_text('[policy]\n[[case]]\nrun = "make x"\nexpect = "allow"\n', encoding="utf-8")
     assert policy(tmp_path, "test", str(file)).returncode == 1
+
+
+def grants(*words: str) -> Policy:
+    arguments = parse_arguments(words)
+    assert isinstance(arguments, Policy)
+    return arguments
+
+
+def test_a_terminal_lists_and_revokes_by_number(home: Process, capsys: pytest.CaptureFixture[str]):
+    assert run_with(grants("policy", "grants"), home) == 0
+    assert "Nothing is allowed or refused" in capsys.readouterr().out
+    assert run_with(grants("policy", "grants", "--json"), home) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert run_with(grants("policy", "grants", "revoke", "3"), home) == 1
+    assert "No permission in force has the number 3" in capsys.readouterr().err

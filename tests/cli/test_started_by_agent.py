@@ -33,6 +33,7 @@ REFUSED = (
     "sessions rewind ses_1 1",
     "gc",
     "chat --yes hello",
+    "policy grants revoke 3",
 )
 
 NOT_REFUSED = (
@@ -51,6 +52,8 @@ NOT_REFUSED = (
     "gc --dry-run",
     "backup",
     "usage",
+    "policy grants",
+    "policy explain ls",
     "models",
     "doctor --verify",
     "explain cli.usage",

@@ -75,6 +75,7 @@ ErrorReported.code ErrorReported.kind ErrorReported.turn_id
 EventsRedacted.cause EventsRedacted.redaction
 FilesSaved.turn_id
 FolderTrustDecided.decision FolderTrustDecided.digest FolderTrustDecided.root
+GrantRevoked.effect GrantRevoked.kind GrantRevoked.lifetime GrantRevoked.persona GrantRevoked.project
 GrantStored.call_id GrantStored.effect GrantStored.kind GrantStored.lifetime GrantStored.persona GrantStored.project
 HandoffLeft.state HandoffLeft.turn_id
 HistoryCleared.turn_id
