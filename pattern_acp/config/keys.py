@@ -344,6 +344,12 @@ KEYS: tuple[Key, ...] = (
         default=_POLICY.sandbox_writable,
     ),
     Key(
+        name="policy.remember_mode",
+        summary="Whether a new session begins in the mode of the last one in its folder, not in `mode`.",
+        rule=YES_OR_NO,
+        default=_POLICY.remember_mode,
+    ),
+    Key(
         name="policy.reading_commands",
         summary="Whether commands that surely only read inside the session's folders run unasked, in every mode.",
         rule=choice("run", "ask"),

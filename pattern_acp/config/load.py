@@ -156,6 +156,8 @@ class SettingsReader:
         if found["thinking"][1].startswith(("$", "--")):
             # What is said for this process counts for every model.
             models = {name: replace(own, thinking_level="") for name, own in models.items()}
+        # A mode that is said for this process counts for every folder.
+        fixed_mode = found["mode"][1].startswith(("$", "--"))
         problems = (
             *self._path_problems,
             *unknown_variables(environ),
@@ -192,7 +194,7 @@ class SettingsReader:
             models=models,
             hooks=tuple(hooks.hooks),
             checks=checks,
-            policy=replace(built.policy, rules=rules),
+            policy=replace(built.policy, rules=rules, remember_mode=built.policy.remember_mode and not fixed_mode),
             lsp=replace(built.lsp, servers=language_servers),
         )
         return Loaded(built, self._paths, problems, values)

@@ -266,6 +266,8 @@ class PolicySettings(Struct, frozen=True):
     """Folders that confined commands may write besides the session's; `~` is the user's home."""
     reading_commands: ReadingCommands = "run"
     """The treatment of command lines that surely only read inside the session's folders."""
+    remember_mode: bool = False
+    """True when a new session begins in the mode of the last one in its folder."""
     rules: tuple[PolicyRule, ...] = ()
     """The user's rules, then those of the project, which only ask and deny."""
 

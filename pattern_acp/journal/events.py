@@ -288,7 +288,7 @@ class ToolResultExtended(Struct, frozen=True):
 class GrantStored(Struct, frozen=True):
     """An always answer was remembered.
 
-    `effect` is `allow` or `deny`; `lifetime` is `session`, `project` (of this persona in this project) or `persona`.
+    `effect` is `allow` or `deny`; `lifetime` is `turn`, `session`, `project` (of the persona) or `persona`.
     """
 
     effect: str

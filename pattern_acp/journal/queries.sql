@@ -414,6 +414,12 @@ WHERE sessions.deleted = 0 AND sessions.prompt_count > 0 AND sessions.title <> '
     AND sessions.persona = :persona AND sessions.last_seq > :after AND sessions.id <> :exclude
 ORDER BY sessions.updated_ms DESC, sessions.id DESC LIMIT :limit;
 
+-- name: newest_mode
+-- The mode of the session of a folder and persona that was used last.
+SELECT mode FROM sessions
+WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND persona = :persona
+ORDER BY updated_ms DESC, id DESC LIMIT 1;
+
 -- name: store_file_content
 -- Keeps the content of a file once.
 INSERT INTO file_contents (hash, size, encoding, content, last_seq)

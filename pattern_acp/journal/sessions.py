@@ -153,6 +153,16 @@ def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int, a
     _set(tx, session_id, QUERIES["set_title"], title, seq=seq, at_ms=at_ms)
 
 
+def newest_mode(tx: Transaction, cwd: str, persona: str) -> str | None:
+    """Return the mode of the session of a folder and persona that was used last; None when there was none.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(QUERIES["newest_mode"], {"cwd_key": storable(cwd_key(cwd)), "persona": persona})
+    return None if row is None else text(row[0])
+
+
 def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, *, seq: int, at_ms: int) -> None:
     """Give an option of the session, `mode`, `model`, `thought_level`, `tools` or `overlapping`, a new value.
 

@@ -22,6 +22,7 @@ class PermissionAnswer(StrEnum):
     ALLOW_PROJECT = "allow_always_project"
     ALLOW_PERSONA = "allow_always_persona"
     ALLOW_EXACT = "allow_always_exact"
+    ALLOW_TURN = "allow_always_turn"
     CANCELLED = "cancelled"
     """The client withdrew the question. A turn that was not cancelled treats this as a refusal."""
 

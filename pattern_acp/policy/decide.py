@@ -67,6 +67,8 @@ from pattern_acp.policy.programs import only_reads, prefix_words
 _WHOLE_LENGTH, _CUT_LENGTH = 40, 16
 """Most characters of a command, folder or host that a button shows whole, and how many it shows of a longer one. Those
 that are cut say so, with a digest, so that no two commands have the same label."""
+REST_OF_TURN = GrantScope(GrantKind.EDITS, "", "edits", (Lifetime.TURN,))
+"""Mode `edit` for the turn that asks: a way out for whoever would answer the same question again and again."""
 _SESSION_ONLY = (Lifetime.SESSION,)
 _IN_PROJECT = (Lifetime.SESSION, Lifetime.PROJECT)
 _EVERYWHERE = (Lifetime.SESSION, Lifetime.PROJECT, Lifetime.PERSONA)
@@ -325,7 +327,8 @@ def _decide_write(access: WritePath, situation: _Situation) -> Decision:
     if not is_inside_any(access.path, roots):
         return Decision(Verdict.ASK, "outside_write", f"{shown} is outside the folders of this session.", scopes)
     if mode is Mode.ASK:
-        return Decision(Verdict.ASK, "ask_mode", f"It changes {shown}, and mode `ask` asks before each edit.", scopes)
+        reason = f"It changes {shown}, and mode `ask` asks before each edit."
+        return Decision(Verdict.ASK, "ask_mode", reason, (*scopes, REST_OF_TURN))
     return Decision(Verdict.ALLOW, "inside_write", f"Mode `{mode}` edits inside the folders of this session.")
 
 

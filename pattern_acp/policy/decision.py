@@ -40,8 +40,9 @@ class Verdict(StrEnum):
 
 
 class Lifetime(StrEnum):
-    """Duration of an "always": this session, this persona in this project, or this persona everywhere."""
+    """Duration of an answer: this turn, this session, this persona in this project, or this persona everywhere."""
 
+    TURN = "turn"
     SESSION = "session"
     PROJECT = "project"
     PERSONA = "persona"
@@ -56,6 +57,7 @@ class GrantScope(Struct, frozen=True):
       resolved path of the program.
     - `exact_command`: JSON list of the folder and the whole line, since one line means another thing elsewhere.
     - `edit_folder`, `read_folder`: a resolved folder and all below it, or one resolved file.
+    - `edits`: empty; every edit inside the session's folders that mode `edit` would not ask about.
     - `memory_block`: JSON list of a block's scope, owner and label.
     - `server_tool`: JSON list of an MCP server, its tool, and the hash of what was agreed to.
     - `fetch_host`: a host of the web, with its port where it is not the usual one.
@@ -69,6 +71,8 @@ class GrantScope(Struct, frozen=True):
 
     def label(self, lifetime: Lifetime) -> str:
         """Return the text of an allowing button: one line that says how far it reaches and how long it lasts."""
+        if lifetime is Lifetime.TURN:
+            return f"Allow {self.what} for the rest of this turn"
         return f"Always allow {self.what} {_DURATIONS[lifetime]}"
 
 

@@ -42,6 +42,7 @@ class GrantKind(StrEnum):
     COMMAND_PREFIX = "command_prefix"
     EXACT_COMMAND = "exact_command"
     EDIT_FOLDER = "edit_folder"
+    EDITS = "edits"
     READ_FOLDER = "read_folder"
     MEMORY_BLOCK = "memory_block"
     SERVER_TOOL = "server_tool"
@@ -66,7 +67,7 @@ class GrantOwner(Struct, frozen=True):
     def of(self, lifetime: Lifetime) -> "GrantOwner":
         """Return the owner of a grant with this lifetime."""
         match lifetime:
-            case Lifetime.SESSION:
+            case Lifetime.TURN | Lifetime.SESSION:
                 return NOBODY
             case Lifetime.PROJECT:
                 return self
@@ -184,6 +185,8 @@ def describe_grant(grant: Grant) -> str:
             text = f"exactly `{words[-1]}` in {words[0]}" if len(words) == 2 else grant.pattern
         case GrantKind.EDIT_FOLDER:
             text = f"edits in {grant.pattern}"
+        case GrantKind.EDITS:
+            text = "edits"
         case GrantKind.READ_FOLDER:
             text = f"reads in {grant.pattern}"
         case GrantKind.MEMORY_BLOCK:
@@ -287,11 +290,13 @@ def _program(word: str, cwd: str, resolve: Resolver | None) -> str:
 
 
 def _covers_path(grant: Grant, kind: GrantKind, path: str, roots: Sequence[str]) -> bool:
+    guard = protection(path, roots)
+    if grant.kind is GrantKind.EDITS and kind is GrantKind.EDIT_FOLDER:
+        return guard is None and is_inside_any(path, roots)
     if grant.kind is not kind:
         return False
     if path == grant.pattern:
         return True
-    guard = protection(path, roots)
     if not is_inside(path, grant.pattern) or (
         guard is not None and (guard.for_reading or kind is GrantKind.EDIT_FOLDER)
     ):
@@ -416,32 +421,39 @@ def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[Ap
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
     options += [ApprovalOption(answer, scope.label(lifetime)) for answer, scope, lifetime in _offers(decision)]
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject"))
-    if decision.scopes:
-        label = decision.scopes[0].label(Lifetime.SESSION).replace("Always allow", "Never allow", 1)
+    if lasting := _lasting(decision):
+        label = lasting[0].label(Lifetime.SESSION).replace("Always allow", "Never allow", 1)
         options.append(ApprovalOption(PermissionAnswer.REJECT_ALWAYS, label))
     return tuple(options)
 
 
 def _offers(decision: Decision) -> Iterator[tuple[PermissionAnswer, GrantScope, Lifetime]]:
     """Every "always" that a question offers, and what it stores."""
-    if not decision.scopes:
-        return
-    first = decision.scopes[0]
-    yield PermissionAnswer.ALLOW_ALWAYS, first, Lifetime.SESSION
-    for scope in decision.scopes[1:2]:
+    lasting = _lasting(decision)
+    if lasting:
+        yield PermissionAnswer.ALLOW_ALWAYS, lasting[0], Lifetime.SESSION
+    for scope in decision.scopes:
+        if Lifetime.TURN in scope.lifetimes:
+            yield PermissionAnswer.ALLOW_TURN, scope, Lifetime.TURN
+    for scope in lasting[1:2]:
         yield PermissionAnswer.ALLOW_EXACT, scope, Lifetime.SESSION
     for answer, lifetime in (
         (PermissionAnswer.ALLOW_PROJECT, Lifetime.PROJECT),
         (PermissionAnswer.ALLOW_PERSONA, Lifetime.PERSONA),
     ):
-        if lifetime in first.lifetimes:
-            yield answer, first, lifetime
+        if lasting and lifetime in lasting[0].lifetimes:
+            yield answer, lasting[0], lifetime
+
+
+def _lasting(decision: Decision) -> tuple[GrantScope, ...]:
+    return tuple(scope for scope in decision.scopes if Lifetime.SESSION in scope.lifetimes)
 
 
 def grant_for(answer: PermissionAnswer, decision: Decision) -> Grant | None:
     """Return the grant that an answer stores; None for an answer that lasts for this call only."""
-    if answer is PermissionAnswer.REJECT_ALWAYS and decision.scopes:
-        scope = decision.scopes[0]
+    lasting = _lasting(decision)
+    if answer is PermissionAnswer.REJECT_ALWAYS and lasting:
+        scope = lasting[0]
         return Grant(Effect.DENY, GrantKind(scope.kind), scope.pattern)
     for offered, scope, lifetime in _offers(decision):
         if offered is answer:

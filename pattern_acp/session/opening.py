@@ -97,7 +97,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     place = await look_at(shared, opening)
     compiled = await anyio.to_thread.run_sync(compile_system, shared, client, place)
     session_id = SessionId(shared.ids.new("ses"))
-    mode = Mode(place.settings.mode)
+    mode = await _first_mode(shared, place)
     model, notices = model_of_place(shared, place)
     remembered = await shared.database.read(lambda tx: sessions.remembered_thinking(tx, model.qualified))
     level = first_level(place.settings, model, remembered)
@@ -157,6 +157,14 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
     return assemble(shared, client, state, opening, trust)
+
+
+async def _first_mode(shared: Constellation, place: Place) -> Mode:
+    """The mode of a new session: that of the last one in its folder, where the user wishes, else the settings'."""
+    if not place.settings.policy.remember_mode:
+        return Mode(place.settings.mode)
+    last = await shared.database.read(lambda tx: sessions.newest_mode(tx, place.cwd, shared.persona.name))
+    return Mode(last or place.settings.mode)
 
 
 def shows_overlap(settings: Settings, client: ClientDescription) -> bool:

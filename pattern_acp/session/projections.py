@@ -97,6 +97,8 @@ class SessionProjections:
         if isinstance(event, GrantRevoked):
             revoke_grant(tx, event.number, seq=seq, at_ms=now)
             return
+        if event.lifetime == Lifetime.TURN:
+            return
         grant = Grant(Effect(event.effect), GrantKind(event.kind), event.pattern, Lifetime(event.lifetime))
         owner = GrantOwner(event.project, event.persona)
         store_grant(tx, self._session_id, grant, owner, seq=seq, at_ms=now)

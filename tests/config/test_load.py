@@ -96,6 +96,7 @@ review = "project"
 private_addresses = true
 [policy]
 reading_commands = "ask"
+remember_mode = true
 sandbox = "require"
 sandbox_network = "host"
 sandbox_writable = ["~/.cache", "/var/cache/build"]
@@ -152,7 +153,7 @@ day = 20
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9, 10, 11, 12, "queue"),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
         fetch=FetchSettings(private_addresses=True),
-        policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask"),
+        policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
         compaction=CompactionSettings("importance", 70, 50),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings(
@@ -531,3 +532,10 @@ def test_a_project_may_only_confine_commands_more(tmp_path: Path, key: str, own:
 def test_a_project_cannot_name_more_folders_that_commands_may_write(tmp_path: Path):
     loaded = load_with(tmp_path, project='[policy]\nsandbox_writable = ["/"]')
     assert loaded.settings.policy == PolicySettings()
+
+
+def test_a_mode_of_the_command_line_counts_for_every_folder(tmp_path: Path):
+    user = "[policy]\nremember_mode = true\n"
+    assert load_with(tmp_path, user=user).settings.policy.remember_mode
+    assert not load_with(tmp_path, user=user, flags=Flags(mode="plan")).settings.policy.remember_mode
+    assert not load_with(tmp_path, user=user, PATTERN_ACP_MODE="plan").settings.policy.remember_mode

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -99,9 +99,10 @@ async def test_the_question_shows_the_diff_first_the_reason_and_the_whole_call()
         assert call["rawInput"] == {"path": "new.txt", "content": "text\n"}
         assert call["locations"] == [{"path": path, "line": 1}]
         kinds = [option["kind"] for option in asked["options"]]
-        assert kinds == ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"]
+        assert kinds == ["allow_once", *["allow_always"] * 3, "reject_once", "reject_always"]
         ids = [option["optionId"] for option in asked["options"]]
-        assert ids == ["allow_once", "allow_always", "allow_always_project", "reject_once", "reject_always"]
+        assert ids[1:4] == ["allow_always", "allow_always_turn", "allow_always_project"]
+        assert (ids[0], *ids[4:]) == ("allow_once", "reject_once", "reject_always")
 
 
 async def test_the_call_stays_pending_while_it_is_asked_about():
@@ -264,6 +265,36 @@ async def test_what_is_allowed_for_the_persona_is_asked_nowhere_again():
         assert len(agent.editor.asked) == 1
 
 
+async def test_edits_that_are_allowed_for_the_rest_of_the_turn_ask_again_in_the_next():
+    def edits() -> list[Turn]:
+        return [calls("write_file", path=f"{folder}/a.txt", content="x\n") for folder in ("one", "two", "three")]
+
+    model = ScriptedProvider([*edits(), says("Done."), NEW_FILE, says("Done.")])
+    async with running_agent(model, permission=choose("allow_always_turn")) as agent:
+        session = await ask_once(agent)
+        assert len(agent.editor.asked) == 1
+        assert (agent.folder / "three" / "a.txt").exists()
+        await agent.editor.prompt(session, "Again.")
+        assert len(agent.editor.asked) == 2
+        assert agent.sessions.get(session).state.policy.mode == "ask"
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+async def test_a_new_session_begins_in_the_mode_of_the_last_in_its_folder_where_the_user_wishes(*, remembers: bool):
+    settings = Settings(editor_deadline_seconds=30, policy=PolicySettings(remember_mode=remembers))
+    async with running_agent(ScriptedProvider([says("Hello.")]), settings=settings) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.request("session/set_mode", {"sessionId": first, "modeId": "edit"})
+        await agent.editor.prompt(first, "Hello")
+        other = agent.folder / "other"
+        other.mkdir()
+        modes = [
+            agent.sessions.get(await agent.editor.open_session(str(folder))).state.policy.mode
+            for folder in (agent.folder, other)
+        ]
+        assert modes == (["edit", "ask"] if remembers else ["ask", "ask"])
+
+
 async def test_a_mode_that_changes_during_the_turn_is_honoured_by_the_next_call():
     model = ScriptedProvider(
         [
@@ -350,7 +381,8 @@ async def test_every_decision_is_recorded_with_its_reason():
         decided = [(item.verdict, item.rule, bool(item.reason)) for item in of_type(events, PermissionDecided)]
         assert decided == [("allow", "inside_read", True), ("ask", "ask_mode", True)]
         (asked,) = of_type(events, PermissionAsked)
-        assert asked.options == ("allow_once", "allow_always", "allow_always_project", "reject_once", "reject_always")
+        always = ("allow_always", "allow_always_turn", "allow_always_project")
+        assert asked.options == ("allow_once", *always, "reject_once", "reject_always")
         (answered,) = of_type(events, PermissionAnswered)
         assert answered.answer == "allow_once"
 

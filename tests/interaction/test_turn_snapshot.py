@@ -167,6 +167,11 @@ async def test_a_turn_that_thinks_reads_edits_and_answers_is_shown_like_this():
                                 "kind": "allow_always",
                             },
                             {
+                                "optionId": "allow_always_turn",
+                                "name": "Allow edits for the rest of this turn",
+                                "kind": "allow_always",
+                            },
+                            {
                                 "optionId": "allow_always_project",
                                 "name": "Always allow edits in a-folder-whose-name-fills-every-button/ in this project",
                                 "kind": "allow_always",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
-from pattern_acp.policy.decide import Decision, GrantScope, Mode, Verdict, decide
+from pattern_acp.policy.decide import REST_OF_TURN, Decision, GrantScope, Mode, Verdict, decide
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
 
@@ -62,6 +62,7 @@ def test_each_mode_decides_as_the_table_says(access: Access, ask: Verdict, edit:
 
 
 BOTH = (Lifetime.SESSION, Lifetime.PROJECT)
+EVERYWHERE = (*BOTH, Lifetime.PERSONA)
 
 
 def test_a_question_says_why_and_how_far_an_always_would_reach():
@@ -70,7 +71,7 @@ def test_a_question_says_why_and_how_far_an_always_would_reach():
         "command",
         "It runs a command, and mode `ask` asks before each one.",
         (
-            GrantScope("command_prefix", '["pytest"]', "`pytest …`", tuple(Lifetime)),
+            GrantScope("command_prefix", '["pytest"]', "`pytest …`", EVERYWHERE),
             GrantScope("exact_command", f'["{ROOT}", "pytest -q"]', "exactly `pytest -q`", BOTH),
         ),
     )
@@ -78,10 +79,10 @@ def test_a_question_says_why_and_how_far_an_always_would_reach():
         Verdict.ASK,
         "ask_mode",
         "It changes src/a.py, and mode `ask` asks before each edit.",
-        (GrantScope("edit_folder", f"{ROOT}/src", "edits in src/", BOTH),),
+        (GrantScope("edit_folder", f"{ROOT}/src", "edits in src/", BOTH), REST_OF_TURN),
     )
     assert decide([ReadPath("/usr/share/doc/x/README")], mode=Mode.ASK, roots=[ROOT]).scopes == (
-        GrantScope("read_folder", "/usr/share/doc/x", "reads in /usr/share/doc/x/", tuple(Lifetime)),
+        GrantScope("read_folder", "/usr/share/doc/x", "reads in /usr/share/doc/x/", EVERYWHERE),
     )
 
 
@@ -100,7 +101,7 @@ def test_a_question_says_why_and_how_far_an_always_would_reach():
 )
 def test_an_always_for_paths_is_as_narrow_as_the_place_is_sensitive(access: Access, pattern: str):
     decision = decide([access], mode=Mode.ASK, roots=[ROOT])
-    assert [scope.pattern for scope in decision.scopes] == [pattern]
+    assert [scope.pattern for scope in decision.scopes if scope != REST_OF_TURN] == [pattern]
     grant = Grant(Effect.ALLOW, GrantKind(decision.scopes[0].kind), pattern)
     assert verdict(access, Mode.ASK, grant) is Verdict.ALLOW
 
@@ -137,8 +138,8 @@ def test_nobody_can_say_always_to_a_command_outside_the_folders():
 def test_several_accesses_that_ask_share_only_a_scope_that_covers_them_all():
     same = decide([WritePath(INSIDE), WritePath(f"{ROOT}/src/b.py")], mode=Mode.ASK, roots=[ROOT])
     other = decide([WritePath(INSIDE), WritePath(f"{ROOT}/tests/b.py")], mode=Mode.ASK, roots=[ROOT])
-    assert [scope.pattern for scope in same.scopes] == [f"{ROOT}/src"]
-    assert other.scopes == ()
+    assert [scope.pattern for scope in same.scopes] == [f"{ROOT}/src", REST_OF_TURN.pattern]
+    assert other.scopes == (REST_OF_TURN,)
 
 
 def test_a_call_that_names_nothing_has_no_effect():

@@ -32,6 +32,7 @@ def test_a_question_offers_how_far_and_how_long_an_always_reaches():
     assert [option.name for option in options_of(WritePath(f"{ROOT}/src/a.py"))] == [
         "Allow once",
         "Always allow edits in src/ in this session",
+        "Allow edits for the rest of this turn",
         "Always allow edits in src/ in this project",
         "Reject",
         "Never allow edits in src/ in this session",
@@ -145,3 +146,17 @@ def test_an_always_stores_what_its_label_says():
 
 def test_an_always_without_a_scope_stores_nothing():
     assert grant_for(PermissionAnswer.ALLOW_ALWAYS, Decision(Verdict.ASK, "x", "x")) is None
+
+
+def test_a_change_of_files_in_many_folders_offers_the_rest_of_the_turn():
+    accesses = [WritePath(f"{ROOT}/src/a.py"), WritePath(f"{ROOT}/docs/b.md")]
+    decision = decide(accesses, mode=Mode.ASK, roots=[ROOT])
+    names = [option.name for option in approval_options(decision, accesses)]
+    assert names == ["Allow once", "Allow edits for the rest of this turn", "Reject"]
+    grant = grant_for(PermissionAnswer.ALLOW_TURN, decision)
+    assert grant is not None
+    assert grant == Grant(Effect.ALLOW, GrantKind.EDITS, "", Lifetime.TURN)
+    assert decide(accesses, mode=Mode.ASK, roots=[ROOT], grants=[grant]).verdict is Verdict.ALLOW
+    for path in (f"{ROOT}/.env", "/elsewhere/a.py", f"{ROOT}/.git/config"):
+        assert decide([WritePath(path)], mode=Mode.ASK, roots=[ROOT], grants=[grant]).verdict is Verdict.ASK
+    assert decide(accesses, mode=Mode.PLAN, roots=[ROOT], grants=[grant]).verdict is Verdict.DENY

@@ -92,7 +92,8 @@ class TurnJudge:
         names = Counter(option["name"] for option in params["options"])
         _require(max(names.values()) == 1, "Two options have one label.")
         kinds = {option["kind"]: option["optionId"] for option in reversed(params["options"])}
-        _require(all(first == kind for kind, first in kinds.items()), "The first id of a kind is not the kind.")
+        late = [kind for kind, first in kinds.items() if first != kind and kind in ids]
+        _require(not late, "An option that has a kind's id is not the first of its kind.")
         _require(any(kind.startswith("reject") for kind in kinds), "There is no way to refuse.")
 
     def _check_answer(self, members: dict[str, Any]) -> None:
