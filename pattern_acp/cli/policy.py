@@ -109,7 +109,7 @@ class _Policy:
 
     def decide(self, line: str) -> tuple[Decision, PolicyRule | None]:
         """Return the decision on one command line, and the rule of the user or project behind it."""
-        setting = program_setting(git_folders(line, self.root)) if surely_reads(line) else ""
+        setting = program_setting(git_folders(line, self.root)) if surely_reads(line, confined=True) else ""
         access = RunCommand(line, self.root, setting)
         decision = decide(
             [access],

@@ -384,9 +384,11 @@ def outside_offer(accesses: Sequence[Access], stopped: str, roots: Sequence[str]
 
 def _only_reads(access: RunCommand, situation: _Situation, *, windows: bool) -> bool:
     # Its table takes 10 ms to read; a start that decides on no command does not pay for it.
-    from pattern_acp.policy.reading import surely_reads
+    from pattern_acp.policy.reading import hides_credentials, surely_reads
 
-    return not (situation.reading_asks or access.git_setting) and surely_reads(access.line, windows=windows)
+    if situation.reading_asks or access.git_setting:
+        return False
+    return surely_reads(access.line, windows=windows, confined=hides_credentials(situation.sandbox))
 
 
 def _decide_server(access: CallServer, situation: _Situation) -> Decision:

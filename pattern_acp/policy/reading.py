@@ -15,10 +15,11 @@ from typing import cast
 import msgspec
 from msgspec import Struct, field
 
-from pattern_acp.policy.commands import Feature, SimpleCommand, read_command_line, readers_agree
+from pattern_acp.policy.commands import CommandLine, Feature, SimpleCommand, read_command_line, readers_agree
 from pattern_acp.policy.destructive import git_command
 from pattern_acp.policy.paths import resolve_by_text
 from pattern_acp.policy.programs import program_name
+from pattern_acp.policy.shell_values import feeds_names
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,8 +71,19 @@ _VERSION = re.compile(r"--version|-V|--help")
 _BEFORE_GIT = frozenset({"-C", "--no-pager", "-P"})
 
 
-def surely_reads(text: str, *, windows: bool = False) -> bool:
-    """Return whether a line of POSIX shells only reads and starts nothing but programs of the table."""
+_UNREADABLE_SECRETS = ("Landlock and namespaces", "sandbox-exec")
+
+
+def hides_credentials(sandbox: str) -> bool:
+    """Return whether a sandbox, by its name in decisions, lets no command read credentials in a session's folders."""
+    return sandbox.startswith(_UNREADABLE_SECRETS)
+
+
+def surely_reads(text: str, *, windows: bool = False, confined: bool = False) -> bool:
+    """Return whether a line of POSIX shells only reads and starts nothing but programs of the table.
+
+    `confined`: credentials cannot be read where it runs, so it may read files that its words do not name.
+    """
     if windows:
         return False
     line = read_command_line(text)
@@ -80,18 +92,51 @@ def surely_reads(text: str, *, windows: bool = False) -> bool:
     if any(redirection.writes for redirection in line.redirections):
         return False
     has_pattern = Feature.GLOB in line.features
-    return all(_reads(command, has_pattern=has_pattern) for command in line.commands)
+    return all(
+        _reads(command, has_pattern=has_pattern, confined=confined)
+        or (confined and _reads_listed(command, line) and not has_pattern)
+        for command in line.commands
+    )
 
 
-def _reads(command: SimpleCommand, *, has_pattern: bool) -> bool:
+def _reads_listed(command: SimpleCommand, line: CommandLine) -> bool:
+    """Return whether `xargs` has a program read files that a command of the line lists."""
+    if not command.words or command.words[0] != "xargs" or command.assignments or command.changing:
+        return False
+    words = list(command.words[1:])
+    while words and (option := _OF_XARGS.fullmatch(words[0])):
+        del words[: 1 if option[1] else 2]
+    if not words or words[0] in _WITH_FILE_OPTIONS or not feeds_names(line, command):
+        return False
+    read = SimpleCommand(tuple(words))
+    return words[0] in _readings().any_words and _reads(read, has_pattern=False, confined=True)
+
+
+_OF_XARGS = re.compile(r"(-0|-r|-t|--null|--no-run-if-empty|-[nLP]\d+|-d.+)|-[nLPd]")
+_WITH_FILE_OPTIONS = frozenset({"tree", "tail"})
+"""Programs that a file's name could make do more, if it looks like an option."""
+
+
+def _reads(command: SimpleCommand, *, has_pattern: bool, confined: bool = False) -> bool:
     # A path names a file of the project, which may be any program.
     if not command.words or re.fullmatch(r"[a-z][\w.-]*", command.words[0]) is None:
         return False
-    return not command.assignments and command_reads(command, has_pattern=has_pattern)
+    return not command.assignments and command_reads(command, has_pattern=has_pattern, confined=confined)
 
 
-def command_reads(command: SimpleCommand, *, has_pattern: bool = False) -> bool:
-    """Return whether one command is in the table; with `has_pattern` a word of its line matches names of files."""
+_OF_HIDDEN_FILES = frozenset(
+    {"-r", "--recursive", "-u", "--unrestricted", "--hidden", "-.", "--no-ignore", "--no-ignore-vcs", "--no-ignore-dot",
+     "--no-ignore-parent", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-files"}
+)  # fmt: skip
+"""Options of searches that may open credentials, and do nothing else."""
+_SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
+
+
+def command_reads(command: SimpleCommand, *, has_pattern: bool = False, confined: bool = False) -> bool:
+    """Return whether one command is in the table.
+
+    With `has_pattern` a word of its line matches names of files; `confined` is that of `surely_reads`.
+    """
     if not command.words or command.changing:
         return False
     name, arguments = program_name(command.words[0]), command.words[1:]
@@ -100,9 +145,16 @@ def command_reads(command: SimpleCommand, *, has_pattern: bool = False) -> bool:
         return not has_pattern and _git_reads(arguments)
     if name in table.versions and len(arguments) == 1 and _VERSION.fullmatch(arguments[0]):
         return True
-    if has_pattern and name in table.tells_contents | table.arguments.keys() - {"cd", "sleep", "printf"}:
+    tells_any = confined and name in table.any_words and name not in _WITH_FILE_OPTIONS
+    if (
+        has_pattern
+        and not tells_any
+        and name in table.tells_contents | table.arguments.keys() - {"cd", "sleep", "printf"}
+    ):
         return False
     excluded = table.excluded.get(name, frozenset())
+    if confined and name in _SEARCHES:
+        excluded -= _OF_HIDDEN_FILES
     if any(_is_option(word, option) for word in arguments for option in excluded):
         return False
     return name in table.any_words or _matches(arguments, table.arguments.get(name, ()))

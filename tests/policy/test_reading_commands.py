@@ -125,3 +125,28 @@ def test_whatever_may_do_more_than_read_is_no_reading(line: str):
 def test_the_folders_in_which_git_starts_are_named():
     assert git_folders("cd a && git -C b status", ROOT) == (ROOT, f"{ROOT}/a", f"{ROOT}/b", f"{ROOT}/a/b")
     assert git_folders("ls a", ROOT) == ()
+
+
+CONFINED = "Landlock and namespaces, no network"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["grep -rn TODO src", "grep -r KEY .", "rg --hidden foo", "rg -uu foo", "cat *", "head -3 *.py", "grep x *.py",
+     "git ls-files | xargs wc -l", "rg -l foo | xargs -n 1 head -3", "find . -name x -print0 | xargs -0 cat"],
+)  # fmt: skip
+def test_where_credentials_cannot_be_read_more_lines_only_read(line: str):
+    for sandbox, verdict in ((CONFINED, Verdict.ALLOW), ("", Verdict.ASK), ("Landlock, no network", Verdict.ASK)):
+        decided = decide([RunCommand(line, "/work/p")], mode=Mode.ASK, roots=("/work/p",), sandbox=sandbox)
+        assert decided.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["grep -R x .", "rg -L x", "rg --pre ./x y", "sort *", "sed -n 1p *", "cat * ../x", "cat .env", "xargs cat",
+     "cat list | xargs cat", "git ls-files | xargs rm", "git ls-files | xargs sh -c x", "git ls-files | xargs sort",
+     "git ls-files | xargs -I{} cp {} x", "git ls-files | xargs cat > x"],
+)  # fmt: skip
+def test_a_sandbox_makes_no_line_a_reading_one_that_does_more(line: str):
+    decided = decide([RunCommand(line, "/work/p")], mode=Mode.ASK, roots=("/work/p",), sandbox=CONFINED)
+    assert decided.verdict is Verdict.ASK
