@@ -1,10 +1,12 @@
 """The sandbox of a session's commands: what they may write, what they must not read.
 
-Owns: the profile of a session, made of its folders and of what is on the disk now. Must not know: how a profile is
-applied (`processes.confinement`), or when it is. Everything here blocks: call it in a thread.
+Owns: the profile of a session, made of its folders and of what is on the disk now; a folder that did not change is not
+read again. Must not know: how a profile is applied (`processes.confinement`), or when it is. Everything here blocks:
+call it in a thread.
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -181,29 +183,71 @@ def _first_line(file: str) -> str:
         return ""
 
 
+class _Folder(Struct, frozen=True):
+    """A folder as it was looked at: when it changed last, its entries that matter, and its folders to look into."""
+
+    changed_ns: int
+    count: int
+    entries: tuple[tuple[str, bool], ...]
+    folders: tuple[str, ...]
+
+
+SETTLED_NS = 2_000_000_000
+"""Age of a folder's last change from which on a later one surely has another time, also on coarse file systems."""
+
+_MOST_FOLDERS = 20_000
+_LOOKED_AT: dict[str, _Folder] = {}
+"""Folders as they were looked at last, of all sessions: a command changes few of them."""
+
+
 def _entries(root: str) -> Iterator[tuple[str, str, bool]]:
-    """The files and folders of a root, as far as they are looked at: path, name, and whether it is a folder."""
+    """The files and folders of a root that matter, as far as they are looked at: path, name, and if it is a folder."""
     waiting: list[tuple[str, ...]] = [()]
     left = MOST_LOOKED_AT
     while waiting and left > 0:
         names = waiting.pop(0)
+        path = os.path.join(root, *names)
         try:
-            with os.scandir(os.path.join(root, *names)) as found:
-                for entry in found:
-                    left -= 1
-                    below = (*names, entry.name)
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    yield entry.path, entry.name, is_folder
-                    if is_folder and _is_searched(below):
-                        waiting.append(below)
+            folder = _looked_at(path)
         except OSError:
             continue
+        left -= folder.count
+        yield from ((os.path.join(path, name), name, is_folder) for name, is_folder in folder.entries)
+        if len(names) + 1 < MOST_LEVELS:
+            waiting += [(*names, name) for name in folder.folders]
 
 
-def _is_searched(names: tuple[str, ...]) -> bool:
+def _looked_at(path: str) -> _Folder:
+    """The folder as it is now; it is read again only if its time says that an entry came or went."""
+    changed_ns = os.stat(path).st_ctime_ns  # which nobody can set
+    known = _LOOKED_AT.get(path)
+    if known is not None and known.changed_ns == changed_ns:
+        return known
+    entries: list[tuple[str, bool]] = []
+    folders: list[str] = []
+    count = 0
+    with os.scandir(path) as found:
+        for entry in found:
+            count += 1
+            is_folder = entry.is_dir(follow_symlinks=False)
+            matters = entry.name in _SETTINGS_IN_PROJECTS or protection_of_names(
+                (entry.name, "file") if is_folder else (entry.name,)
+            )
+            if matters:
+                entries.append((entry.name, is_folder))
+            if is_folder and _is_searched(entry.name):
+                folders.append(entry.name)
+    folder = _Folder(changed_ns, count, tuple(entries), tuple(folders))
+    if time.time_ns() - changed_ns > SETTLED_NS:
+        if len(_LOOKED_AT) >= _MOST_FOLDERS:
+            _LOOKED_AT.clear()
+        _LOOKED_AT[path] = folder
+    return folder
+
+
+def _is_searched(name: str) -> bool:
     # All of a protected folder is protected already.
-    guard = protection_of_names((names[-1], "file"))
-    return len(names) < MOST_LEVELS and names[-1] not in _UNSEARCHED and guard is None
+    return name not in _UNSEARCHED and protection_of_names((name, "file")) is None
 
 
 def _credentials(home: str, roots: Sequence[str], own: Iterable[str]) -> list[str]:

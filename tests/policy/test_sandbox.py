@@ -41,6 +41,24 @@ def test_credentials_are_masked_and_settings_fixed_at_any_depth(tmp_path: Path):
     assert [os.path.relpath(path, root) for path in made_of.emptied] == [".npmrc"]
 
 
+def test_what_comes_and_goes_in_a_folder_is_in_the_next_profile(tmp_path: Path):
+    root = tmp_path / "project"
+    (root / "deep").mkdir(parents=True)
+    secret = root / "deep" / ".env"
+    for there in (False, True, False):
+        if there:
+            secret.write_text("KEY=1")
+        else:
+            secret.unlink(missing_ok=True)
+        assert (str(secret) in profile(root, tmp_path).masked) is there
+
+
+def test_folders_that_did_not_change_are_read_once_and_found_again(tmp_path: Path):
+    root = Path(__file__).resolve().parents[2]
+    first, second = (profile(root, tmp_path) for _ in range(2))
+    assert (first.masked, first.read_only, first.emptied) == (second.masked, second.read_only, second.emptied)
+
+
 def test_a_home_shows_neither_keys_nor_our_own_data(tmp_path: Path):
     home = made(
         tmp_path / "h", ".ssh/id", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", "data/constellation.db"
