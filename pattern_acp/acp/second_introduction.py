@@ -33,6 +33,8 @@ def initialize_result(info: dict[str, object], auth_methods: list[dict[str, obje
                 "additionalDirectories": {},
                 **{name: {} for name in UNSTABLE},
             },
+            "auth": {"status": {}},
+            "providers": {},
             "_meta": EXTENSIONS,
         },
         "authMethods": [_auth_method(method) for method in auth_methods],

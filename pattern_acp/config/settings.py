@@ -101,6 +101,8 @@ class ProviderSettings(Struct, frozen=True):
     """True when every request is signed with credentials of the cloud; `api_key` then only names theirs."""
     project: str = ""
     """The project that the models belong to at Google; empty: the one that the credentials name."""
+    is_routed: bool = False
+    """True when the client chose the address: none of the user's keys goes there, only the client's headers."""
 
     def __repr__(self) -> str:
         return repr_without(self, "headers")

@@ -270,6 +270,15 @@ class ModelInfo(Struct, frozen=True):
         return f"{self.provider}/{self.name}"
 
 
+class Route(Struct, frozen=True):
+    """The way to a provider: its wire, the cloud that hosts it, and its address; empty where it is not used."""
+
+    name: str
+    wire: str
+    host: str
+    base_url: str
+
+
 class Provider(Protocol):
     """Streams one model request."""
 

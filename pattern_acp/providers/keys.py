@@ -66,7 +66,8 @@ class SettingsKeys:
 
 def with_stored_keys(settings: Settings, keys: ProviderKeys) -> Settings:
     """Add the stored keys to the settings' providers."""
-    return replace(settings, providers={name: keys.with_stored_key(each) for name, each in settings.providers.items()})
+    keyed = {n: each if each.is_routed else keys.with_stored_key(each) for n, each in settings.providers.items()}
+    return replace(settings, providers=keyed)
 
 
 class SignedProvider:

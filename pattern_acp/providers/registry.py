@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest
+from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, Route
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import LOCAL_SERVERS, ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import HttpRequest, base_url, is_official, sent_openly
@@ -102,21 +103,77 @@ class Providers:
     ) -> None:
         self._settings = settings
         self._keys = keys or SettingsKeys()
-        self._with_stored_keys = partial(with_stored_keys, settings, self._keys)
         self._clock = clock or SystemClock()
         self._retry = retry or RetryPolicy()
         self._limiters = RateLimiters(self._clock, cache_dir)
         self._built: dict[str, Provider] = {}
         self._http = _SharedClient(settings, self._clock)
-        self._configured: Mapping[str, ProviderSettings] = {
+        self._configured: dict[str, ProviderSettings] = {
             **{server.name: server for server in LOCAL_SERVERS},
             **settings.providers,
             "offline": settings.providers.get("offline", OFFLINE),
         }
+        self._known = {name: each for name, each in self._configured.items() if each.wire in HTTP_WIRES}
+        """Providers behind HTTP, those that the client disabled as well."""
         lists = ModelLists(cache_dir, self._clock)
         self._models = KnownModels(
-            self._with_stored_keys, self._configured, lists, self._http.ready, self._keys.signed, settings.models
+            self._with_stored_keys, self._configured, lists, self._http.ready, self._signed, settings.models
         )
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return the ways to all providers behind HTTP, in the order of the settings."""
+        used = {each.name for each in usable_providers(self._with_stored_keys())}
+        return tuple(
+            Route(name, each.wire, each.host, base_url(each) if name in used else "")
+            for name, each in self._known.items()
+        )
+
+    async def set_route(self, name: str, url: str, headers: Mapping[str, str]) -> None:
+        """Reach a provider at another address from now on, until the process ends, with these headers and no key.
+
+        Raises:
+            UnusableModelError: there is no such provider behind HTTP.
+        """
+        settings = self._known_provider(name)
+        routed = ProviderSettings(
+            name, settings.wire, url, headers=dict(headers), quirks=settings.quirks, configured=True, is_routed=True
+        )
+        self._put(routed)
+        with anyio.move_on_after(FIRST_LIST_SECONDS):
+            await self._models.refresh_lists(only_unknown=True, only_of=name)
+
+    def disable(self, name: str) -> None:
+        """Use a provider no more, until the process ends or `set_route` brings it back.
+
+        Raises:
+            UnusableModelError: there is no such provider behind HTTP.
+        """
+        self._known_provider(name)
+        self._configured.pop(name, None)
+        self._built.pop(name, None)
+        others = {key: each for key, each in self._settings.providers.items() if key != name}
+        self._settings = replace(self._settings, providers=others)
+
+    def default(self) -> ModelInfo:
+        """Return the model to start with by what is known now."""
+        return self.resolve(self.choice().qualified)[1]
+
+    def _known_provider(self, name: str) -> ProviderSettings:
+        if name not in self._known:
+            names = ", ".join(sorted(self._known))
+            raise UnusableModelError(f"There is no provider {name!r} to configure; there are {names}.")
+        return self._known[name]
+
+    def _put(self, settings: ProviderSettings) -> None:
+        self._known[settings.name] = self._configured[settings.name] = settings
+        self._built.pop(settings.name, None)
+        self._settings = replace(self._settings, providers={**self._settings.providers, settings.name: settings})
+
+    def _with_stored_keys(self) -> Settings:
+        return with_stored_keys(self._settings, self._keys)
+
+    async def _signed(self, settings: ProviderSettings) -> ProviderSettings:
+        return settings if settings.is_routed else await self._keys.signed(settings)
 
     def available(self) -> tuple[ModelInfo, ...]:
         """The models to offer now: of every provider that is set up, of local servers, and `offline`.
@@ -158,7 +215,7 @@ class Providers:
     def missing_key(self, qualified: str) -> str:
         """A sentence that names the variable when the provider needs a key and has none; else empty."""
         settings = self._configured.get(qualified.partition("/")[0])
-        if settings is None or settings.wire not in HTTP_WIRES:
+        if settings is None or settings.wire not in HTTP_WIRES or settings.is_routed:
             return ""
         if self._keys.with_stored_key(settings).api_key is not None or not (
             settings.needs_key or is_official(settings)
@@ -171,7 +228,8 @@ class Providers:
     def key_in_use(self, qualified: str) -> str:
         """Describe the source of the model provider's key, with its last four characters; empty without a key."""
         settings = self._configured.get(qualified.partition("/")[0])
-        return "" if settings is None or settings.wire not in HTTP_WIRES else self._keys.used(settings)
+        unkeyed = settings is None or settings.wire not in HTTP_WIRES or settings.is_routed
+        return "" if settings is None or unkeyed else self._keys.used(settings)
 
     def key_warning(self, qualified: str) -> str:
         """A sentence when the key of the model's provider goes to it unencrypted; else empty."""
@@ -253,7 +311,8 @@ class Providers:
         def calls_tools(model: str) -> bool:
             return self._models.describe(settings, model).info.calls_tools
 
-        signed = SignedProvider(settings, self._keys, self._build_wire)
+        keys = SettingsKeys() if settings.is_routed else self._keys
+        signed = SignedProvider(settings, keys, self._build_wire)
         tries_images = partial(self._models.tries_images, settings)
         seeing = ImageTrial(signed, tries_images, partial(self._models.learn_images, settings))
         return TextToolsProvider(seeing, calls_tools, partial(self._models.learn_no_tools, settings))

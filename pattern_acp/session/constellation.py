@@ -1,6 +1,6 @@
 """State that all sessions of one process share."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -19,7 +19,7 @@ from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import Holder
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest
+from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, Route
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.tools.base import CodeAccess, Tool
 from pattern_acp.workspace.folder_changes import FolderChanges
@@ -75,6 +75,26 @@ class Models(Protocol):
 
     def key_in_use(self, qualified: str) -> str:
         """Source of the key of the model's provider, with its last four characters; empty without a key."""
+        ...
+
+    def default(self) -> ModelInfo:
+        """The model that new sessions begin with, by what is known now."""
+        ...
+
+    def routes(self) -> Sequence[Route]:
+        """The ways to the providers that a client may configure."""
+        ...
+
+    async def set_route(self, name: str, url: str, headers: Mapping[str, str]) -> None:
+        """Reach a provider at another address, with these headers and none of the user's keys.
+
+        Raises:
+            ProviderError: there is no such provider.
+        """
+        ...
+
+    def disable(self, name: str) -> None:
+        """Use a provider no more. Raises like `set_route`."""
         ...
 
     async def learn(self, qualified: str) -> None:

@@ -61,10 +61,18 @@ const seen = await app.connectWith(stream, async (peer) => {
   await peer.notify(agent.session.cancel, { sessionId });
   const code = await dropped;
   await until(() => ends().length > count);
-  // Two prompts at once.
-  const both = await Promise.all([send("read greeting.txt"), send("read greeting.txt")]);
-  messages.push(...both.map(({ messageId }) => messageId));
+  // Two prompts at once: the second waits for the end of the first, then the second joins the first between its calls.
+  const overlap = (value) => peer.request(agent.session.setConfigOption, { ...chosen, configId: "overlapping", value });
+  const two = async () => {
+    const both = await Promise.all([send("read greeting.txt"), send("read greeting.txt")]);
+    messages.push(...both.map(({ messageId }) => messageId));
+  };
+  await overlap("queue");
+  await two();
   await until(() => ends().length > count + 2);
+  await overlap("steer");
+  await two();
+  await until(() => of("user_message").length === messages.length && of("state_update").at(-1).stopReason);
   const stops = ends().map((update) => update.stopReason);
   const shown = of("user_message").map((update) => update.messageId);
   const list = async () => (await peer.request(agent.session.list, {})).sessions.length;

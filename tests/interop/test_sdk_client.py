@@ -48,7 +48,9 @@ def test_a_client_of_version_2_works_with_the_official_sdk(sdk_client_v2: list[s
     seen = run(sdk_client_v2, place)
 
     assert (seen["protocolVersion"], seen["name"], seen["exit"]) == (2, "pattern-acp", 0)
-    assert seen["stops"] == ["end_turn"] * 4 + ["cancelled"] + ["end_turn"] * 2
+    assert seen["stops"][:7] == ["end_turn"] * 4 + ["cancelled"] + ["end_turn"] * 2
+    # A prompt that joins a turn leaves one end of both, unless the first had ended before it came.
+    assert seen["stops"][7:] in (["end_turn"], ["end_turn"] * 2)
     assert seen["code"] == -32800
     assert seen["shown"] == seen["messages"] == seen["replayedMessages"]
     assert (place.work / "greeting.txt").read_text(encoding="utf-8") == "good day\nworld\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pattern_acp.providers.base import ModelInfo, Provider, ThoughtLevel
+from pattern_acp.providers.base import ModelInfo, Provider, Route, ThoughtLevel
 from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.fallback import FallbackProvider, Refusal, TokensOf
 
@@ -22,6 +22,10 @@ class FakeModels:
         """What `key_warning` says, by provider."""
         self.infos = {name: fake_model(name) for name in providers}
         """What is known of each provider's model."""
+        self.known_routes: dict[str, Route] = {}
+        """What `routes` says, by provider."""
+        self.headers: dict[str, dict[str, str]] = {}
+        """The headers that a client set, by provider."""
         self.unlearned: dict[str, ModelInfo] = {}
         """What `learn` finds out, by provider."""
 
@@ -50,6 +54,27 @@ class FakeModels:
     def key_in_use(self, qualified: str) -> str:
         """See `Models.key_in_use`."""
         return self.keys.get(qualified.partition("/")[0], "")
+
+    def default(self) -> ModelInfo:
+        """See `Models.default`."""
+        return self.available()[0]
+
+    def routes(self) -> Sequence[Route]:
+        """See `Models.routes`."""
+        return tuple(self.known_routes.values())
+
+    async def set_route(self, name: str, url: str, headers: Mapping[str, str]) -> None:
+        """See `Models.set_route`; the headers are kept."""
+        if name not in self.known_routes:
+            raise ProviderRequestError(f"There is no provider {name!r} to configure.")
+        self.known_routes[name] = Route(name, "anthropic", "", url)
+        self.headers[name] = dict(headers)
+
+    def disable(self, name: str) -> None:
+        """See `Models.disable`."""
+        if name not in self.known_routes:
+            raise ProviderRequestError(f"There is no provider {name!r} to configure.")
+        self.known_routes[name] = Route(name, "anthropic", "", "")
 
     async def learn(self, qualified: str) -> None:
         """See `Models.learn`."""

@@ -30,6 +30,20 @@ UNSTABLE_DEFINITIONS = ("ForkSessionResponse",)
 """What is taken from the unstable schema; all that it refers to is stable."""
 
 SECOND_UNSTABLE_DEFINITIONS = (
+    "AgentAuthCapabilities",
+    "AgentCapabilities",
+    "AuthAccount",
+    "AuthState",
+    "AuthStatusCapabilities",
+    "AuthStatusResponse",
+    "DisableProviderResponse",
+    "ListProvidersResponse",
+    "LlmProtocol",
+    "ProviderCurrentConfig",
+    "ProviderId",
+    "ProviderInfo",
+    "ProvidersCapabilities",
+    "SetProviderResponse",
     "ArchiveSessionResponse",
     "ForkSessionResponse",
     "IdleStateUpdate",

@@ -14,7 +14,7 @@ from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.initialize_response import second_in_terminal, second_result
 from pattern_acp.acp.v2 import schema
 from pattern_acp.jsonrpc.dispatcher import Answer, InOrderHook, NotificationHandler, RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND, RpcError
+from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, RESOURCE_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
@@ -80,6 +80,10 @@ def second_version(connection: Connection) -> Tables:
         "session/unarchive": serve(v1.SessionRequest, lambda ours: ours.unarchive),
         "session/status": serve(v1.SessionRequest, lambda ours: ours.status),
         "session/set_title": serve(schema.SetSessionTitleRequest, lambda ours: ours.set_title),
+        "providers/list": serve(v1.MetaWire, lambda ours: ours.list_providers),
+        "providers/set": serve(schema.SetProviderRequest, lambda ours: ours.set_provider),
+        "providers/disable": serve(schema.ProviderRequestById, lambda ours: ours.disable_provider),
+        "auth/status": second.auth_status,
         extensions.OWN_FORK: serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
         extensions.OPEN: serve(extensions.OpenSessionRequest, lambda ours: ours.open),
         extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.first.stop_subagent),
@@ -116,6 +120,15 @@ class _Second:
 
         context.after_response(begin)
         return second_result(in_terminal=in_terminal)
+
+    async def auth_status(self, raw: msgspec.Raw, context: RequestContext) -> object:
+        """auth/status, which is answered also when the client is signed out."""
+        try:
+            return await self.serve(v1.MetaWire, lambda ours: ours.auth_status)(raw, context)
+        except RpcError as error:
+            if error.code != AUTH_REQUIRED:
+                raise
+            return schema.AuthStatusResponse(state="unauthenticated")
 
     def keep_version(self, raw: msgspec.Raw, context: RequestContext) -> None:
         """Do nothing in wire order: the version stays."""

@@ -248,6 +248,56 @@ class RpcErrorObject(Wire, frozen=True, kw_only=True):
     data: Json = None
 
 
+class ProviderConfig(MetaWire, frozen=True, kw_only=True):
+    """The way to a provider; no secrets."""
+
+    api_type: str
+    base_url: str
+
+
+class ProviderInfo(MetaWire, frozen=True, kw_only=True):
+    """A provider that the client may configure; without a current way it is not used."""
+
+    provider_id: str
+    supported: tuple[str, ...]
+    required: bool
+    current: ProviderConfig | None = None
+
+
+class ListProvidersResponse(MetaWire, frozen=True, kw_only=True):
+    """All providers."""
+
+    providers: tuple[ProviderInfo, ...]
+
+
+class ProviderRequestById(MetaWire, frozen=True, kw_only=True):
+    """A request about one provider."""
+
+    provider_id: str
+
+
+class SetProviderRequest(ProviderRequestById, frozen=True, kw_only=True):
+    """Reach a provider at another address, with these headers alone."""
+
+    api_type: str
+    base_url: str
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+
+class AuthAccount(MetaWire, frozen=True, kw_only=True):
+    """A key in use, for display."""
+
+    label: str
+    active: bool | None = None
+
+
+class AuthStatusResponse(MetaWire, frozen=True, kw_only=True):
+    """The state of authentication: `authenticated`, `unauthenticated` or `not_required`."""
+
+    state: str
+    accounts: tuple[AuthAccount, ...] = ()
+
+
 class Usage(MetaWire, frozen=True, kw_only=True):
     """Tokens of the work that ended, those of its subagents included."""
 
