@@ -34,6 +34,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.text_limits import one_line, with_visible_characters
 from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
@@ -323,9 +324,9 @@ def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.Avail
     """The slash commands for the wire."""
     return tuple(
         schema.AvailableCommand(
-            name=spec.name,
-            description=spec.description,
-            input=schema.CommandInput(hint=spec.usage) if spec.usage else None,
+            name=one_line(spec.name),
+            description=one_line(spec.description),
+            input=schema.CommandInput(hint=one_line(spec.usage)) if spec.usage else None,
         )
         for spec in (*COMMANDS.values(), *more)
     )
@@ -413,12 +414,12 @@ class EditorApprover:
     def _params(self, request: ApprovalRequest) -> schema.PermissionRequest:
         call = request.call
         # The preview comes first: CodeCompanion shows a diff only when it is content[0].
-        content = (*call.content, TextContent(request.reason))
+        content = (*call.content, TextContent(with_visible_characters(request.reason)))
         return schema.PermissionRequest(
             session_id=self._session_id,
             tool_call=schema.ToolCallUpdate(
                 tool_call_id=call.call_id,
-                title=call.title,
+                title=one_line(call.title),
                 kind=call.kind,
                 status=ToolCallStatus.PENDING,
                 content=content_items(
@@ -428,7 +429,7 @@ class EditorApprover:
                 raw_input=shown_input(call.raw_input),
             ),
             options=tuple(
-                schema.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer.kind)
+                schema.PermissionOption(option_id=option.answer, name=one_line(option.name), kind=option.answer.kind)
                 for option in (request.first_of_each_kind if self._abilities.one_of_a_kind else request.options)
             ),
         )

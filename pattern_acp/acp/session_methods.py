@@ -19,6 +19,7 @@ from pattern_acp.domain.file_states import FileChange
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Part
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.session_lists import ListedSession
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.rewind.checkpoints import RewindScope
@@ -358,7 +359,7 @@ def session_info(listed: ListedSession) -> schema.SessionInfo:
     row = listed.row
     more: dict[str, object] = {
         "status": listed.status.value,
-        "preview": listed.preview,
+        "preview": one_line(listed.preview),
         "messages": row.message_count,
         "archived": row.archived,
         "persona": row.persona,
@@ -368,7 +369,7 @@ def session_info(listed: ListedSession) -> schema.SessionInfo:
     return schema.SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
-        title=row.title or None,
+        title=one_line(row.title) or None,
         updated_at=iso_time(row.updated_ms),
         additional_directories=row.additional_directories,
         meta={"pattern": more},

@@ -27,6 +27,7 @@ from pattern_acp.acp.content import (
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import (
     COMPACT_CALL,
     DiffContent,
@@ -59,6 +60,9 @@ CONTENT_BYTES = 650_000
 
 RAW_OUTPUT_BYTES = 32_000
 """Most bytes of `rawOutput`, which repeats what the content shows."""
+
+PLAN_CHARACTERS = 4_000
+"""Most characters of one step of a plan."""
 
 PATHS_NAMED = 20
 """Most paths that are named of changes that are not shown."""
@@ -102,7 +106,11 @@ def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolC
         case DiffContent():
             return diff_items(content)
         case LinkContent(uri, name, description):
-            return [schema.Content(content=schema.ResourceLink(uri=uri, name=name, description=description or None))]
+            return [
+                schema.Content(
+                    content=schema.ResourceLink(uri=uri, name=one_line(name), description=one_line(description) or None)
+                )
+            ]
         case TerminalContent():
             if (content.client_owned and live) or (not content.client_owned and meta):
                 return [schema.Terminal(terminal_id=content.terminal_id)]
@@ -218,7 +226,7 @@ def live_updates(event: Event, abilities: EditorAbilities) -> list[schema.Sessio
         case UsageReported():
             return [usage_update(event)]
         case SessionTitled(title):
-            return [schema.SessionInfoUpdate(title=title)]
+            return [schema.SessionInfoUpdate(title=one_line(title))]
         case _:
             return []
 
@@ -262,7 +270,7 @@ def replay_updates(events: Iterable[Event], *, compactions: bool = False) -> lis
     if replay.usage is not None:
         replay.updates.append(usage_update(replay.usage))
     if replay.title:
-        replay.updates.append(schema.SessionInfoUpdate(title=replay.title))
+        replay.updates.append(schema.SessionInfoUpdate(title=one_line(replay.title)))
     return replay.updates
 
 
@@ -339,7 +347,7 @@ def tool_call(call: ToolCallView, abilities: EditorAbilities) -> schema.ToolCall
     """A call as it is announced."""
     return schema.ToolCallStart(
         tool_call_id=call.call_id,
-        title=call.title,
+        title=one_line(call.title),
         kind=call.kind,
         status=ToolCallStatus.PENDING,
         name=call.name,
@@ -373,7 +381,7 @@ def tool_call_shows(
         named_by_call(content, call_id), live=abilities.embeds_terminals, meta=abilities.terminal_meta
     )
     return schema.ToolCallProgress(
-        tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, content=items, title=title or None
+        tool_call_id=call_id, status=ToolCallStatus.IN_PROGRESS, content=items, title=one_line(title) or None
     )
 
 
@@ -390,7 +398,7 @@ def tool_call_end(event: ToolCallFinished, abilities: EditorAbilities, *, replay
     return schema.ToolCallProgress(
         tool_call_id=event.call_id,
         status=event.shown_status,
-        title=event.title or None,
+        title=one_line(event.title) or None,
         content=content or None,
         locations=locations_of(event.locations) or None,
         raw_output=raw_output(named, content) or msgspec.UNSET,
@@ -421,7 +429,9 @@ def plan_update(plan: Plan) -> schema.PlanUpdate:
     """The whole plan."""
     return schema.PlanUpdate(
         entries=tuple(
-            schema.PlanEntry(content=entry.content, priority=entry.priority, status=entry.status)
+            schema.PlanEntry(
+                content=one_line(entry.content, PLAN_CHARACTERS), priority=entry.priority, status=entry.status
+            )
             for entry in plan.entries
         )
     )
@@ -446,12 +456,12 @@ def config_options(options: Sequence[Option]) -> tuple[schema.ConfigOption, ...]
     return tuple(
         schema.SelectConfigOption(
             id=option.option_id,
-            name=option.name,
+            name=one_line(option.name),
             current_value=option.current,
-            description=option.description or None,
+            description=one_line(option.description) or None,
             category=option.category or None,
             options=tuple(
-                schema.SelectOption(value=c.value, name=c.name, description=c.description or None)
+                schema.SelectOption(value=c.value, name=one_line(c.name), description=one_line(c.description) or None)
                 for c in option.choices
             ),
         )

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from pattern_acp.domain.text_limits import with_visible_characters
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 
 SHOWN_TEXT = 240
@@ -217,5 +218,5 @@ def cell(text: str, limit: int) -> str:
 
 def one_line(text: str, limit: int) -> str:
     """A text on one line, cut to a number of characters."""
-    flat = " ".join(text.split())
+    flat = with_visible_characters(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"

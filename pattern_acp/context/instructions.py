@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.text_limits import one_line
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
 """In one folder the first that is there counts: where several are, they say the same in most projects."""
@@ -203,7 +204,7 @@ def _environment_section(environment: Environment) -> str:
         lines.append(f"- Programs found: {', '.join(environment.programs)}")
     lines.append(f"- Session started on: {environment.date}")
     if environment.git_branch:
-        lines.append(f"- Git branch at the start: {environment.git_branch}")
+        lines.append(f"- Git branch at the start: {one_line(environment.git_branch)}")
     if environment.editor:
         lines.append(f"- Editor: {environment.editor}")
     lines.extend(f"- {capability}" for capability in environment.capabilities)

@@ -65,10 +65,28 @@ def cut_line(line: str, limit: int) -> str:
 
 
 def one_line(text: str, limit: int = _TITLE_LIMIT) -> str:
-    """Text for a title: one line, invisible and control characters spelled out so that nothing hides in it."""
+    """Text for a title, name or description: one line, invisible and control characters spelled out.
+
+    Every name that reaches a screen goes through here, so that nothing hides in one or steers a terminal. Doing it
+    again changes nothing.
+    """
     flat = " ↵ ".join(part for part in (line.strip() for line in text.splitlines()) if part)
-    visible = "".join(_visible(character) for character in flat)
+    visible = with_visible_characters(flat)
     return visible if len(visible) <= limit else visible[: limit - 1] + "…"
+
+
+def with_visible_characters(text: str) -> str:
+    """`text` with its lines, and every other invisible or control character spelled out."""
+    # Nearly all text is printable, and looking costs a tenth of going through it.
+    if text.isprintable():
+        return text
+    last = len(text) - 1
+    return "".join(
+        character
+        if character == "\u200d" and 0 < at < last and _is_emoji(text[at - 1]) and _is_emoji(text[at + 1])
+        else _visible(character)
+        for at, character in enumerate(text)
+    )
 
 
 def plain_output(text: str) -> str:
@@ -112,9 +130,13 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
+def _is_emoji(character: str) -> bool:
+    return character == "\ufe0f" or unicodedata.category(character) in {"So", "Sk"}
+
+
 def _visible(character: str) -> str:
     # Bidirectional controls can make a command read as another one (CVE-2021-42574).
-    if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"}:
+    if character not in "\n\t" and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
         return f"\\u{ord(character):04x}"
     return character
 

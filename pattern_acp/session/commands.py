@@ -18,6 +18,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.text_limits import with_visible_characters
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.errors import DuplicateFoundError
 from pattern_acp.memory.service.access import MemoryEdit
@@ -179,7 +180,7 @@ async def run_doctor(session: "Session", argument: str) -> str:
 
 def one_line(text: str, limit: int = 240) -> str:
     """`text` on one line, cut to `limit` characters."""
-    flat = " ".join(text.split())
+    flat = with_visible_characters(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 

@@ -14,6 +14,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction, storable
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
+from pattern_acp.domain.text_limits import with_visible_characters
 
 QUERIES = load_queries("pattern_acp.trust")
 
@@ -137,4 +138,4 @@ def _fenced(lines: Sequence[str], language: str = "") -> str:
 
 def _one_line(text: str) -> str:
     # Nothing that a project wrote may steer a terminal or pretend to be something else.
-    return "".join(char if char.isprintable() else "?" for char in text)[:500]
+    return with_visible_characters(text)[:500]

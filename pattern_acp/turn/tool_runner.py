@@ -27,7 +27,7 @@ from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_except
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.text_limits import SHOWN_NAME
+from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 from pattern_acp.domain.tool_calls import (
     TerminalContent,
     TextContent,
@@ -630,7 +630,7 @@ class ToolRunner:
             outcome.full_output,
             duration_ms,
             interrupted,
-            outcome.title,
+            one_line(outcome.title),
             failure_of_outcome(outcome),
             sandbox,
         )
@@ -698,7 +698,7 @@ def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: Pre
     return ToolCallView(
         call.call_id,
         tool.spec.name,
-        prepared.title,
+        one_line(prepared.title),
         prepared.kind or tool.kind,
         arguments,
         prepared.locations,

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct
 
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
 
@@ -49,7 +50,7 @@ class GitStatus(Struct, frozen=True):
             (self.changed, "changed"),
             (self.untracked, "untracked"),
         )
-        words = [f"branch {self.branch}" if self.branch else "no branch (detached HEAD)"]
+        words = [f"branch {one_line(self.branch)}" if self.branch else "no branch (detached HEAD)"]
         words += [f"{count:,} {what}" for count, what in counts if count]
         return ", ".join(words if self.paths else [*words, "clean"])
 

@@ -10,6 +10,7 @@ from pattern_acp.domain.text_limits import (
     plain_output,
     plural,
     short_diff,
+    with_visible_characters,
 )
 
 
@@ -76,3 +77,18 @@ def test_counts_agree_with_their_words():
 
 def test_a_fence_is_longer_than_any_inside():
     assert fenced("a ``` b", "sh") == "````sh\na ``` b\n````"
+
+
+def test_a_joined_emoji_stays_one_and_a_joiner_elsewhere_is_spelled_out():
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    assert one_line(f"for {family}") == f"for {family}"
+    assert one_line("rm\u200d -rf\u200d") == "rm\\u200d -rf\\u200d"
+
+
+def test_text_keeps_its_lines_and_hides_nothing_in_them():
+    assert with_visible_characters("a\tb\n\u202ec\x9b\ud800") == "a\tb\n\\u202ec\\u009b\\ud800"
+
+
+def test_a_shown_name_stays_the_same_when_it_is_shown_again():
+    shown = one_line("a\n\u202eb\x1b")
+    assert one_line(shown) == shown

@@ -43,6 +43,7 @@ from pattern_acp.acp.v2.updates import (
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
+from pattern_acp.domain.text_limits import one_line, with_visible_characters
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
@@ -309,13 +310,13 @@ def permission_request(session_id: SessionId, request: ApprovalRequest, cwd: str
     """The question for the wire: about a command, which runs in `cwd` unless it names a folder, or about a call."""
     call = request.call
     options = tuple(
-        v1.PermissionOption(option_id=option.answer, name=option.name, kind=option.answer.kind)
+        v1.PermissionOption(option_id=option.answer, name=one_line(option.name), kind=option.answer.kind)
         for option in request.options
     )
     return schema.PermissionRequest(
         session_id=session_id,
-        title=call.title,
-        description=request.reason or None,
+        title=one_line(call.title),
+        description=with_visible_characters(request.reason) or None,
         subject=_command_of(request, cwd) or _subject_of(call),
         options=options,
     )
@@ -325,7 +326,7 @@ def _subject_of(call: ToolCallView) -> schema.ToolCallSubject:
     return schema.ToolCallSubject(
         tool_call=schema.ToolCall(
             tool_call_id=call.call_id,
-            title=call.title,
+            title=one_line(call.title),
             kind=call.kind,
             status=schema.ToolCallStatus.PENDING,
             content=tool_content(call.content, call.call_id) or None,

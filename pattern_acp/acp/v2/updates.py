@@ -24,6 +24,7 @@ from pattern_acp.acp.content import (
 from pattern_acp.acp.updates import (
     CONTENT_BYTES,
     PATHS_NAMED,
+    PLAN_CHARACTERS,
     Compactions,
     content_items,
     locations_of,
@@ -37,6 +38,7 @@ from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import DiffContent, TerminalContent, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
@@ -83,7 +85,7 @@ def live_updates(event: Event, compactions: Compactions) -> list[schema.SessionU
         case UsageReported():
             return [usage_update(event)]
         case SessionTitled(title):
-            return [v1.SessionInfoUpdate(title=title)]
+            return [v1.SessionInfoUpdate(title=one_line(title))]
         case _:
             return []
 
@@ -109,7 +111,7 @@ def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
     if replay.usage is not None:
         replay.updates.append(usage_update(replay.usage))
     if replay.title:
-        replay.updates.append(v1.SessionInfoUpdate(title=replay.title))
+        replay.updates.append(v1.SessionInfoUpdate(title=one_line(replay.title)))
     return replay.updates
 
 
@@ -196,7 +198,7 @@ def tool_call(call: ToolCallView) -> schema.ToolCallUpdate:
     """A call as it is announced."""
     return schema.ToolCallUpdate(
         tool_call_id=call.call_id,
-        title=call.title,
+        title=one_line(call.title),
         kind=call.kind,
         status=schema.ToolCallStatus.PENDING,
         name=call.name,
@@ -219,7 +221,7 @@ def tool_call_shows(event: ToolCallShows) -> schema.ToolCallUpdate:
         tool_call_id=event.call_id,
         status=schema.ToolCallStatus.IN_PROGRESS,
         content=tool_content(event.content, event.call_id),
-        title=event.title or None,
+        title=one_line(event.title) or None,
     )
 
 
@@ -235,7 +237,7 @@ def tool_call_end(event: ToolCallFinished) -> schema.ToolCallUpdate:
     return schema.ToolCallUpdate(
         tool_call_id=event.call_id,
         status=schema.ToolCallStatus.CANCELLED if event.interrupted else seen,
-        title=event.title or None,
+        title=one_line(event.title) or None,
         content=tool_content(event.content, event.call_id) or None,
         locations=locations_of(event.locations) or None,
         raw_output=raw_output(event.content, shown) or msgspec.UNSET,
@@ -409,7 +411,8 @@ def usage_of(used: Usage) -> schema.Usage:
 def plan_update(plan: Plan) -> schema.PlanUpdate:
     """The whole plan."""
     entries = tuple(
-        v1.PlanEntry(content=entry.content, priority=entry.priority, status=entry.status) for entry in plan.entries
+        v1.PlanEntry(content=one_line(entry.content, PLAN_CHARACTERS), priority=entry.priority, status=entry.status)
+        for entry in plan.entries
     )
     return schema.PlanUpdate(plan=schema.PlanItems(plan_id=PLAN_ID, entries=entries))
 
@@ -419,12 +422,13 @@ def config_options(options: Sequence[Option]) -> tuple[schema.ConfigOption, ...]
     return tuple(
         schema.ConfigOption(
             config_id=option.option_id,
-            name=option.name,
+            name=one_line(option.name),
             current_value=option.current,
-            description=option.description or None,
+            description=one_line(option.description) or None,
             category=option.category or f"_{option.option_id}",
             options=tuple(
-                v1.SelectOption(value=c.value, name=c.name, description=c.description or None) for c in option.choices
+                v1.SelectOption(value=c.value, name=one_line(c.name), description=one_line(c.description) or None)
+                for c in option.choices
             ),
         )
         for option in options
@@ -436,9 +440,9 @@ def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.Avail
     """The slash commands for the wire."""
     return tuple(
         schema.AvailableCommand(
-            name=spec.name,
-            description=spec.description,
-            input=schema.CommandInput(hint=spec.usage) if spec.usage else None,
+            name=one_line(spec.name),
+            description=one_line(spec.description),
+            input=schema.CommandInput(hint=one_line(spec.usage)) if spec.usage else None,
         )
         for spec in (*COMMANDS.values(), *more)
     )
