@@ -402,7 +402,7 @@ class EditorApprover:
             session_id=self._session_id,
             tool_call=schema.ToolCallUpdate(
                 tool_call_id=call.call_id,
-                title=call.title,
+                title=one_line(call.title),
                 kind=call.kind,
                 status=ToolCallStatus.PENDING,
                 content=content_items(call.content, live=False, meta=False),
@@ -442,7 +442,8 @@ def answer_options(question: UserQuestion) -> tuple[schema.PermissionOption, ...
     """
     once, refused = PermissionAnswer.ALLOW_ONCE.value, PermissionAnswer.REJECT_ONCE.value
     answers = [
-        schema.PermissionOption(option_id=option_id, name=name, kind=once) for option_id, name in _answers(question)
+        schema.PermissionOption(option_id=option_id, name=one_line(name), kind=once)
+        for option_id, name in _answers(question)
     ]
     return (*answers, schema.PermissionOption(option_id=refused, name="Answer in my own words", kind=refused))
 
@@ -462,7 +463,7 @@ async def form_answer(dispatcher: Dispatcher, session_id: SessionId, question: U
     params = schema.ElicitationRequest(
         session_id=session_id,
         tool_call_id=question.call.call_id,
-        message=question.text,
+        message=with_visible_characters(question.text),
         requested_schema=form_of(question),
         mode="form",
     )
@@ -487,7 +488,11 @@ def form_of(question: UserQuestion) -> JsonObject:
     own: JsonObject = {"type": "string", "title": "In your own words" if question.options else "Your answer"}
     if not question.options:
         return {"type": "object", "properties": {"own_words": own}, "required": ["own_words"]}
-    choice: JsonObject = {"type": "string", "title": "Answer", "enum": list(question.options)}
+    choice: JsonObject = {
+        "type": "string",
+        "title": "Answer",
+        "enum": [one_line(option) for option in question.options],
+    }
     return {"type": "object", "properties": {"answer": choice, "own_words": own}}
 
 

@@ -24,7 +24,7 @@ from pattern_acp.commands.document import (
     one_line,
 )
 from pattern_acp.domain.clock import local_minute
-from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.archive import ArchivalEntry
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
@@ -65,6 +65,14 @@ _WHO = {
     Actor.IMPORT: "an import",
 }
 
+_HAD_READ = {
+    Origin.WEB: "a web page",
+    Origin.MCP: "an MCP server",
+    Origin.AGENT: "a subagent",
+    Origin.COMMAND: "a command",
+    Origin.WORKSPACE: "a file",
+}
+
 
 class WriteRow(Struct, frozen=True):
     """One write."""
@@ -90,8 +98,9 @@ class WriteRow(Struct, frozen=True):
 
     @property
     def who(self) -> str:
-        """Who wrote, in the user's words."""
-        return _WHO[Actor(self.actor)]
+        """Who wrote, in the user's words; behind the agent, what kind of data of others it had read."""
+        read = _HAD_READ.get(Origin(self.origin)) if self.actor == Actor.PERSONA else None
+        return f"{_WHO[Actor(self.actor)]}, after {read}" if read else _WHO[Actor(self.actor)]
 
     @property
     def what(self) -> str:

@@ -305,6 +305,10 @@ CREATE TABLE memory_files (
 
 CREATE INDEX block_updates_by_event ON block_updates (last_seq);
 
+-- Writes of the agent behind which data of others may be: what stands beside their text in requests is found by it.
+CREATE INDEX block_updates_from_data ON block_updates (block_id, number)
+WHERE actor = 'persona' AND origin IN ('web', 'mcp', 'agent', 'command', 'workspace');
+
 CREATE TABLE grants (
     id INTEGER PRIMARY KEY,
     session_id TEXT NOT NULL REFERENCES sessions (id), -- in which the user answered

@@ -6,6 +6,8 @@ never carry the user's authority. An event therefore names both who acted and wh
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 
 class Actor(StrEnum):
     """The actor behind an event."""
@@ -30,3 +32,26 @@ class Origin(StrEnum):
     EDITOR = "editor"
     WEB = "web"
     MCP = "mcp"
+
+
+class DataSource(Struct, frozen=True):
+    """Data that a session has read, and what the user would call the place that it is from."""
+
+    origin: Origin
+    name: str
+    """In words for a sentence, such as “the file `README.md`”."""
+    text: str = ""
+    """The data as it is compared: small letters, one blank between words."""
+    of_project: bool = False
+    """True for data of the session's own folders."""
+    given: bool = False
+    """True for data that the user attached to a prompt."""
+    server: str = ""
+    """The MCP server that it is from, if it is from one."""
+    line: str = ""
+    """The command whose output it is, if it is one's."""
+
+
+def flat_text(text: str) -> str:
+    """`text` as it is compared: small letters, one blank between words."""
+    return " ".join(text.split()).casefold()

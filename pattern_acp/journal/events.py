@@ -232,6 +232,8 @@ class PermissionDecided(Struct, frozen=True):
     reason: str
     sandbox: str = ""
     """The sandbox that the call had to run in; empty when it might run outside."""
+    origin: str = ""
+    """Origin of its arguments in words, as far as it was known; empty in journals of before."""
 
 
 class PermissionAsked(Struct, frozen=True):

@@ -295,6 +295,14 @@ JOIN events AS e ON e.seq = u.last_seq
 LEFT JOIN sessions AS s ON s.id = e.stream
 WHERE u.block_id = :block_id AND u.number = :number;
 
+-- name: list_writes_from_data
+-- The writes of several blocks behind which data of others may be, oldest first; the ids are a JSON list.
+SELECT u.block_id, u.number, u.reason
+FROM json_each(:ids) AS wanted
+JOIN block_updates AS u ON u.block_id = wanted.value
+WHERE u.actor = 'persona' AND u.origin IN ('web', 'mcp', 'agent', 'command', 'workspace')
+ORDER BY u.block_id, u.number;
+
 -- name: read_history
 -- The writes of a block up to a number, oldest first, as history is worked out from them.
 SELECT number, operation, target, data, frontiers_after

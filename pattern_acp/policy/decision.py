@@ -95,3 +95,5 @@ class Decision(Struct, frozen=True):
     scopes: tuple[GrantScope, ...] = ()
     sandbox: str = ""
     """The sandbox that the call has to run in, in a few words; empty for a call that may run outside."""
+    origin: str = ""
+    """Origin of the call's arguments in words, as far as it is known; empty for the model's own."""

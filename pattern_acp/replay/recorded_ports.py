@@ -25,7 +25,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.domain.usage import Usage
 from pattern_acp.hooks.answers import Opinion
-from pattern_acp.journal.events import ErrorReported, ToolCallFinished, TurnEnded
+from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.providers import errors
@@ -163,6 +163,11 @@ def cancel_reason(turn: RecordedTurn) -> str:
     return next(recorded, OUT_OF_TIME if turn.out_of_time else CANCELLED_SENTENCE)
 
 
+def _as_recorded(decided: PermissionDecided) -> Decision:
+    verdict = Verdict(decided.verdict)
+    return Decision(verdict, decided.rule, decided.reason, sandbox=decided.sandbox, origin=decided.origin)
+
+
 class RecordedRepeats(RepeatGuard):
     """`RepeatGuard` that asks, notes and stops where the recorded turn did."""
 
@@ -189,7 +194,7 @@ class RecordedRepeats(RepeatGuard):
         decided = self._position.call(call.call_id).decided
         if decided is None or decided.rule != REPEAT_RULE or decision.rule != NOT_DECIDED:
             return decision
-        return Decision(Verdict(decided.verdict), decided.rule, decided.reason, sandbox=decided.sandbox)
+        return _as_recorded(decided)
 
     def note(self, call: ToolCallView, text: str, *, failed: bool, changes: bool) -> str:
         """See `RepeatGuard.note`: whatever was recorded behind the text."""
@@ -207,8 +212,9 @@ class RecordedPermissions(PermissionChecker):
         self._waiting = set[str]()
         """Calls that were to be asked about, and wait for the questions before theirs."""
 
-    def decide(self, accesses: tuple[Access, ...]) -> Decision:
+    def decide(self, accesses: tuple[Access, ...], arguments: JsonObject | None = None) -> Decision:
         """See `PermissionChecker.decide`."""
+        del arguments
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
         call = self._position.call(named)
         decided = call.settled if named in self._waiting and call.settled is not None else call.decided
@@ -217,7 +223,7 @@ class RecordedPermissions(PermissionChecker):
             return Decision(Verdict.ALLOW, "replay", "")
         if decided is None:
             return Decision(Verdict.DENY, NOT_DECIDED, NOT_RECORDED)
-        return Decision(Verdict(decided.verdict), decided.rule, decided.reason, sandbox=decided.sandbox)
+        return _as_recorded(decided)
 
     async def authorize(
         self,

@@ -56,6 +56,7 @@ from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
 from pattern_acp.session.trust import follow_servers, open_trust
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
+from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.workspace.git import GitFacts, git_facts
@@ -144,6 +145,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
             place.roots,
             list(grants),
             owner,
+            read=DataRead((place.cwd, *place.roots), (file.path for file in compiled.files)),
             reading_asks=place.settings.policy.reading_commands == "ask",
             rules=place.settings.policy.rules,
         ),
@@ -218,7 +220,7 @@ def assemble(
         state.session_id,
         client.view(state.client_id),
         clock=shared.clock,
-        projections=(projections.apply,),
+        projections=(projections.apply, state.policy.read.follow),
         check=lambda tx: leases.require(tx, state.session_id, shared.holder),
         late_check=lambda tx: leases.refuse_if_held(tx, state.session_id, shared.holder, shared.clock.now_ms()),
     )
@@ -251,6 +253,7 @@ def assemble(
     mcp = _servers(shared, opening, recorder, is_read=state.is_read)
     parts = SessionParts(mcp, trust, jobs, Checkpoints(scope))
     session = Session(shared, state, ports, memory, recorder, parts)
+    state.policy.trusts_folder = lambda: trust.granted
     for memory_of in (memory.persona, memory.person):
         memory_of.searching.in_context = lambda: seen_messages(session)
         memory_of.after_commit = lambda: write_files(session)

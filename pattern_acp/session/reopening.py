@@ -4,7 +4,7 @@ Owns: the lease, closing what was left open, and reading the history. Must not k
 (session/opening.py), or what the user is asked about a session that is in use (session/holding.py).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 import anyio
@@ -50,6 +50,7 @@ from pattern_acp.session.session import Session
 from pattern_acp.session.state import SessionState
 from pattern_acp.session.trust import open_trust
 from pattern_acp.session.window import window_state
+from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.permissions import PolicyState
 
 TAKEN_OVER = InterruptedEnd(
@@ -176,6 +177,7 @@ async def _session_of(
             place.roots,
             list(found.grants),
             grant_owner(row, place.project),
+            read=data_read(place, compiled, found.recorded),
             reading_asks=place.settings.policy.reading_commands == "ask",
             rules=place.settings.policy.rules,
         ),
@@ -197,6 +199,14 @@ async def _session_of(
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
     return assemble(shared, client, state, opening, trust, jobs), kept
+
+
+def data_read(place: Place, compiled: InstructionsCompiled, recorded: Iterable[Recorded]) -> DataRead:
+    """Return what the session has read so far, by its events; what it went back behind, it has read all the same."""
+    read = DataRead((place.cwd, *place.roots), (file.path for file in compiled.files))
+    for entry in recorded:
+        read.note(entry.event, entry.origin)
+    return read
 
 
 def _get(tx: Transaction, session_id: SessionId) -> SessionRow:

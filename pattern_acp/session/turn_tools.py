@@ -111,6 +111,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         terminal=session.workbench.terminal,
         limits=partial(profile_of, session),
         memory=session.memory,
+        read_before=session.state.policy.read_before,
         history=partial(_history, session, turn_id),
         read_fingerprints=session.state.fingerprints,
         jobs=session.jobs,

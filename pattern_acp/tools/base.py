@@ -19,7 +19,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.origin import DataSource, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
 from pattern_acp.policy.paths import protection, protection_of_names
@@ -204,6 +204,8 @@ class ToolContext(Struct, frozen=True):
     """The other sessions of the project; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable
     """Tells whether policy lets the agent read an absolute path without a question; other paths are not even listed."""
+    read_before: Callable[[], tuple[DataSource, ...]] = tuple
+    """The data of others that the turn has read, that of the session's own folders last."""
     note_path: Callable[[str, str], None] = unnoted
     """Called with every path that a call names: absolute, and resolved through symbolic links."""
 

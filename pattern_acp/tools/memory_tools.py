@@ -315,7 +315,8 @@ class MemoryWrite:
         asked = parse_arguments(arguments, MemoryWriteArguments)
         if asked.operation in REVERTING:
             return await _prepare_undo(asked, call_id, context)
-        edits = _asked_edits(asked)
+        read = context.read_before()
+        edits = tuple(replace(edit, read=read) for edit in _asked_edits(asked))
         proposal = await context.memory.preview_all(edits)
         labels = ", ".join(dict.fromkeys(edit.label for edit in edits))
         return PreparedCall(

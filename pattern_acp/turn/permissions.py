@@ -7,6 +7,7 @@ before the decision: the error of a call that cannot be prepared may quote a fil
 """
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -15,10 +16,11 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import Access, ReadPath, WritePath
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.origin import Actor, DataSource, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import USER_REFUSED, Location, TextContent, ToolCallView, ToolKind
@@ -29,8 +31,12 @@ from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approva
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import UserWaitTimer
+from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
+
+if TYPE_CHECKING:
+    from pattern_acp.policy.origins import KnownTexts
 
 REFUSED = (
     f"{USER_REFUSED} It did not run and nothing was changed. Do not repeat it; "
@@ -59,8 +65,29 @@ class PolicyState(Struct):
     """True when commands that only read ask like all others."""
     rules: tuple[PolicyRule, ...] = ()
     """The rules of the user and of the project."""
+    read: DataRead = field(default_factory=DataRead)
+    """Data that the session has read, whose text may be behind a call."""
+    trusts_folder: Callable[[], bool] = lambda: False
+    """Tells whether the user trusts the session's folder as it is now."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
+
+    def known(self) -> "KnownTexts":
+        """Return what a call is compared with."""
+        # Late: a start compares nothing.
+        from pattern_acp.policy.origins import KnownTexts
+
+        read = self.read
+        return KnownTexts(read.sources, (*read.instructions, *read.turn), tuple(read.said), self.trusts_folder())
+
+    def read_before(self) -> tuple[DataSource, ...]:
+        """Return the data of others that the turn has read, that of the session's own folders last."""
+        from pattern_acp.policy.origins import read_before
+
+        known = self.known()
+        everywhere = read_before(known, beyond_project=False)
+        here = [source for source in read_before(known, beyond_project=True) if source not in everywhere]
+        return (*everywhere, *(replace(source, of_project=True) for source in here))
 
 
 class Denied(Struct, frozen=True):
@@ -100,8 +127,8 @@ class PermissionChecker:
         """Seconds that the user took to answer so far; time limits leave them out."""
         return self._waits.seconds
 
-    def decide(self, accesses: tuple[Access, ...]) -> Decision:
-        """Decide by the present policy."""
+    def decide(self, accesses: tuple[Access, ...], arguments: JsonObject | None = None) -> Decision:
+        """Decide by the present policy; `arguments` are those of a call of the model, whose origin counts then."""
         # Late: what tells commands apart is 20 modules, and a start decides nothing.
         from pattern_acp.policy.decide import decide
 
@@ -117,7 +144,14 @@ class PermissionChecker:
             reading_asks=state.reading_asks,
             rules=state.rules,
         )
-        return self._narrowing.narrowed(decision, accesses)
+        decision = self._narrowing.narrowed(decision, accesses)
+        if arguments is None or decision.verdict is Verdict.DENY:
+            return decision
+        # Late, as above.
+        from pattern_acp.policy.origins import with_origin
+
+        known = state.known()
+        return with_origin(decision, accesses, arguments, known, mode=mode, roots=state.roots, grants=state.grants)
 
     def decide_configured(self, accesses: tuple[Access, ...], reason: str) -> Decision:
         """Decide on something that the user set up: refuse what policy refuses, and allow everything else."""
@@ -127,7 +161,7 @@ class PermissionChecker:
     async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *events: NewEvent) -> None:
         """Record `events` and the decision in one transaction."""
         verdict, sandbox = decision.verdict.value, decision.sandbox
-        decided = PermissionDecided(turn_id, call_id, verdict, decision.rule, decision.reason, sandbox)
+        decided = PermissionDecided(turn_id, call_id, verdict, decision.rule, decision.reason, sandbox, decision.origin)
         await self._recorder.record(*events, NewEvent(decided, Actor.SYSTEM))
 
     async def authorize(

@@ -517,7 +517,7 @@ class ToolRunner:
         latest: list[Decision] = []
 
         def decide() -> Decision:
-            decided = with_opinion(self._permissions.decide(prepared.accesses), opinion)
+            decided = with_opinion(self._permissions.decide(prepared.accesses, view.raw_input), opinion)
             if decided.sandbox and prepared.run_confined is None:
                 decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE)
             decided = self.repeats.decide(view, decided)

@@ -261,8 +261,8 @@ class SecondApprover:
     async def _chosen(self, question: UserQuestion) -> str | None:
         params = schema.PermissionRequest(
             session_id=self._session_id,
-            title=question.call.title,
-            description=question.text,
+            title=one_line(question.call.title),
+            description=with_visible_characters(question.text),
             subject=_subject_of(question.call),
             options=answer_options(question),
         )

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.access import WriteMemory
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.origin import DataSource
 
 if TYPE_CHECKING:
     from pattern_acp.memory.schemas.types import BlockSchema
@@ -104,6 +105,8 @@ class MemoryEdit(Struct, frozen=True):
     severity: str = ""
     until: str = ""
     """A day like 2026-12-31, the last on which the entry applies, or `never`."""
+    read: tuple[DataSource, ...] = ()
+    """Data of others that the turn of the write had read, of the project last."""
 
     @property
     def has_conditions(self) -> bool:

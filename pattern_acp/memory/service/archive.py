@@ -83,6 +83,13 @@ def change_archive(tx: Transaction, edit: MemoryEdit, scope: Scope, writing: Wri
             raise UnusableEditError(ARCHIVE, problem)
 
 
+def scope_of(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Scope:
+    """The scope that an edit changes: that of the entry which it names, else of the one that it adds."""
+    if edit.operation in {"replace", "verify", *STATUS_OPERATIONS}:
+        return _find(tx, edit.old_text, writing).scope
+    return Scope(edit.scope) if edit.scope in {Scope.PERSONA.value, Scope.PROJECT.value} else Scope.PROJECT
+
+
 def reviewed(
     tx: Transaction, access: WriteMemory, edit: MemoryEdit, scope: Scope, writing: WriteContext
 ) -> WriteMemory:

@@ -47,6 +47,7 @@ from pattern_acp.memory.errors import (
 from pattern_acp.memory.freshness import marked
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.merging import conflict_note, encode_conflicts
+from pattern_acp.memory.origin_notes import READ_BEFORE
 from pattern_acp.memory.permissions import Isolation, Permission, WriteAction, action_of, explain_permission, judge
 from pattern_acp.memory.schemas.types import LogSchema
 from pattern_acp.memory.service.access import ARCHIVE, OPERATIONS, MemoryChange, MemoryEdit
@@ -66,6 +67,9 @@ from pattern_acp.memory.write_validation import Passages, check_repeats, check_s
 
 ADDING = frozenset({"append", "add", "insert_after", "create"})
 """Operations whose text is new beside what is there, so that repeats are looked for."""
+
+NAMED = 3
+"""Most of those that the reason names."""
 
 _OF_ANY_TEXT = frozenset({Operation.APPEND, Operation.REPLACE})
 """Operations whose outcome can be computed from a text alone."""
@@ -193,12 +197,13 @@ def check_isolation(label: str, scope: Scope, writing: WriteContext) -> None:
 
 def _apply(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied:
     if edit.label == ARCHIVE:
-        from pattern_acp.memory.service.archive import change_archive, reviewed
+        from pattern_acp.memory.service.archive import change_archive, reviewed, scope_of
 
         check_words(ARCHIVE, edit.text)
-        access = _guarded(WriteMemory(ARCHIVE, Scope.PROJECT.value, writing.owner.project_key), edit.text, writing)
-        scope = Scope(edit.scope) if edit.scope in {Scope.PERSONA.value, Scope.PROJECT.value} else Scope.PROJECT
+        scope = scope_of(tx, edit, writing)
         check_isolation(ARCHIVE, scope, writing)
+        edit, writing = with_source(edit, scope, writing)
+        access = _guarded(WriteMemory(ARCHIVE, scope.value, writing.owner.owner_of(scope)), edit.text, writing)
         access = reviewed(tx, access, edit, scope, writing)
         return Applied(change_archive(tx, edit, scope, writing), access)
     if edit.operation == "create":
@@ -209,6 +214,7 @@ def _apply(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied:
 def _create(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied:
     spec = _new_spec(edit, writing)
     check_isolation(edit.label, spec.key.scope, writing)
+    edit, writing = with_source(edit, spec.key.scope, writing)
     if block_exists(tx, spec.key):
         raise UnusableEditError(edit.label, "there is a block of this label already; write into that one.")
     access = WriteMemory(edit.label, spec.key.scope.value, spec.key.owner)
@@ -248,6 +254,7 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied
     block, key = visible.block, visible.block.key
     if not visible.shared_from:
         check_isolation(visible.label, key.scope, writing)
+    edit, writing = with_source(edit, key.scope, writing)
     said, edit = edit.text, _as_stored(edit, block.text)
     content: AnyEdit = (
         RemoveItem(edit.old_text) if edit.operation == "archive" else as_block_edit(edit, now_ms=writing.at_ms)
@@ -281,6 +288,19 @@ def _as_stored(edit: MemoryEdit, stored: str) -> MemoryEdit:
         return edit
     text, old, to = (as_stored(given, stored) for given in (edit.text, edit.old_text, edit.to))
     return replace(edit, text=text, old_text=old, to=to)
+
+
+def with_source(edit: MemoryEdit, scope: Scope, writing: WriteContext) -> tuple[MemoryEdit, WriteContext]:
+    """Return the edit with its reason naming the data of others behind it, and the writer with the origin of that.
+
+    For the project's own memory its own files are no data of others.
+    """
+    read = [source for source in edit.read if not (scope is Scope.PROJECT and source.of_project)]
+    if not read or writing.writer.actor is not Actor.PERSONA:
+        return edit, writing
+    names = ", ".join(source.name for source in read[:NAMED]) + (" and more" if len(read) > NAMED else "")
+    reason = f"{edit.reason} {READ_BEFORE}{names}]".strip()
+    return replace(edit, reason=reason), replace(writing, writer=replace(writing.writer, origin=read[0].origin))
 
 
 def _judged(access: WriteMemory, permission: Permission, action: WriteAction, writing: WriteContext) -> WriteMemory:

@@ -20,6 +20,7 @@ from pattern_acp.memory.errors import IsolationDeniedError
 from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.merging import conflict_note, open_conflicts
+from pattern_acp.memory.origin_notes import OriginNotes, writes_from_data
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.repeats import Pair, untold_repeats
 from pattern_acp.memory.schemas.forms import describe
@@ -105,6 +106,7 @@ class ConstellationMemory:
         self._ids = ids
         self._peer = peer
         self._writer = writer
+        self._origin_notes = OriginNotes(database)
         self._touched: set[str] = set()
         """Labels that this session read."""
         self._recalled: Counter[int] = Counter()
@@ -133,7 +135,7 @@ class ConstellationMemory:
             DatabaseError: the constellation cannot be read or written.
         """
         isolation = self._rules.isolation
-        found, (seen, damaged, touched) = await self._database.read(
+        found, (seen, damaged, touched, from_data) = await self._database.read(
             lambda tx: (look(tx), _visible(tx, self._owner, isolation))
         )
         there = {one.block.key for one in seen}
@@ -142,14 +144,19 @@ class ConstellationMemory:
         if not self._default_keys <= there:
             writing = self._writing(None)
             await self._database.write(lambda tx: create_defaults(tx, writing))
-            seen, damaged, touched = await self._database.read(lambda tx: _visible(tx, self._owner, isolation))
+            seen, damaged, touched, from_data = await self._database.read(
+                lambda tx: _visible(tx, self._owner, isolation)
+            )
         self.damaged = damaged
         self._seen, views, now_ms = {}, list[MemoryBlockView](), self._clock.now_ms()
         for one in seen:
             if one.label in self._touched:
                 touched.add(one.block.id)
             self._seen[one.label] = one.block.text
-            views.append(view_of(one, touched, now_ms=now_ms, isolation=isolation))
+            view = view_of(one, touched, now_ms=now_ms, isolation=isolation)
+            if writes := from_data.get(one.block.id):
+                view = replace(view, notes=(*view.notes, *await self._origin_notes.of(one.block, writes)))
+            views.append(view)
         return found, tuple(views)
 
     def unreadable(self) -> dict[str, str]:
@@ -296,9 +303,10 @@ class _DoneError(Exception):
 
 def _visible(
     tx: Transaction, owner: MemoryScope, isolation: Isolation
-) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...], set[str]]:
+) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...], set[str], dict[str, dict[int, str]]]:
     seen, damaged = sound_blocks(tx, owner.owners, isolation=isolation)
-    return seen, damaged, touched_by(tx, owner.session_id, [one.block for one in seen])
+    blocks = [one.block for one in seen]
+    return seen, damaged, touched_by(tx, owner.session_id, blocks), writes_from_data(tx, blocks)
 
 
 def view_of(
