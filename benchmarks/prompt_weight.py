@@ -19,7 +19,7 @@ from pattern_acp.tools.registry import default_tools
 
 LIMIT_BYTES = 12_000
 
-FIRST_REQUEST_BYTES = 10_000
+FIRST_REQUEST_BYTES = 12_000
 
 
 def weight(spec: ToolSpec) -> int:

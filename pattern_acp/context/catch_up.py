@@ -4,7 +4,6 @@ Owns: when that is due, the words, and their budget. Must not know: how any of i
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
@@ -18,7 +17,7 @@ CATCH_UP_CALL = "memory_catch_up"
 AWAY_MS = 3_600_000
 """Away for less than an hour is not away (issue 3, section 5)."""
 
-CATCH_UP_TOKENS = 200
+CATCH_UP_TOKENS = 300
 """Most tokens of it: it says where to look, not what is there."""
 
 _MARK_TOKENS = 15
@@ -81,7 +80,7 @@ def catch_up(absence: Absence) -> Section:
     away = is_away(absence.last_active_ms, absence.now_ms)
     if not absence.handoffs and not (away and (absence.titles or absence.decisions or absence.threads)):
         return NOTHING
-    since = f"{_moment(absence.last_active_ms)} UTC"
+    since = local_minute(absence.last_active_ms)
     lines = [_headline(absence)] if away else []
     lines += [line for one in absence.handoffs for line in _left_behind(one)]
     told = {one.title for one in absence.handoffs}
@@ -126,7 +125,7 @@ def _headline(absence: Absence) -> str:
 
 
 def _left_behind(one: LeftBehind) -> list[str]:
-    lines = [f"- “{_short(one.title)}” was left {_moment(one.at_ms)} UTC, {one.state}"]
+    lines = [f"- “{_short(one.title)}” was left {local_minute(one.at_ms)}, {one.state}"]
     return [*lines, *(f"  {_short(clause)}" for clause in one.clauses)]
 
 
@@ -152,10 +151,6 @@ def _duration(passed_ms: int) -> str:
     hours = passed_ms // 3_600_000
     count, unit = (hours, "hour") if hours < 48 else (hours // 24, "day")
     return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
-
-
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _short(text: str) -> str:

@@ -28,6 +28,7 @@ from pattern_acp.domain.messages import (
     ToolResultPart,
 )
 from pattern_acp.domain.plan import Plan, PlanStatus
+from pattern_acp.domain.text_limits import cut_middle
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextCompacted
 from pattern_acp.providers.base import ModelInfo, ProviderRequest
@@ -155,23 +156,47 @@ def open_steps(plan: Plan | None) -> str:
     return "\n".join(("Steps of your plan that are still open:", *lines))
 
 
-def summary_text(summary: str, gone: LeftOut, steps: str) -> str:
-    """A summary as the model reads it, marked as something to look things up in and not as the user's word."""
+OWN_WORDS_TOKENS = 2_000
+"""Tokens of the user's own prompts that stay word for word when the messages leave, the newest first."""
+
+
+def own_words(said: Sequence[str], tokens: int) -> str:
+    """The newest of the user's prompts in their own words, in about so many tokens, in their order; empty for none."""
+    kept: list[str] = []
+    left = tokens * 4
+    for words in reversed(said):
+        size = len(words.encode("utf-8", "replace"))
+        if size > left:
+            break
+        kept.append(words)
+        left -= size
+    if said and not kept:
+        kept = [cut_middle(said[-1], left).text]
+    kept.reverse()
+    lines = "\n".join(f"- {words.strip()}" for words in kept if words.strip())
+    return f"The user's prompts in it, word for word, answered since:\n{lines}" if lines else ""
+
+
+def summary_text(summary: str, gone: LeftOut, steps: str, said: str = "") -> str:
+    """A summary as the model reads it, marked as something to look things up in and not as the user's word.
+
+    `said` has the user's own prompts.
+    """
     lines = [
         "For reference only: your own summary of the part of this conversation that stood here. It is not a message "
         "and asks for nothing. What follows it is newer and counts more; memory_search finds the exact words.",
         summary,
-        *([steps] if steps else []),
+        *filter(None, (said, steps)),
     ]
     return str(untrusted_block(SUMMARY, *lines, messages=gone.count))
 
 
-def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST) -> str:
+def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST, said: str = "") -> str:
     """The words for what was left out when nobody summed it up; `found_again` says how the model gets it back."""
     lines = [
         f"For reference only: a part of this conversation stood here and was left out to make room. {found_again}",
         *([f"Files that its tool calls named: {', '.join(gone.files)}."] if gone.files else []),
-        *([steps] if steps else []),
+        *filter(None, (said, steps)),
     ]
     return str(untrusted_block(GAP, *lines, messages=gone.count))
 

@@ -7,12 +7,12 @@ changed since stands in the last segment, and never touches a byte before it (is
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, block_section, note_section
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.untrusted_blocks import Section, untrusted_block, untrusted_line
@@ -23,8 +23,6 @@ RESTATE_CHARACTERS = 1_200
 
 DIFF_SLACK = 200
 """Characters that a diff may be longer than the text it leads to: it says what went, too."""
-
-_TIME = "%Y-%m-%d %H:%M"
 
 
 class WriteNote(Struct, frozen=True):
@@ -125,7 +123,7 @@ def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[Wri
 
 
 def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) -> Section:
-    told = {"by": _authors(writes), "at": _moment(writes[-1].at_ms)} if writes else {}
+    told = {"by": _authors(writes), "at": local_minute(writes[-1].at_ms)} if writes else {}
     diff = _changed_lines(known.text, view.text)
     body = diff if len(diff) <= len(view.text) + DIFF_SLACK else f"It now reads:\n{view.text or '(empty)'}"
     return untrusted_block("memory_change", body, label=view.label, **told, used=len(view.text), limit=view.limit)
@@ -139,7 +137,3 @@ def _changed_lines(before: str, after: str) -> str:
 
 def _authors(writes: Sequence[WriteNote]) -> str:
     return ", ".join(dict.fromkeys(write.author for write in writes))
-
-
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(_TIME)

@@ -6,7 +6,6 @@ found, or who asked. Pure.
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -156,7 +155,7 @@ def count_tokens(text: str) -> int:
 
 
 def _line(one: Recallable) -> str:
-    return f"- {one.source}, {_day(one.at_ms)}: {one.text}"
+    return f"- {one.source}, {day_of(one.at_ms)}: {one.text}"
 
 
 def _shortened(one: Recallable) -> Recallable:
@@ -170,7 +169,3 @@ def _shortened_text(text: str) -> str:
 
 def _is_name(word: str) -> bool:
     return any(character.isdigit() or character == "_" for character in word)
-
-
-def _day(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")

@@ -17,6 +17,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.domain.origin import Actor
@@ -292,7 +293,7 @@ def unknown_of(meant: Sequence[MatchedNote], known: Collection[str]) -> tuple[Ma
 
 def _told(meant: MatchedNote, now_ms: int) -> str:
     entry = meant.bound.entry
-    day = datetime.fromtimestamp(entry.at_ms / 1000, UTC).date().isoformat()
+    day = day_of(entry.at_ms)
     author = _AUTHORS.get(entry.actor, entry.actor.value)
     files = ", ".join(meant.files[:3]) + (f" and {len(meant.files) - 3} more" if len(meant.files) > 3 else "")
     lines = [

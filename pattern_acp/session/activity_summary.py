@@ -6,6 +6,7 @@ not know: the words (`context/catch_up.py`).
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
@@ -32,6 +33,7 @@ from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import HandoffLeft
 from pattern_acp.journal.handoffs import Handoff, handoff_to_leave, handoffs_since
+from pattern_acp.journal.history import readable
 from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
@@ -45,6 +47,7 @@ logger = logging.getLogger(__name__)
 MOST_THREADS = 10
 MOST_DECISIONS = 6
 MOST_HANDOFFS = 3
+MOST_COMMANDS = 3
 
 STATES = {"finished": "finished", "cancelled": "cancelled", "limit": "stopped at a limit", "failed": "failed"}
 """Words for the way the last turn of a session ended."""
@@ -83,9 +86,9 @@ async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | Non
             return None
         left = handoffs_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_HANDOFFS)
         if not is_away(cursor.active_ms, now_ms):
-            handoffs = tuple(_left_behind(handoff) for handoff in left if _goes_on(handoff))
+            handoffs = _left(tx, [handoff for handoff in left if _goes_on(handoff)])
             return Absence(cursor.active_ms, now_ms, handoffs=handoffs) if handoffs else None
-        handoffs = tuple(_left_behind(handoff) for handoff in left)
+        handoffs = _left(tx, left)
         threads = threads_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_THREADS)
         changes = changes_since(tx, block_ids, cursor.told_seq, not_in=state.session_id, limit=MOST_DECISIONS)
         return Absence(
@@ -106,9 +109,24 @@ def _goes_on(handoff: "Handoff") -> bool:
     return left.state != "finished" or bool(left.steps or left.commands)
 
 
-def _left_behind(handoff: "Handoff") -> LeftBehind:
+def _left(tx: Transaction, handoffs: Sequence["Handoff"]) -> tuple[LeftBehind, ...]:
+    """The sessions as they were left; of the newest also its last commands, with how they ended."""
+    return tuple(_left_behind(one, () if place else _commands_of(tx, one)) for place, one in enumerate(handoffs))
+
+
+def _commands_of(tx: Transaction, handoff: "Handoff") -> tuple[str, ...]:
+    # Late: it is the first that is needed of it.
+    from pattern_acp.session.past_turns import past_turns
+
+    turns = readable(partial(past_turns, tx, handoff.session_id, handoff.title), [])
+    ran = [deed.text for turn in turns for deed in turn.deeds if deed.is_command]
+    return tuple(dict.fromkeys(ran[-MOST_COMMANDS:]))
+
+
+def _left_behind(handoff: "Handoff", commands: Sequence[str] = ()) -> LeftBehind:
     left = handoff.left
     clauses = [f"last asked: {left.request}"]
+    clauses += [f"ran {command}" for command in commands]
     if left.steps:
         clauses.append(f"{_counted(len(left.steps), 'open step')}: {'; '.join(left.steps)}")
     if left.files:

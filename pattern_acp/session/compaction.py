@@ -48,6 +48,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.hooks.answers import HookVerdict
 from pattern_acp.journal.events import (
     ContextCompacted,
+    HistoryCleared,
     MessagePinned,
     ModelRequested,
     PlanUpdated,
@@ -223,6 +224,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+OWN_WORDS_SHARE = 12
+"""One part in so many of what a request may fill that the user's own prompts may take at most."""
+
 LEAST_GAIN = 20
 """One part in so many of what a request may fill has to be gained, or compacting costs more than it brings."""
 
@@ -240,6 +244,8 @@ class _Known(Struct, frozen=True):
 
     rules: Untouchable
     plan: Plan | None
+    said: tuple[tuple[MessageId, str], ...] = ()
+    """The user's prompts since the conversation was cleared, in their own words."""
 
 
 async def compact(
@@ -307,7 +313,14 @@ async def _known(session: "Session") -> _Known:
     events = [item.event for item in active_events(stream)]
     prompts = frozenset(e.message.message_id for e in events if isinstance(e, TurnStarted) and not e.command)
     plan = next((event.plan for event in reversed(events) if isinstance(event, PlanUpdated)), None)
-    return _Known(Untouchable(prompts, pinned_of([e for e in events if isinstance(e, MessagePinned)])), plan)
+    pinned = pinned_of([e for e in events if isinstance(e, MessagePinned)])
+    cleared = max((place for place, event in enumerate(events) if isinstance(event, HistoryCleared)), default=-1)
+    said = [
+        (e.message.message_id, e.message.words)
+        for e in events[cleared + 1 :]
+        if isinstance(e, TurnStarted) and not e.command
+    ]
+    return _Known(Untouchable(prompts, pinned), plan, tuple(said))
 
 
 def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
@@ -340,7 +353,7 @@ class _Plan(Struct, frozen=True):
 
 async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan: _Plan, spend: Spend) -> Outcome:
     wanted, choice, written = plan.wanted, plan.choice, plan.written
-    text, strategy, problem = _words(plan)
+    text, strategy, problem = _words(plan, _own_words(session, plan))
     after = max(wanted.tokens - choice.freed + (_tokens(session, plan, text) if text else 0), 0)
     event = ContextCompacted(
         turn_id,
@@ -367,20 +380,35 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
     return Outcome(event, problem)
 
 
-def _words(plan: _Plan) -> tuple[str, str, str]:
-    """Text in place of the removed messages, the strategy that was used in the end, and why no other."""
+def _own_words(session: "Session", plan: _Plan) -> str:
+    """The user's prompts that the conversation will no longer have, also those that left before."""
+    stay = {message.message_id for message in session.state.history}.difference(plan.choice.message_ids)
+    said = [words for message_id, words in plan.known.said if message_id not in stay]
+    share = plan.wanted.limits.usable // OWN_WORDS_SHARE
+    return compaction.own_words(said, min(compaction.OWN_WORDS_TOKENS, share))
+
+
+def _words(plan: _Plan, said: str) -> tuple[str, str, str]:
+    """Text in place of the removed messages, the strategy that was used in the end, and why no other.
+
+    `said` is in it where that leaves it shorter than what it replaces.
+    """
     if not plan.choice.removed:
         return "", "results", ""
     gone = compaction.left_out(message for unit in plan.choice.removed for message in unit.messages)
     steps = compaction.open_steps(plan.known.plan)
     strategy, problem = plan.wanted.strategy, plan.written.problem
+    replaced = sum(unit.tokens for unit in plan.choice.removed)
     if plan.written.text:
-        text = compaction.summary_text(plan.written.text, gone, steps)
-        replaced = sum(unit.tokens for unit in plan.choice.removed)
-        if messages_tokens([_note(text)], plan.model.info.name) < replaced:
-            return text, strategy, ""
+        for words in dict.fromkeys((said, "")):
+            text = compaction.summary_text(plan.written.text, gone, steps, words)
+            if messages_tokens([_note(text)], plan.model.info.name) < replaced:
+                return text, strategy, ""
         problem = "the summary was larger than what it would replace"
-    return _gap(plan.choice, plan.known), "truncate" if strategy == "summarise" else strategy, problem
+    text = compaction.gap_text(gone, steps, said=said)
+    if messages_tokens([_note(text)], plan.model.info.name) >= replaced:
+        text = _gap(plan.choice, plan.known)
+    return text, "truncate" if strategy == "summarise" else strategy, problem
 
 
 def _note(text: str) -> Message:

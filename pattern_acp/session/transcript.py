@@ -80,8 +80,8 @@ def usage_words(usage: Usage, cost: Cost | None) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """A moment to the minute, in UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    """A moment to the minute, in the user's time zone, which it names: a transcript is read elsewhere, too."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 def diff_lines(item: DiffContent) -> list[str] | None:

@@ -34,7 +34,7 @@ class AskUserArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ask_user."""
 
     question: Annotated[str, Meta(min_length=1)]
-    options: Annotated[tuple[str, ...], Meta(description="2 to 4, the best first; own words are always possible.")] = ()
+    options: Annotated[tuple[str, ...], Meta(description="2 to 4, best first.")] = ()
 
 
 class AskUser:
@@ -42,7 +42,7 @@ class AskUser:
 
     spec = ToolSpec(
         "ask_user",
-        "Ask the user one question and wait. Only where answers lead to different work; not for leave to call a tool.",
+        "Ask the user one question, where answers lead to different work; never for leave to call a tool.",
         input_schema(AskUserArguments),
     )
     kind = ToolKind.OTHER

@@ -7,7 +7,6 @@ policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
@@ -16,6 +15,7 @@ from msgspec import Meta, Struct, field
 
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart
@@ -279,12 +279,42 @@ class SessionHit(Struct, frozen=True):
 
     @property
     def day(self) -> str:
-        """The date, UTC."""
-        return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d")
+        """The date, in the user's time zone."""
+        return day_of(self.at_ms)
+
+
+class TurnQuery(Struct, frozen=True):
+    """The turns that are looked for: those that have the words, on the days, about the path; empty for any.
+
+    `done` and `said` say where the words are looked for.
+    """
+
+    words: str = ""
+    days: str = ""
+    path: str = ""
+    done: bool = True
+    said: bool = True
 
 
 class SessionAccess(Protocol):
     """The other sessions of the session's project."""
+
+    async def turns(self, query: TurnQuery, limit: int) -> tuple[str, ...]:
+        """The turns that fit best, each with what was asked, done and answered, as text; the newest first of equals.
+
+        Raises:
+            ToolInputError: the days cannot be understood.
+            DatabaseError: the constellation cannot be read.
+        """
+        ...
+
+    async def opened(self, uri: str, characters: int) -> str:
+        """The turn behind a link as it went, with its neighbours, in at most so many characters; empty for none.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        ...
 
     async def search(self, query: str, limit: int) -> tuple[SessionHit, ...]:
         """The best passages of their messages for `query`, best first. Any input is safe.

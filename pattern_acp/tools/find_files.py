@@ -219,8 +219,8 @@ class SearchText:
 
     spec = ToolSpec(
         "search_text",
-        "Search a file or folder for a Python regex (\\n spans lines), best files first, without ignored ones. "
-        f"At most {MATCHES_SHOWN} lines; offset skips files, or lines of one file.",
+        "Search files that are not ignored for a Python regex (\\n spans lines), best files first; "
+        f"{MATCHES_SHOWN} lines at most. offset skips files, or lines of one file.",
         input_schema(SearchTextArguments),
     )
     kind = ToolKind.SEARCH

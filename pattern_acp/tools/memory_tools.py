@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.access import ReadMemory, WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import day_of, local_minute
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
@@ -221,7 +222,7 @@ async def _search(
 
 
 def _hit_text(hit: MemoryHit) -> str:
-    day = datetime.fromtimestamp(hit.at_ms / 1000, UTC).date().isoformat()
+    day = day_of(hit.at_ms)
     why = f"; {hit.why}" if hit.why else ""
     return f"[{hit.source}{repeats(hit)}, {day}{why}]\n{hit.text}"
 
@@ -271,8 +272,8 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _NEEDS = (
-    "append, add (a list item), create need text; replace, insert_after old_text and text; rewrite, set (a field) "
-    "text; move, remove, archive, verify (still true), resolve, reopen old_text; rollback version."
+    "append, add (list item), create, rewrite, set (field): text; replace, insert_after: old_text, text; move, remove, "
+    "archive, verify, resolve, reopen: old_text; rollback: version."
 )
 """The arguments that each operation needs, for the model; `OPERATIONS` has the rules."""
 
@@ -296,7 +297,7 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     until: Annotated[str, Meta(description="Date or never.")] = ""
     version: Annotated[int, Meta(ge=1, description="For undo, rollback.")] | None = None
     reason: str = ""
-    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several, each with these arguments; all or none.")] = ()
+    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several such; all or none.")] = ()
 
 
 class MemoryWrite:
@@ -304,7 +305,7 @@ class MemoryWrite:
 
     spec = ToolSpec(
         "memory_write",
-        "Remember what later sessions need; not for notes on the present task, nor for secrets.",
+        "Remember what later sessions need; no notes on the present task.",
         input_schema(MemoryWriteArguments, plain=("edits",), unlisted=("severity", "template")),
     )
     kind = ToolKind.EDIT
@@ -526,7 +527,7 @@ def _diff(change: "HistoryChange", context: ToolContext) -> DiffContent:
 
 
 def _entry(write: "Write") -> str:
-    at = datetime.fromtimestamp(write.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    at = local_minute(write.at_ms)
     target = "" if write.target is None else f" of {write.target}"
     size = "" if write.size is None else f", {write.size:,} characters"
     reason = f": {one_line(write.reason)}" if write.reason else ""

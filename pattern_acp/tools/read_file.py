@@ -57,8 +57,7 @@ class ReadFileTool:
 
     spec = ToolSpec(
         "read_file",
-        "Read a text file with numbered lines, whole up to about 25,000 tokens (a quarter of a small window); a longer "
-        "one says where to go on. Also PDFs and images.",
+        "Read a text file with line numbers, up to 25,000 tokens (a quarter of a small window); PDFs and images, too.",
         input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ

@@ -1,0 +1,128 @@
+"""Earlier sessions as the model can reach them: by words, days, files and what was done; and a turn as it went."""
+
+import re
+import time
+
+import pytest
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.domain.canonical import Json
+from pattern_acp.providers.scripted import ScriptedProvider
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.passing_time import PassingClock
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import last_result
+
+DAY_MS = 86_400_000
+NOON = int(time.mktime((2026, 11, 26, 12, 0, 0, 0, 0, -1)) * 1000)
+"""Noon of a Thursday, on the machine's own clock."""
+
+
+class SetClock(PassingClock):
+    """A clock whose time of day is set."""
+
+    at_ms = NOON
+
+    def now_ms(self) -> int:
+        """Return the time that was set."""
+        return self.at_ms
+
+
+WORK: tuple[Turn, ...] = (
+    calls("write_file", path="parser.py", content="def parse(): ...\n"),
+    calls("run_command", command="echo 3 passed"),
+    says("The parser reads lists now."),
+    calls("read_file", path="parser.py"),
+    says("It is called parse."),
+)
+
+
+async def ask(agent: RunningAgent, prompt: str) -> str:
+    session = await agent.editor.open_session(str(agent.folder))
+    await agent.editor.prompt(session, prompt)
+    return session
+
+
+async def found(**asked: Json) -> str:
+    """What session_search says on Friday of a Thursday's work on a parser and a Wednesday's on nothing."""
+    model = ScriptedProvider([says("Hello there."), *WORK, calls("session_search", **asked), says("So it was.")])
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="auto")) as agent:
+        clock = agent.shared.clock = SetClock()
+        clock.at_ms = NOON - DAY_MS
+        await ask(agent, "Say hello.")
+        clock.at_ms = NOON
+        session = await ask(agent, "Let the parser read lists.")
+        await agent.editor.prompt(session, "What is it called?")
+        clock.at_ms = NOON + DAY_MS
+        await ask(agent, "What did we do yesterday on the parser?")
+        return re.sub(r"ses_\w+", "ses_1", last_result(model.requests[-1]).text).replace(str(agent.folder), "/project")
+
+
+FIRST = (
+    "[Let the parser read lists., turn 1, 2026-11-26 12:00; pattern-acp://session/ses_1?turn=1]\n"
+    "The user: Let the parser read lists.\n"
+    "Done: Create parser.py\n"
+    "Done: `echo 3 passed`: Exit code 0 after 0.0 s. … 3 passed\n"
+    "The agent: The parser reads lists now."
+)
+
+
+async def test_what_was_done_yesterday_is_found_with_files_commands_and_results():
+    text = re.sub(r"after \d+\.\d s", "after 0.0 s", await found(when="yesterday", query="parser"))
+    assert text.endswith(FIRST)
+
+
+async def test_a_day_alone_tells_all_its_turns_newest_first():
+    text = await found(when="yesterday")
+    assert [line for line in text.split("\n") if line.startswith("The user")] == [
+        "The user: What is it called?",
+        "The user: Let the parser read lists.",
+    ]
+    assert "Looked at things in 1 call." in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "prompts"),
+    [
+        ({"path": "parser.py"}, ["What is it called?", "Let the parser read lists."]),
+        ({"query": "passed", "kinds": ["done"]}, ["Let the parser read lists."]),
+        ({"query": "passed", "kinds": ["said"]}, []),
+        ({"query": "hello", "when": "2026-11-25"}, ["Say hello."]),
+        ({"query": "hello", "when": "yesterday"}, []),
+    ],
+)
+async def test_turns_are_found_by_file_kind_and_day(asked: dict[str, Json], prompts: list[str]):
+    text = await found(**asked)
+    assert [line.removeprefix("The user: ") for line in text.split("\n") if line.startswith("The user")] == prompts
+    assert prompts or text == "No turn of this project fits; try other words or days."
+
+
+async def test_words_alone_find_what_was_said_and_what_was_done():
+    text = await found(query="echo")
+    assert "Done: `echo 3 passed`" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({}, "Give `query`, `when`, `path`, or `turn`"),
+        ({"when": "some day"}, "`when` names no day"),
+        ({"turn": "pattern-acp://session/ses_none?turn=1"}, "No session of this project has that turn"),
+    ],
+)
+async def test_what_cannot_be_searched_is_said(asked: dict[str, Json], problem: str):
+    assert problem in await found(**asked)
+
+
+async def test_a_link_opens_its_turn_whole_with_its_neighbours():
+    turns = [*WORK]
+    model = ScriptedProvider(turns)
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="auto")) as agent:
+        session = await ask(agent, "Let the parser read lists.")
+        await agent.editor.prompt(session, "What is it called?")
+        uri = f"pattern-acp://session/{session}?turn=2"
+        turns += [calls("session_search", turn=uri), says("Read.")]
+        await ask(agent, "Read it.")
+        text = last_result(model.requests[-1]).text
+        assert text.index("turn 1, ") < text.index("turn 2, ") < text.index("Done: Read parser.py")
+        assert text.endswith("The agent: It is called parse.")
