@@ -36,7 +36,7 @@ def test_headline_decisions_and_open_threads_are_told():
         (OpenThread("Add docs", "2 open steps, next: README"),),
     )
     assert catch_up(absence) == (
-        '<catch_up since="2027-01-15 08:00 UTC">\n'
+        f'<catch_up since="{local_minute(absence.last_active_ms)}">\n'
         "You were last at work here 14 hours ago, in “Fix the parser” and 1 more.\n"
         "- project, by you: Tests run with make check.\n"
         "- open: “Add docs”, 2 open steps, next: README\n"

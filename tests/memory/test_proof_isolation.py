@@ -43,6 +43,7 @@ EVERY_TOOL: Turn = (
     + calls("code_map", operation="find", query="hangar")
     + calls("job", action="list")
     + calls("delegate", kind="explorer", name="finder", task="Who opens the zeppelin hangar?")
+    + calls("ask_user", question="Which hangar?")
     + calls("read_attachment", id="att_1")
     + calls("fetch_url", url="http://127.0.0.1:9/")
 )
