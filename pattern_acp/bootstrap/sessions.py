@@ -57,7 +57,7 @@ CLOSE_SECONDS = 1.0
 WATCH_SECONDS = 1.0
 """Longest run here after another window took the session over; one read a second of a turn."""
 
-LEASE_SECONDS = 20.0
+LEASE_SECONDS = 25.0
 """Between two renewals of leases; another machine takes a lease for dead after 60 s."""
 
 SNAPSHOT_START_SECONDS = 5.0
@@ -68,6 +68,9 @@ SNAPSHOT_SECONDS = 600.0
 
 SEGMENT_SECONDS = 4.0
 """Between two looks whether something was committed that segments lack: what they may be behind."""
+
+SEGMENT_LOOK_SECONDS = 60.0
+"""Longest time between two looks at what other processes, which have ended since, may have left out of the files."""
 
 LAST_SEGMENT_SECONDS = 0.3
 """For what was committed last; what takes longer is written at the next start."""
@@ -300,8 +303,17 @@ async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None
     await anyio.sleep(SEGMENT_SECONDS)
     from pattern_acp.recovery.segment_export import keep_segments
 
-    pauses = chain((0.0,), repeat(SEGMENT_SECONDS))
-    await keep_segments(shared.database, lambda: anyio.sleep(next(pauses)))
+    database, seen = shared.database, -1
+
+    async def pause() -> None:
+        nonlocal seen
+        if seen >= 0:
+            with anyio.move_on_after(SEGMENT_LOOK_SECONDS):
+                await database.next_write(seen)
+            await anyio.sleep(SEGMENT_SECONDS)
+        seen = database.writes
+
+    await keep_segments(database, pause)
 
 
 async def _tell_what_gc_frees(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import anyio
 import apsw
 from msgspec import Struct
 
@@ -55,6 +56,9 @@ class Database:
         self._writer = writer
         self._reader = reader
         self.facts = facts
+        self.writes = 0
+        """Transactions so far that others of this process may wait for; see `next_write`."""
+        self._written = anyio.Event()
         self._damage = ""
 
     @property
@@ -67,8 +71,10 @@ class Database:
         """A sentence when the file was found to be damaged: nothing is written any more; empty while it is sound."""
         return self._damage
 
-    async def write(self, function: Callable[[Transaction], T]) -> T:
+    async def write(self, function: Callable[[Transaction], T], *, quietly: bool = False) -> T:
         """Run `function` as one write transaction and return what it returns, after the commit.
+
+        One that runs `quietly`, such as the renewal of a lease, wakes nobody who waits for the next write.
 
         It runs on another thread, so it must touch nothing that other tasks change, and it should take less than 5 ms.
         Any exception rolls back. Cancellation does not reach it: a caller that is cancelled meanwhile has still
@@ -81,7 +87,18 @@ class Database:
         if self._damage:
             # What is built on damage makes more of it; what can be read still is.
             raise DatabaseCorruptError(self._damage)
-        return await self._noticing(self._writer, lambda driver: driver.write(function))
+        try:
+            return await self._noticing(self._writer, lambda driver: driver.write(function))
+        finally:
+            if not quietly:
+                self.writes += 1
+                self._written.set()
+                self._written = anyio.Event()
+
+    async def next_write(self, seen: int) -> None:
+        """Wait until this process has written more than the `seen` times."""
+        while self.writes <= seen:
+            await self._written.wait()
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` on one snapshot, which holds every write that was awaited before.

@@ -46,6 +46,9 @@ HURRIED_SECONDS = 0.08
 IDLE_SECONDS = 5.0
 """Between two looks for texts that other tasks and processes have stored."""
 
+LOOK_SECONDS = 60.0
+"""Longest time between two looks for texts of processes that ended before they embedded them."""
+
 TELLS_REPEATS = 0.5
 """Trust from which an embedder's vectors are asked for repeats; hashed n-grams were asked before the write."""
 
@@ -149,6 +152,7 @@ class Indexer:
     async def run(self) -> None:
         """Embed whatever is stored, until cancelled. Failures are logged and tried again; words work meanwhile."""
         while True:
+            seen = self._database.writes
             try:
                 done = await self.catch_up(BATCH)
             except EmbedderError as error:
@@ -162,6 +166,9 @@ class Indexer:
                 await anyio.sleep(RETRY_SECONDS)
                 self._problem = ""
             # A pause after every portion leaves the processor and the write lock to the user's turn.
+            if not done:
+                with anyio.move_on_after(LOOK_SECONDS):
+                    await self._database.next_write(seen)
             await anyio.sleep(0.01 if done else IDLE_SECONDS)
 
     async def _catch_up_with_fresh(self, table: VectorTable) -> None:

@@ -49,7 +49,7 @@ async def keep_leases(shared: Constellation, wait: Callable[[], Awaitable[None]]
         await wait()
         now = shared.clock.now_ms()
         try:
-            await shared.database.write(lambda tx, now=now: leases.renew_all(tx, shared.holder, now))
+            await shared.database.write(lambda tx, now=now: leases.renew_all(tx, shared.holder, now), quietly=True)
         except PatternError as error:
             # The next round tries again; a lease of this machine holds by its process id anyway.
             if error.failure_code != logged:

@@ -572,3 +572,16 @@ async def test_half_of_a_surrogate_pair_is_asked_for_as_it_is_stored():
 
     async with temporary_constellation() as constellation:
         assert await constellation.database.write(write_and_look) == [storable("x\ud800")]
+
+
+async def test_whoever_waits_for_the_next_write_is_woken_by_it_and_not_by_a_quiet_one(tmp_path: Path):
+    async with open_database(tmp_path / "c.db", clock=FakeClock()) as database:
+        seen = database.writes
+        await database.write(lambda tx: None, quietly=True)
+        assert database.writes == seen
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(database.next_write, seen)
+            await anyio.wait_all_tasks_blocked()
+            await database.write(lambda tx: None)
+        # It has been meanwhile, so nobody waits any more.
+        await database.next_write(seen)

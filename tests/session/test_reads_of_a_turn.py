@@ -23,8 +23,8 @@ class CountedDatabase(Database):
         self.reads += 1
         return await self.inner.read(function)
 
-    async def write(self, function: Callable[[Transaction], T]) -> T:
-        return await self.inner.write(function)
+    async def write(self, function: Callable[[Transaction], T], *, quietly: bool = False) -> T:
+        return await self.inner.write(function, quietly=quietly)
 
 
 async def test_a_later_turn_of_two_requests_reads_the_database_five_times():

@@ -44,7 +44,8 @@ class DirectDatabase:
         self.driver.open()
         migrate(self.driver, load_migrations(), now_ms=0)
 
-    async def write(self, function: Callable[[Transaction], T]) -> T:
+    async def write(self, function: Callable[[Transaction], T], *, quietly: bool = False) -> T:
+        del quietly
         return self.driver.write(function)
 
 
