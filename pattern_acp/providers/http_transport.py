@@ -5,6 +5,7 @@ request means.
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
@@ -143,6 +144,10 @@ class ChunkJoiner:
                 break
             if stop + 2 > len(data):
                 self._left = stop + 2 - len(data)
+                break
+            if data[stop : stop + 2] != b"\r\n":
+                # For h11 to say what is wrong.
+                self._is_over = True
                 break
             payload.append(data[end + 2 : stop])
             at = stop + 2

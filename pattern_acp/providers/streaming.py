@@ -19,6 +19,7 @@ from pattern_acp.providers.base import (
     ProviderStop,
     RateLimitWait,
     Stopped,
+    TextDelta,
     UsageKnown,
     UsageMissing,
 )
@@ -110,6 +111,21 @@ def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderE
             decoder.is_done = True
         elif data and data != "null" and event.event != "ping":
             yield from decoder.feed(event)
+
+
+def joined_texts(events: Iterable[ProviderEvent]) -> Iterator[ProviderEvent]:
+    """The same events with one text in place of several that follow one another: each piece costs its way on."""
+    texts: list[str] = []
+    for event in events:
+        if isinstance(event, TextDelta):
+            texts.append(event.text)
+            continue
+        if texts:
+            yield TextDelta("".join(texts))
+            texts.clear()
+        yield event
+    if texts:
+        yield TextDelta("".join(texts))
 
 
 class ProviderWire(Protocol):
@@ -334,7 +350,7 @@ class WireProvider:
                             yield event
                         return
                     chunk, head = (head, None) if first else (b"", head)
-                for event in feed_all(decoder, parser.feed(chunk)):
+                for event in joined_texts(feed_all(decoder, parser.feed(chunk))):
                     yield event
             for event in feed_all(decoder, parser.feed(head or b"")):
                 yield event

@@ -3,8 +3,10 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import pairwise
 
 import anyio
+import h11
 import httpx
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
@@ -12,7 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.providers.http_transport import ReusingTransport
+from pattern_acp.providers.http_transport import ChunkJoiner, ReusingTransport
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -183,3 +185,43 @@ async def test_a_server_that_answers_before_it_has_read_all_is_heard():
             assert (answer.status_code, answer.text) == (413, "large")
         heard.set()
         tasks.cancel_scope.cancel()
+
+
+def events_of_body(reads: Sequence[bytes], joiner: ChunkJoiner | None) -> tuple[bytes, int, str]:
+    """The body as h11 reads it, in how many pieces, and how it ended."""
+    connection = h11.Connection(h11.CLIENT)
+    connection.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
+    connection.send(h11.EndOfMessage())
+    connection.receive_data(CHUNKED)
+    connection.next_event()
+    body: list[bytes] = []
+    try:
+        for read in reads:
+            connection.receive_data(read if joiner is None else joiner.join(read))
+            while (event := connection.next_event()) is not h11.NEED_DATA:
+                if not isinstance(event, h11.Data):
+                    return b"".join(body), len(body), "end"
+                body.append(bytes(event.data))
+    except h11.RemoteProtocolError:
+        return b"".join(body), len(body), "error"
+    return b"".join(body), len(body), "more"
+
+
+ends = st.sampled_from([b"0\r\n\r\n", b"0\r\nX: y\r\n\r\n", b"", b"5\r\nab", b"zz\r\n", b"2;a=b\r\nhi\r\n0\r\n\r\n"])
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40)), ends, st.lists(st.integers(0, 400), max_size=12))
+def test_chunks_that_are_joined_are_the_same_body_wherever_the_network_cuts(
+    chunks: list[bytes], end: bytes, cuts: list[int]
+):
+    stream = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + end
+    places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    reads = [stream[first:last] for first, last in pairwise(places) if first < last]
+    plain, joined = events_of_body(reads, None), events_of_body(reads, ChunkJoiner())
+    assert joined[::2] == plain[::2]
+
+
+def test_a_read_of_many_chunks_is_one_for_h11():
+    stream = b"14\r\n%b\r\n" % (b"x" * 20) * 1_000
+    assert events_of_body([stream, stream[:7], stream[7:]], ChunkJoiner())[::2] == (b"x" * 40_000, "more")
+    assert events_of_body([stream, stream[:7], stream[7:]], ChunkJoiner())[1] <= 5

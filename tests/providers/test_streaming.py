@@ -49,7 +49,7 @@ from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
-from pattern_acp.providers.streaming import WireProvider
+from pattern_acp.providers.streaming import WireProvider, joined_texts
 from tests.support.constellation import FakeClock
 from tests.support.conversations import request, user
 from tests.support.model_server import ModelServer, Reply, serve_models
@@ -598,3 +598,9 @@ async def test_a_redirect_is_not_followed():
     async with playing("openai", Reply(status=307, body="", headers={"location": "http://127.0.0.1:1/"})) as setup:
         with pytest.raises(ProviderRequestError, match=r"sends requests elsewhere \(status 307\)"):
             await setup.events()
+
+
+def test_texts_that_follow_one_another_in_one_read_are_handed_on_as_one():
+    thought, end = ThinkingDelta("Hm."), Stopped(ProviderStop.END)
+    events = [TextDelta("a"), TextDelta("b"), thought, thought, TextDelta("c"), end]
+    assert [*joined_texts(events)] == [TextDelta("ab"), thought, thought, TextDelta("c"), end]
