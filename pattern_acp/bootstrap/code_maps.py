@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIRST_SECONDS = 5.0
-"""Longest that the first question about a folder waits for its index to be built."""
+FIRST_SECONDS = 3.0
+"""Longest that the first question about a folder waits for its index to be built; a name that it lacks is then looked
+for by its text, in two seconds more."""
 
 NEXT_SECONDS = 2.0
 """Longest that a later question waits for what changed since."""

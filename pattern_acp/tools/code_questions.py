@@ -5,6 +5,7 @@ with the first call of `code_map`, since it brings `codemap` with it.
 """
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import groupby
@@ -43,9 +44,11 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
     WrongTargetError,
+    looks_readable,
 )
 from pattern_acp.tools.code_texts import (
     ELSEWHERE,
+    NO_EXACT,
     CodeRoot,
     Line,
     Naming,
@@ -81,6 +84,17 @@ CLOSE_IN_MEANING = 0.6
 
 MEMORY_CHARACTERS = 300
 
+TEXT_SECONDS = 2.0
+"""Longest search for a name by its text, while the index is being built."""
+
+TEXT_MATCHES = 200
+"""Lines that such a search finds, before those that define something are put first."""
+
+TEXT_CHARACTERS = 160
+"""Characters that are shown of each."""
+
+_NAME = re.compile(r"[^\W\d]\w+")
+
 
 class Answered(Struct, frozen=True):
     """An answer: how fresh it is, and its lines."""
@@ -113,18 +127,55 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
     _require_kinds(asked)
     states: list[CodeState] = []
     parts: list[list[Line]] = []
-    for root in await _roots(asked, context, code):
+    roots = await _roots(asked, context, code)
+    for root in roots:
         found, state = await code.ask(root.path, partial(_ask, asked, root), on_progress=_shower(progress))
         states.append(state)
         parts.append(_marked(found or [], root, state))
     # Where one root has it, it is no matter what may have been meant in another.
     telling = [part for part in parts if any(line.place is not None for line in part)]
     lines = [line for part in telling or parts for line in part]
+    if _may_miss(asked, states, lines):
+        lines = [*(lines if telling else ()), *await _lines_by_text(asked, roots)] or lines
     if asked.operation is CodeOperation.BRIEF:
         lines += await _memories(asked.query, context)
     if not lines:
         lines = [Line(_nothing(asked))]
     return Answered(freshness_line(states), tuple(lines))
+
+
+def _may_miss(asked: CodeMapArguments, states: Sequence[CodeState], lines: Sequence[Line]) -> bool:
+    """Return whether a name was not found in an index that lacks files which may have it."""
+    if asked.operation not in {CodeOperation.FIND, CodeOperation.CALLERS}:
+        return False
+    is_whole = all(state.judgement.freshness not in {"partial", "missing"} for state in states)
+    is_found = any(line.place is not None for line in lines) and not any(NO_EXACT in line.text for line in lines)
+    return not is_whole and not is_found
+
+
+async def _lines_by_text(asked: CodeMapArguments, roots: Sequence[CodeRoot]) -> list[Line]:
+    """Lines with the name that is asked for, found by their text: definitions first."""
+    # Late: an index that is whole needs none of it.
+    from pattern_acp.tools.find_files import by_relevance
+    from pattern_acp.workspace.search import search_text
+
+    names = _NAME.findall(asked.query)
+    if not names:
+        return []
+    lines: list[Line] = []
+    under, most = asked.under.strip().removeprefix("./").strip("/"), limit_of(asked)
+    for root in roots:
+        matches = await search_text(
+            root.path, rf"\b{names[-1]}\b", limit=TEXT_MATCHES, time_limit=TEXT_SECONDS, may_read=looks_readable
+        )
+        hits = [line for file in by_relevance(matches.lines) for line in file.lines if line.is_match]
+        lines += [
+            root.naming.line(hit.name, hit.line, f": {cut_line(hit.text.strip(), TEXT_CHARACTERS)}")
+            for hit in hits
+            if is_within(f"/{hit.name}", (f"/{under}",)) and root.may_show(hit.name)
+        ]
+    head = Line(f"{names[-1]}: by its text, since the index is not complete")
+    return [head, *lines[:most]] if lines else []
 
 
 def _ask(asked: CodeMapArguments, root: CodeRoot, tx: Transaction) -> list[Line]:

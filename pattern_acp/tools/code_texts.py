@@ -61,6 +61,9 @@ class Naming(Struct, frozen=True):
         return Line(text, self.place(path, line), head)
 
 
+NO_EXACT = "no exact match"
+"""Words of an answer that has only names that are like the one that was asked for."""
+
 NARROWER = "narrow with kinds, under or a longer name, or raise limit"
 MEANWHILE = ", or use search_text meanwhile"
 ELSEWHERE = ", or search_text for its text"
@@ -101,7 +104,7 @@ def find_lines(query: str, answer: FindAnswer, naming: Naming) -> list[Line]:
     if not answer.hits:
         return []
     exact = sum(1 for hit in answer.hits if hit.match.is_exact)
-    count = plural(exact, "exact match", "exact matches") if exact else "no exact match"
+    count = plural(exact, "exact match", "exact matches") if exact else NO_EXACT
     others = len(answer.hits) - exact
     more = f", {plural(others, 'other')}" if others else ""
     lines = [Line(f"{query}: {count}{more}")]

@@ -220,6 +220,24 @@ async def test_every_answer_says_how_fresh_it_is_and_which_places_may_be_off(ben
     assert first == "freshness: fresh; not indexed for want of a grammar: ruby: tree_sitter_ruby is not installed"
 
 
+async def test_a_name_that_an_unfinished_index_lacks_is_found_by_its_text_and_its_definition_first(bench: Bench):
+    made, code = bench
+    folder = Path(made.context.cwd)
+    (folder / "a_use.py").write_text("from late import Sluice\n\nSluice().open()\n", encoding="utf-8")
+    (folder / "late.py").write_text("class Sluice:\n    pass\n", encoding="utf-8")
+    code.state = CodeState(Judgement("partial", 800, 120), building=True)
+    assert (await text(bench, "find", "Sluice")).splitlines()[1:] == [
+        "Sluice: by its text, since the index is not complete",
+        "late.py:1: class Sluice:",
+        "a_use.py:1: from late import Sluice",
+        "a_use.py:3: Sluice().open()",
+    ]
+    assert "late.py:1: class Sluice:" in await text(bench, "callers", "late.Sluice")
+    assert "late.py" not in await text(bench, "find", "Sluice", under="app")
+    code.state = CodeState(Judgement("fresh", 800, 800))
+    assert "by its text" not in await text(bench, "find", "Sluice")
+
+
 async def test_progress_of_a_build_is_shown(bench: Bench):
     bench[1].told = (IndexProgress(10, 200), IndexProgress(200, 200))
     await text(bench, "find", "store")
