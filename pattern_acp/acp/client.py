@@ -47,6 +47,9 @@ from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.session.ports import ClientDescription
 from pattern_acp.turn.events import (
     ContextChanged,
+    JobOver,
+    JobShown,
+    JobStreamed,
     TerminalEnded,
     TerminalStreamed,
     TextStreamed,
@@ -219,6 +222,9 @@ class EditorView:
                 await self._send(
                     tool_call_shows(call_id, content, self._abilities, title), self._terminal_meta(call_id, content)
                 )
+            case JobShown() | JobStreamed() | JobOver():
+                # Version 1 has no word for what runs beside a turn; calls, /jobs and the next prompt tell of it.
+                pass
             case _:
                 for update in await _updates_of(event, self._abilities, self._compactions):
                     await self._send(update)

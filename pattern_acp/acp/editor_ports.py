@@ -79,6 +79,11 @@ class EditorCommand:
         return self._terminal_id
 
     @property
+    def size(self) -> tuple[int, int] | None:
+        """See `RunningCommand.size`."""
+        return None
+
+    @property
     def client_owned(self) -> bool:
         """See `RunningCommand.client_owned`."""
         return True

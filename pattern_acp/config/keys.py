@@ -473,4 +473,12 @@ KEYS: tuple[Key, ...] = (
         rule=choice("auto", "steer", "queue", "replace"),
         default=_TURN.overlapping,
     ),
+    _turn_limit(
+        "wakes",
+        "How many turns in a row the agent begins by itself, when a background command ends while nothing runs, until "
+        "you prompt again; 0 for none. Version 2 of ACP only.",
+        0,
+        100,
+        _TURN.wakes,
+    ),
 )

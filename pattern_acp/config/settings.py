@@ -206,6 +206,8 @@ class TurnSettings(Struct, frozen=True):
     """Number of the call before which the user is asked whether the turn goes on."""
     overlapping: Overlapping = "auto"
     """The treatment of a prompt that arrives while a turn runs; `auto` is the custom of the protocol's version."""
+    wakes: int = 5
+    """Turns of the agent's own in a row, when background work ends, until the user prompts again."""
 
 
 class DelegateSettings(Struct, frozen=True):

@@ -477,8 +477,14 @@ class SessionArchived(Struct, frozen=True):
     archived: bool
 
 
+OWN_TURN = "(own turn)"
+"""The command of a turn that nobody prompted: the agent began it, since background work had ended."""
+
+
 class TurnStarted(Struct, frozen=True):
     """The user sent a prompt. `command` is the slash command's name when it is one (the model does not see those).
+
+    A turn of the agent's own has `OWN_TURN` there and a message without parts.
 
     `prompt_key` is the idempotency key with which the client sent it: a second prompt with it is the same one.
     """

@@ -165,13 +165,21 @@ class BudgetGate:
     """Checks each model request of a turn against budgets. `may_switch`: whether it can go on with another model."""
 
     def __init__(
-        self, session: "Session", turn_id: TurnId, waits: UserWaitTimer | None, *, may_switch: bool = False
+        self,
+        session: "Session",
+        turn_id: TurnId,
+        waits: UserWaitTimer | None,
+        *,
+        may_switch: bool = False,
+        asks: bool = True,
     ) -> None:
+        """Without `asks`, a budget that is reached ends the turn: nobody is there to be asked."""
         self._session = session
         self._state: BudgetState = session.state.budgets
         self._turn_id = turn_id
         self._waits = waits
         self._may_switch = may_switch
+        self._asks = asks
         # A subagent has a conversation of its own.
         self._messages = session.state.window.messages if may_switch else MessageTokens()
         self._reserved = ""
@@ -197,9 +205,10 @@ class BudgetGate:
                     await settled.wait()
                     continue
 
-                end = await BudgetQuestion(self._session, self._turn_id, self._waits, reached).ask(
-                    info, may_switch=self._may_switch
-                )
+                question = BudgetQuestion(self._session, self._turn_id, self._waits, reached)
+                if not self._asks:
+                    return question.end
+                end = await question.ask(info, may_switch=self._may_switch)
                 if end is not None:
                     return end
 
@@ -391,15 +400,13 @@ class BudgetQuestion(Struct, frozen=True):
             DatabaseError: the question or its answer could not be recorded.
         """
         session, reached = self.session, self.reached
-        how = f"`/budget {reached.scope} AMOUNT` changes it."
         if reached.limit.is_zero:
             # Zero means zero: no question can make it more.
-            return TurnEnd(StopReason.END_TURN, f"No model was asked. {reached.sentence} {how}", failure=USED_UP)
+            return self._end("No model was asked.")
         stopped = session.state.budgets.stopped
         limit = (self.turn_id, reached.scope, str(reached.limit))
-        end = TurnEnd(StopReason.END_TURN, f"Stopped: {reached.sentence} {how}", failure=USED_UP)
         if limit in stopped:
-            return end
+            return self.end
         other = cheaper_model(session, info, reached.expected.tokens) if may_switch else None
         # What the button says is what is granted, whatever is spent or set while the question waits.
         longer = self._longer()
@@ -410,10 +417,20 @@ class BudgetQuestion(Struct, frozen=True):
             session.state.budgets.switched = True
         if not answer.allows:
             stopped.add(limit)
-            return end
+            return self.end
         if other is None or answer is PermissionAnswer.ALLOW_ONCE or not other.is_free:
             await self._extend(longer)
         return TurnEnd(StopReason.END_TURN) if session.state.budgets.switched else None
+
+    @property
+    def end(self) -> TurnEnd:
+        """The end of a turn that the budget stops."""
+        return self._end("Stopped:")
+
+    def _end(self, what: str) -> TurnEnd:
+        reached = self.reached
+        sentence = f"{what} {reached.sentence} `/budget {reached.scope} AMOUNT` changes it."
+        return TurnEnd(StopReason.END_TURN, sentence, failure=USED_UP)
 
     def _longer(self) -> Allowance:
         """The limit after an extension: as much again, as often as it takes for the next request to fit."""

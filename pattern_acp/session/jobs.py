@@ -4,17 +4,18 @@ Owns: their records in the journal, what the model is told of them with every re
 command runs or ends (`workspace.jobs`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job import SHOWN_LINE, job_sentence, state_of
+from pattern_acp.turn.events import JobOver, JobShown, JobStreamed
 from pattern_acp.turn.recorder import JournalRecorder, NewEvent
 from pattern_acp.workspace.jobs import SEEN, Job, JobState, running_of
 from pattern_acp.workspace.terminal import ExitStatus
@@ -32,22 +33,37 @@ class JobRecords:
     def __init__(self, recorder: JournalRecorder, view: SessionView) -> None:
         self._recorder = recorder
         self._view = view
+        self.after_change: Callable[[], None] = lambda: None
+        """Called once a command has begun or ended, with all that was recorded and shown of it."""
 
     async def started(self, job: Job) -> None:
         """See `JobObserver.started`."""
         await self._recorder.record(NewEvent(JobStarted(job.job_id, job.line, job.cwd), Actor.TOOL))
+        if job.call_id:
+            size = job.command.size if job.command is not None else None
+            await self._view.show(JobShown(ToolCallId(job.call_id), job.line, job.cwd, job.output.text, size))
+
+    async def wrote(self, job: Job, text: str) -> None:
+        """See `JobObserver.wrote`."""
+        if job.call_id:
+            await self._view.show(JobStreamed(ToolCallId(job.call_id), text))
 
     async def ended(self, job: Job) -> None:
         """See `JobObserver.ended`."""
         status = job.status or ExitStatus(None)
         last = one_line(job.output.last_line(), SHOWN_LINE)
         ended = JobEnded(job.job_id, job.state.value, status.exit_code, status.signal, last)
-        # A command that does not want to end takes longer than the lease is kept when the process ends.
-        await self._recorder.record_late(NewEvent(ended, Actor.PROCESS, Origin.COMMAND))
+        try:
+            # A command that does not want to end takes longer than the lease is kept when the process ends.
+            await self._recorder.record_late(NewEvent(ended, Actor.PROCESS, Origin.COMMAND))
+        finally:
+            if job.call_id:
+                await self._view.show(JobOver(ToolCallId(job.call_id), status.exit_code, status.signal))
 
     async def counted(self, running: int) -> None:
         """See `JobObserver.counted`."""
         await self._view.show_jobs(running)
+        self.after_change()
 
 
 def known_jobs(recorded: Sequence[RecordedJob], lost: Collection[str]) -> tuple[Job, ...]:
@@ -95,10 +111,7 @@ def running_warnings(jobs: "Jobs | None") -> str:
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:
     """Notices to the user about commands that ended by themselves since the last turn."""
-    if jobs is None or not (known := jobs.all()):
-        return []
-    ended = [job for job in known if job.state is JobState.EXITED]
-    return [f"Background job {job_sentence(job)}" for job in ended if not job.end_told]
+    return [f"Background job {job_sentence(job)}" for job in (jobs.untold_ends() if jobs is not None else ())]
 
 
 async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:

@@ -227,9 +227,8 @@ def assemble(
     view, workbench = client.view(state.client_id), client.workbench(state.client_id)
     ports = SessionPorts(view, workbench, client.approver(state.client_id))
     tasks = shared.background
-    jobs = (
-        Jobs(workbench.terminal, tasks, JobRecords(recorder, view), shared.clock, known) if tasks is not None else None
-    )
+    records = JobRecords(recorder, view)
+    jobs = Jobs(workbench.terminal, tasks, records, shared.clock, known) if tasks is not None else None
 
     def history() -> "HistoryScope":
         # Late: most sessions never look at memory's past.
@@ -254,6 +253,7 @@ def assemble(
     parts = SessionParts(mcp, trust, jobs, Checkpoints(scope))
     session = Session(shared, state, ports, memory, recorder, parts)
     state.policy.trusts_folder = lambda: trust.granted
+    records.after_change = session.wake_if_due
     for memory_of in (memory.persona, memory.person):
         memory_of.searching.in_context = lambda: seen_messages(session)
         memory_of.after_commit = lambda: write_files(session)

@@ -332,6 +332,7 @@ async def _leave_handoffs(ended: Sequence[Session], seconds: float) -> None:
 
 def _begin_to_end(session: Session) -> None:
     """Cancel the turn and tell what the session started to end; does not wait."""
+    session.is_closed = True
     session.cancel()
     session.mcp.servers.close()
     if session.languages is not None:

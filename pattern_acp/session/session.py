@@ -136,11 +136,19 @@ class Session:
         self.checkpoints = parts.checkpoints
         self.hook_state = HookState()
         self.languages: LanguageServers | None = None
+        self.calls: dict[ToolCallId, Callable[[], None]] = {}
+        """Functions that end running calls one by one."""
+        self.wake: Callable[[Session], None] | None = None
+        """Begins a turn of the agent's own; None where the protocol of the client has no form for one."""
+        self.wakes = 0
+        """Turns of the agent's own since the user's last prompt."""
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}
         """Functions that end running subagents, by the tool call that started each, in the order of their starts."""
         self.view = ports.view
         self.workbench = ports.workbench
         self.approver = ports.approver
+        self.is_closed = False
+        """True once it ends; nothing begins any more."""
         self._ticket: PromptTicket | None = None
 
     @property
@@ -192,7 +200,8 @@ class Session:
         found: list[PromptTicket] = []
         ticket = self._ticket
         while ticket is not None:
-            if ticket is not self.running and ticket.cancelled_at is None and not ticket.done.is_set():
+            is_open = ticket.cancelled_at is None and not ticket.done.is_set()
+            if ticket is not self.running and is_open and ticket.parts:
                 found.append(ticket)
             ticket = ticket.before
         return tuple(reversed(found))
@@ -201,6 +210,23 @@ class Session:
         """The command of ours that a prompt is, where it is answered at once beside the turn that runs."""
         typed = command_in(typed_line(parts)) if self.is_busy and self.state.overlap is not Overlap.REPLACE else None
         return typed if typed is not None and COMMANDS[typed.name].beside else None
+
+    def take_own_turn(self) -> PromptTicket:
+        """Take a turn of the agent's own."""
+        self.wakes += 1
+        return self._queue_prompt((), Overlap.QUEUE)
+
+    def wake_if_due(self) -> None:
+        """Begin a turn of the agent's own when background work has ended that nobody told the model of."""
+        may_wake = self.wakes < self.state.settings.turn.wakes and not self.state.is_read and not self.is_closed
+        if (
+            self.wake is not None
+            and may_wake
+            and not self.is_busy
+            and self.jobs is not None
+            and self.jobs.untold_ends()
+        ):
+            self.wake(self)
 
     def is_steered(self) -> bool:
         """True when the next prompt waits to join the running turn."""
@@ -213,6 +239,7 @@ class Session:
             before = ticket.before
             self._ticket = before if before is not None and not before.done.is_set() else None
         ticket.done.set()
+        self.wake_if_due()
 
     def cancel(self) -> None:
         """Cancel every prompt that is not answered; the turn names those that are dropped. No-op when idle."""

@@ -30,6 +30,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.domain.usage import Cost, Usage, amount_text
 from pattern_acp.journal.events import (
+    OWN_TURN,
     ContextCompacted,
     ErrorReported,
     Event,
@@ -109,6 +110,8 @@ def conversation_markdown(recorded: Iterable[Recorded], *, title: str, about: It
 def _sections(entry: Recorded, so_far: SoFar) -> Iterator[str]:
     so_far.take(entry.event)
     match entry.event:
+        case TurnStarted(command=command) if command == OWN_TURN:
+            yield f"## By itself, {moment(entry.at_ms)}"
         case TurnStarted(message=message):
             yield f"## You, {moment(entry.at_ms)}"
             yield _message_text(message)

@@ -27,6 +27,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
+    OWN_TURN,
     ContextCompacted,
     ErrorReported,
     HistoryCleared,
@@ -129,6 +130,8 @@ def _markdown() -> "MarkdownIt":
 def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
     page.so_far.take(entry.event)
     match entry.event:
+        case TurnStarted(command=command) if command == OWN_TURN:
+            yield _message("you", f"By itself, {moment(entry.at_ms)}", "")
         case TurnStarted(message=message):
             yield _message("you", f"You, {moment(entry.at_ms)}", "".join(_prompt(message)))
         case MessageRecorded(message=message):

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.slash import COMMANDS, Typed, command_of
 from pattern_acp.context.builder import MemoryView, build_request, note_section
+from pattern_acp.context.history import add_context
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import local_moment
@@ -31,9 +32,9 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolKind
-from pattern_acp.domain.untrusted_blocks import NOTHING, Section
+from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_line
 from pattern_acp.journal.errors import LeaseLostError
-from pattern_acp.journal.events import SessionTitled, TurnEnded, TurnStarted
+from pattern_acp.journal.events import OWN_TURN, ContextAdded, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.turn_ends import InterruptedEnd, TurnFailure, close_interrupted, failure_of
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.policy.decision import Mode
@@ -72,6 +73,7 @@ from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools
 from pattern_acp.session.window import SessionWindow, tokens_in
+from pattern_acp.tools.job import job_sentence
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
@@ -84,6 +86,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
+
+WOKEN = (
+    "The user has not written since. Look at what it wrote if that matters, and go on with what you had planned for "
+    "its end; if there is nothing to do, say so in one sentence."
+)
+"""Note to the model at the beginning of a turn of its own."""
+
+BACKGROUND_WORK = "background work"
+"""The source of that note."""
 
 SHOWN_PROMPT = 80
 """Characters of a prompt that a sentence names."""
@@ -109,6 +120,11 @@ class Turn(Struct):
     refusal: TurnEnd | None = None
     """The end of a turn whose prompt could not be completed; it is recorded first."""
     insertion: "Insertion | None" = None
+
+    @property
+    def is_own(self) -> bool:
+        """True for a turn that the agent begins itself."""
+        return self.command is not None and self.command.name == OWN_TURN
 
     def retype(self, text: str) -> None:
         """Replace the words of the prompt; what was attached to it stays."""
@@ -148,11 +164,14 @@ async def run_prompt(
             if first is not None:
                 await first()
             session.running, turn.begun = ticket, True
+            session.wakes = session.wakes if turn.is_own else 0
             session.constellation.turn_began.set()
             end = await run_turn(session, turn)
         if ticket.scope.cancel_called:
             # Also when the cancel came too late to change anything: the client must hear `cancelled`.
             end = TurnEnd(StopReason.CANCELLED)
+            # Who cancels wants quiet: nothing begins by itself until the next prompt.
+            session.wakes = session.state.settings.turn.wakes
             await end_cancelled(session, turn, ticket.seconds_to_end, ticket)
     except anyio.get_cancelled_exc_class():
         # The connection is going down, not this prompt: its end is recorded all the same.
@@ -168,6 +187,11 @@ def new_turn(ids: IdFactory, parts: Sequence[Part]) -> Turn:
     """The turn for a prompt of these parts."""
     message = Message(MessageId(ids.new("msg")), Role.USER, tuple(parts))
     return Turn(TurnId(ids.new("turn")), message, command_of(message))
+
+
+def new_own_turn(ids: IdFactory) -> Turn:
+    """The turn that the agent begins when background work has ended; it has no prompt."""
+    return Turn(TurnId(ids.new("turn")), Message(MessageId(ids.new("msg")), Role.USER, ()), Typed(OWN_TURN, ""))
 
 
 async def run_turn(session: Session, turn: Turn) -> TurnEnd:
@@ -209,7 +233,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
     end: TurnEnd | None = None
     try:
         async with _committing(session.recorder):
-            for stage in STAGES:
+            for stage in OWN_STAGES if turn.is_own else STAGES:
                 end = await stage(session, turn)
                 if end is not None:
                     break
@@ -314,6 +338,23 @@ async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:
         if files := given_files(session, turn.message):
             await note_files_in_hand(session, ToolKind.READ, files, session.state)
     return turn.refusal
+
+
+async def _record_own(session: Session, turn: Turn) -> TurnEnd | None:
+    """Record that the agent begins a turn, and tell the model why."""
+    turn.started = True
+    ended = session.jobs.untold_ends() if session.jobs is not None else ()
+    if not ended:
+        # A prompt that came before has heard of them.
+        await _record_start(session, turn)
+        return TurnEnd(StopReason.END_TURN)
+    note = str(untrusted_line("note", " ".join([*(f"Background job {job_sentence(job)}" for job in ended), WOKEN])))
+    told = Message(MessageId(session.constellation.ids.new("msg")), Role.USER, (TextPart(note),))
+    started = NewEvent(TurnStarted(turn.turn_id, turn.message, OWN_TURN), Actor.SYSTEM, Origin.AGENT)
+    added = NewEvent(ContextAdded(turn.turn_id, told, (BACKGROUND_WORK,)), Actor.SYSTEM, Origin.AGENT)
+    await session.recorder.record(started, added)
+    add_context(session.state.history, told)
+    return None
 
 
 async def _record_start(session: Session, turn: Turn) -> None:
@@ -458,12 +499,13 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
     asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
     budget = Budget(asked, shared.clock, UserWaitTimer(shared.clock), cost=state.cost)
     try:
-        gate = BudgetGate(session, turn.turn_id, budget.waits, may_switch=True)
+        gate = BudgetGate(session, turn.turn_id, budget.waits, may_switch=True, asks=not turn.is_own)
         model = _model_in_use(session, gate)
         tools = await _tools_of(session, turn, budget)
         if isinstance(tools, TurnEnd):
             return tools
-        composer = _Composer(session, turn.turn_id, await _recall(session, turn.turn_id))
+        recalled = () if turn.is_own else await _recall(session, turn.turn_id)
+        composer = _Composer(session, turn.turn_id, recalled)
         while True:
             window = composer.window = SessionWindow(session, turn.turn_id, model, composer.compose, budget, gate)
             loop = TurnLoop(
@@ -548,6 +590,14 @@ STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
     _ask,
 )
 """The stages of a turn between its receipt and its end; the first that returns an end is the last that runs."""
+
+OWN_STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
+    _settle_earlier,
+    _record_own,
+    _show_news,
+    _ask,
+)
+"""Those of a turn that the agent begins itself."""
 
 
 async def _recall(session: Session, turn_id: TurnId) -> tuple[Section, ...]:

@@ -86,6 +86,7 @@ class TurnTools:
         self._runner.before_edits = EditWarnings(session, session.state)
         self._runner.withheld = self._withheld
         self._runner.offered = lambda: [tool.spec.name for tool in offered_tools(session)]
+        self._runner.running = session.calls
         self._runner.hands_over = lambda _: session.is_steered()
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))

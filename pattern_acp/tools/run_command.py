@@ -121,7 +121,7 @@ class RunCommandTool:
         self._prompt_look_seconds = prompt_look_seconds
         self._first_look_seconds = first_look_seconds
 
-    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, RunCommandArguments)
         require_command_text(asked.command)
@@ -132,9 +132,9 @@ class RunCommandTool:
             _require_no_screen(asked.command)
         variables = reading_variables() if reading else {}
         run = (
-            partial(start_job, look_seconds=self._first_look_seconds, variables=variables)
+            partial(start_job, look_seconds=self._first_look_seconds, variables=variables, call_id=call_id)
             if goes_on
-            else partial(self._run, variables=variables)
+            else partial(self._run, variables=variables, call_id=call_id)
         )
         limits = context.limits
         return PreparedCall(
@@ -154,6 +154,7 @@ class RunCommandTool:
         progress: Progress,
         *,
         variables: Mapping[str, str],
+        call_id: ToolCallId,
         profile: Profile | None = None,
     ) -> ToolOutcome:
         await _check_folder(folder)
@@ -169,7 +170,7 @@ class RunCommandTool:
                 await progress.show((run.terminal,))
                 status = await _wait(command, run, progress)
                 if status is None and context.jobs is not None and (run.asks or context.keeps_slow_commands):
-                    return await _move_to_background(run, command, stack, request, context)
+                    return await _move_to_background(run, command, stack, request, context, call_id)
                 if status is None:
                     status = await _end(command, run, progress)
                 seconds = anyio.current_time() - began
@@ -233,6 +234,7 @@ async def start_job(
     *,
     look_seconds: float,
     variables: Mapping[str, str],
+    call_id: ToolCallId,
     profile: Profile | None = None,
 ) -> ToolOutcome:
     """Start a command in the background, and look at it for `look_seconds` at most.
@@ -253,7 +255,7 @@ async def start_job(
         is_background=True,
         profile=profile,
     )
-    job = await context.jobs.start(request)
+    job = await context.jobs.start(request, call_id)
     if job.command is not None and job.command.client_owned:
         await progress.show((_terminal_content(job.command, asked, folder),))
     await context.jobs.wait(job, look_seconds, until=has_settled)
@@ -277,13 +279,13 @@ async def _move_to_background(
     stack: AsyncExitStack,
     request: CommandRequest,
     context: ToolContext,
+    call_id: ToolCallId,
 ) -> ToolOutcome:
     jobs = context.jobs
     if jobs is None:
         raise NotAvailableError("Nothing can be run in the background here.")
     jobs.check_room()
-    job = await jobs.adopt(command, stack, request)
-    job.output.append(run.tail)
+    job = await jobs.adopt(command, stack, request, call_id, run.tail)
     await jobs.refresh(job)
     why = "" if run.asks else f"After {run.time_limit} s it goes on in the background; stop it if it hangs."
     return job_outcome(job, limit=context.result_limit, first=why, is_error=run.asks)

@@ -64,6 +64,33 @@ class TerminalEnded(Struct, frozen=True):
     signal: str | None
 
 
+class JobShown(Struct, frozen=True):
+    """A command runs in the background from now on, beside the turns; `call_id` is the call that started it."""
+
+    call_id: ToolCallId
+    line: str
+    cwd: str
+    output: str
+    """The output so far."""
+    size: tuple[int, int] | None = None
+    """Columns and rows of its terminal, where it has one."""
+
+
+class JobStreamed(Struct, frozen=True):
+    """More output of a background command, as it was written."""
+
+    call_id: ToolCallId
+    data: str
+
+
+class JobOver(Struct, frozen=True):
+    """A background command ended."""
+
+    call_id: ToolCallId
+    exit_code: int | None
+    signal: str | None
+
+
 class ContextChanged(Struct, frozen=True):
     """The conversation or the model is another one, and no request has counted it yet."""
 
@@ -83,5 +110,8 @@ Transient: TypeAlias = (
     | ToolCallShows
     | TerminalStreamed
     | TerminalEnded
+    | JobShown
+    | JobStreamed
+    | JobOver
     | ContextChanged
 )

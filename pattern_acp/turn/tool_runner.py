@@ -266,6 +266,8 @@ RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user
 
 SUPERSEDED = "Not run, as the user wrote a message first. Read it, and make this call again if it is still right."
 
+CALL_CANCELLED = "The user cancelled this call before it ended, and wants the turn to go on."
+
 CANCELLED_SENTENCE = "The user cancelled the turn before this call ended."
 
 
@@ -283,12 +285,12 @@ class CallProgress:
         """See `Progress.note`."""
         self._noted = text
 
-    def cancelled(self, view: ToolCallView, reason: str) -> ToolOutcome:
+    def cancelled(self, view: ToolCallView, reason: str, *, failure: str = "tool.interrupted") -> ToolOutcome:
         """The result of a call that is cancelled now."""
         text = "\n\n".join(part for part in (reason, self._noted) if part)
         title = view.title if self.is_retitled else ""
         content = (*(self.content or view.content), TextContent(text))
-        return ToolOutcome(text, is_error=True, content=content, title=title, failure="tool.interrupted")
+        return ToolOutcome(text, is_error=True, content=content, title=title, failure=failure)
 
     async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """See `Progress.show`."""
@@ -368,6 +370,8 @@ class ToolRunner:
         self._permissions = permissions
         self._recorder = recorder
         self._clock = clock
+        self.running: dict[ToolCallId, Callable[[], None]] = {}
+        """Functions that end the calls which run now, one by one, so that the turn goes on."""
         self.hands_over: Callable[[ToolCallId], bool] = lambda _: False
         """Tells, behind each call but the last of an answer, whether the next is left out for a new prompt."""
         self._after_edits = after_edits
@@ -549,7 +553,7 @@ class ToolRunner:
                 confined = sandbox_of(latest[0])
                 sandbox = confined or (OUTSIDE_SANDBOX if prepared.run_confined is not None else "")
                 await self._recorder.show(ToolCallRunning(view.call_id, sandbox))
-                outcome = await self._effect(turn_id, view, prepared, progress, confined=bool(confined))
+                outcome = await self._cancellable_effect(turn_id, view, prepared, progress, confined=bool(confined))
                 if outcome.stopped and confined:
                     outcome = await self._outside(turn_id, view, prepared, progress, outcome)
                     sandbox = sandbox if outcome.stopped else OUTSIDE_SANDBOX
@@ -577,6 +581,18 @@ class ToolRunner:
             return replace(outcome, text=f"{outcome.text}\n{refused}", content=(*outcome.content, TextContent(refused)))
         again = await self._effect(turn_id, view, prepared, progress)
         return replace(again, text=f"{RUN_OUTSIDE}\n{again.text}", stopped="")
+
+    async def _cancellable_effect(
+        self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, progress: CallProgress, *, confined: bool
+    ) -> ToolOutcome:
+        """The result of a call that the user may cancel by itself."""
+        with anyio.CancelScope() as scope:
+            self.running[view.call_id] = scope.cancel
+            try:
+                return await self._effect(turn_id, view, prepared, progress, confined=confined)
+            finally:
+                del self.running[view.call_id]
+        return progress.cancelled(view, CALL_CANCELLED, failure="tool.cancelled")
 
     async def _effect(
         self,

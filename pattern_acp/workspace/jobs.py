@@ -113,6 +113,11 @@ class JobOutput:
         lines = self._tail().splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
+    @property
+    def text(self) -> str:
+        """All output that is stored."""
+        return self._text(self._first)
+
     def ends_with_prompt(self) -> bool:
         """Return whether the output ends in a line that seems to ask for an answer."""
         return ends_with_prompt(self._tail())
@@ -191,6 +196,8 @@ class Job(Struct):
     """None for one of an earlier process."""
     is_confined: bool = False
     """True when it runs in the sandbox, and so does what is typed into it."""
+    call_id: str = ""
+    """The tool call that started it; empty for one of an earlier process."""
     state: JobState = JobState.RUNNING
     status: ExitStatus | None = None
     ended_at_ms: int | None = None
@@ -234,6 +241,10 @@ class JobObserver(Protocol):
         """A command runs in the background from now on."""
         ...
 
+    async def wrote(self, job: Job, text: str) -> None:
+        """It wrote something."""
+        ...
+
     async def ended(self, job: Job) -> None:
         """It ended."""
         ...
@@ -261,6 +272,10 @@ class Jobs:
         """Every job of the session, oldest first."""
         return tuple(self._jobs.values())
 
+    def untold_ends(self) -> tuple[Job, ...]:
+        """Those that ended by themselves since the model was last told of any."""
+        return tuple(job for job in self._jobs.values() if job.state is JobState.EXITED and not job.end_told)
+
     def get(self, job_id: str) -> Job:
         """The job of this id.
 
@@ -273,7 +288,7 @@ class Jobs:
             raise JobRefusedError(f"There is no job {job_id[:40]!r}; this session has {known}.")
         return job
 
-    async def start(self, request: CommandRequest) -> Job:
+    async def start(self, request: CommandRequest, call_id: str = "") -> Job:
         """Start a command in the background.
 
         Raises:
@@ -282,7 +297,7 @@ class Jobs:
         self.check_room()
         async with AsyncExitStack() as stack:
             command = await stack.enter_async_context(self._terminal.start(request))
-            return await self.adopt(command, stack, request)
+            return await self.adopt(command, stack, request, call_id)
 
     def check_room(self) -> None:
         """Check that one more may run.
@@ -295,14 +310,23 @@ class Jobs:
         if running_of(self._jobs.values()) >= MOST_RUNNING:
             raise JobRefusedError(f"{MOST_RUNNING} background commands run already; stop one first.")
 
-    async def adopt(self, command: RunningCommand, stack: AsyncExitStack, request: CommandRequest) -> Job:
-        """Take over a running command; `stack` is closed at its end, and no longer by the caller.
+    async def adopt(
+        self,
+        command: RunningCommand,
+        stack: AsyncExitStack,
+        request: CommandRequest,
+        call_id: str = "",
+        so_far: str = "",
+    ) -> Job:
+        """Take over a running command that wrote `so_far`; `stack` is closed at its end, and no longer by the caller.
 
         Raises:
             DatabaseError: it could not be recorded; the caller still has the command.
         """
         is_confined = request.profile is not None
-        job = Job(f"job{len(self._jobs) + 1}", request.line, request.cwd, self._clock.now_ms(), command, is_confined)
+        job_id = f"job{len(self._jobs) + 1}"
+        job = Job(job_id, request.line, request.cwd, self._clock.now_ms(), command, is_confined, call_id)
+        job.output.append(so_far)
         job.quiet_since = anyio.current_time()
         self._jobs[job.job_id] = job
         try:
@@ -401,6 +425,7 @@ class Jobs:
             job.output.append(text)
             job.quiet_since = anyio.current_time()
             job.note()
+            await self._observer.wrote(job, text)
         return await command.wait_for_exit()
 
     async def _end(self, job: Job, stack: AsyncExitStack) -> None:

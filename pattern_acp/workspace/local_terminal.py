@@ -448,6 +448,10 @@ class _LocalCommand:
     def input(self) -> InputStream | None:
         return None if self._ended else self._input
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        return (COLUMNS, ROWS) if isinstance(self._input, TerminalInput) else None
+
     async def next_output(self) -> str:
         while not (text := self._buffer.take_fresh()):
             if self._ended:

@@ -75,6 +75,11 @@ class RunningCommand(Protocol):
         """Its input; None for a command that was started without one, or runs in the client's terminal."""
         ...
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Columns and rows of its terminal; None where it has none, or the client's."""
+        ...
+
     async def next_output(self) -> str:
         """Wait for new output; "" once the command ended or where output is not streamed."""
         ...

@@ -85,6 +85,7 @@ stream_retries = 10
 repeats_noted = 11
 repeats_asked = 12
 overlapping = "queue"
+wakes = 13
 [memory]
 embedder = "ollama/nomic-embed-text"
 recall_tokens = 7
@@ -150,7 +151,7 @@ day = 20
         fallback_after_seconds=8,
         cache_ttl="1h",
         editor_deadline_seconds=5,
-        turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9, 10, 11, 12, "queue"),
+        turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9, 10, 11, 12, "queue", 13),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
         fetch=FetchSettings(private_addresses=True),
         policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
@@ -243,7 +244,7 @@ blue = 1
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_connect_seconds, "
             "provider_first_byte_seconds, provider_total_seconds, provider_idle_seconds, "
-            "stream_retries, repeats_noted, repeats_asked, slow_commands, overlapping. It is not used.",
+            "stream_retries, repeats_noted, repeats_asked, slow_commands, overlapping, wakes. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "

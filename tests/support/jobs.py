@@ -19,6 +19,9 @@ class SilentObserver:
         await anyio.lowlevel.checkpoint()
         self.told.append(f"started {job.job_id}")
 
+    async def wrote(self, job: Job, text: str) -> None:
+        """See `JobObserver.wrote`."""
+
     async def ended(self, job: Job) -> None:
         """See `JobObserver.ended`."""
         await anyio.lowlevel.checkpoint()

@@ -29,6 +29,7 @@ RESULTS: Final[Mapping[str, str]] = {
     "providers/set": "SetProviderResponse",
     "providers/disable": "DisableProviderResponse",
     "auth/status": "AuthStatusResponse",
+    "terminal/cancel": "CancelTerminalResponse",
     "session/fork": "ForkSessionResponse",
     "session/archive": "ArchiveSessionResponse",
     "session/unarchive": "UnarchiveSessionResponse",

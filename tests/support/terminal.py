@@ -51,6 +51,11 @@ class FakeRunningCommand:
         return self._terminal_id
 
     @property
+    def size(self) -> tuple[int, int] | None:
+        """See `RunningCommand.size`."""
+        return None
+
+    @property
     def client_owned(self) -> bool:
         """See `RunningCommand.client_owned`."""
         return self._client_owned

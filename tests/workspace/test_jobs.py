@@ -37,6 +37,9 @@ class Told:
             raise DatabaseError("The disk is full.")
         self.events.append(("started", job.job_id, job.state))
 
+    async def wrote(self, job: Job, text: str) -> None:
+        """See `JobObserver.wrote`."""
+
     async def ended(self, job: Job) -> None:
         self.events.append(("ended", job.job_id, job.state))
 

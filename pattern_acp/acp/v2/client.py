@@ -27,13 +27,17 @@ from pattern_acp.acp.updates import Compactions, EditorAbilities, locations_of, 
 from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.updates import (
     available_commands,
+    background_end,
+    background_terminal,
     beginning_updates,
-    cancellable,
     config_options,
     ended_terminals,
     live_updates,
     new_terminal,
+    no_longer_cancellable,
     replay_updates,
+    running_call,
+    terminal_left,
     terminal_updates,
     tool_call_shows,
     tool_content,
@@ -63,6 +67,9 @@ from pattern_acp.session.ports import ClientDescription
 from pattern_acp.tools.base import DELEGATE
 from pattern_acp.turn.events import (
     ContextChanged,
+    JobOver,
+    JobShown,
+    JobStreamed,
     TerminalEnded,
     TerminalStreamed,
     TextStreamed,
@@ -73,6 +80,9 @@ from pattern_acp.turn.events import (
     Transient,
 )
 
+LONG_KINDS = (ToolKind.EXECUTE, ToolKind.FETCH, ToolKind.OTHER)
+"""Kinds of calls that may take long: commands, pages, and tools of servers."""
+
 
 class SecondView(EditorView):
     """One session in a client of version 2. Everything goes out in the order in which it was shown."""
@@ -82,9 +92,16 @@ class SecondView(EditorView):
         self.cwd = ""
         """The session's folder, in which a command runs that names none."""
         self._begun = Compactions()
-        self._terminals: set[ToolCallId] = set()
+        self._terminals: dict[ToolCallId, TerminalContent] = {}
+        """Terminals of ours that the client was told of, by the call that each has its name from."""
+        self._open_terminals: set[ToolCallId] = set()
+        self._background: list[ToolCallId] = []
+        """Terminals whose commands run beside the foreground, the oldest first."""
         self._calls: set[ToolCallId] = set()
-        self._delegated: set[ToolCallId] = set()
+        self._cancellable: set[ToolCallId] = set()
+        """Open calls that are worth cancelling by themselves, since they may take long."""
+        self._working: set[ToolCallId] = set()
+        """Calls of the foreground that run and do not wait for the user."""
         self._shown_message = ""
         self._questions = 0
         self.state = "idle"
@@ -102,20 +119,19 @@ class SecondView(EditorView):
                 await self._batch.add(Chunk(message_id, text, thought=False))
             case ThinkingStreamed(message_id, text):
                 await self._batch.add(Chunk(thought_id(message_id), text, thought=True))
-            case ToolCallRunning(call_id) if call_id in self._delegated:
-                await self._put(cancellable(call_id, yes=True))
             case ToolCallRunning(call_id, sandbox):
-                about: dict[str, object] | None = {"pattern": {"sandbox": sandbox}} if sandbox else None
-                await self._put(
-                    schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.IN_PROGRESS, meta=about)
-                )
+                self._working.add(call_id)
+                await self._put(running_call(call_id, sandbox, is_cancellable=call_id in self._cancellable))
+                await self._show_blocked()
             case ToolCallWaits(call_id):
+                self._working.discard(call_id)
                 await self._put(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.PENDING))
+                await self._show_blocked()
             case ToolCallShows():
                 await self._announce_terminal(event)
                 await self._put(tool_call_shows(event))
-            case TerminalStreamed() | TerminalEnded():
-                await self._put(*terminal_updates(event))
+            case TerminalStreamed() | TerminalEnded() | JobShown() | JobStreamed() | JobOver():
+                await self._show_terminal(event)
             case ContextChanged():
                 await self._put(usage_update(event))
             case _:
@@ -137,20 +153,34 @@ class SecondView(EditorView):
     ) -> None:
         """Show the state of the foreground, after all that led to it."""
         used = None if stop_reason is None or self.used == Usage() else usage_of(self.used)
-        await self._put(schema.StateUpdate(state=state, stop_reason=stop_reason, error=error, usage=used))
         self.state = state
+        background = self.foreground().background
+        await self._put(
+            schema.StateUpdate(state=state, stop_reason=stop_reason, error=error, usage=used, background=background)
+        )
+
+    def foreground(self) -> schema.ForegroundState:
+        """The state of the foreground, and all that runs beside it."""
+        beside = tuple(schema.BackgroundTerminal(terminal_id=call_id) for call_id in self._background)
+        return schema.ForegroundState(state=self.state, background=beside)
 
     async def begin_question(self) -> None:
         """Show that the foreground waits for the user."""
         self._questions += 1
-        if self._questions == 1:
-            await self.show_state("requires_action")
+        await self._show_blocked()
 
     async def end_question(self) -> None:
         """Show that the foreground goes on, once nothing waits for the user any more."""
         self._questions -= 1
-        if not self._questions:
+        if not self._questions and self.state == "requires_action":
             await self.show_state("running")
+
+    async def _show_blocked(self) -> None:
+        """Show that the foreground waits for the user when all of it does, and that it runs when some of it goes on."""
+        if self._questions:
+            state = "running" if self._working else "requires_action"
+            if state != self.state:
+                await self.show_state(state)
 
     def forget_question(self) -> None:
         """The question was withdrawn with the work that asked it."""
@@ -199,28 +229,70 @@ class SecondView(EditorView):
             self.used += inner.usage
         if isinstance(event, TurnStarted):
             self.used = Usage()
+            self._working.clear()
         elif isinstance(event, ToolCallStarted):
             self._calls.add(event.call.call_id)
-            if event.call.name == DELEGATE:
-                self._delegated.add(event.call.call_id)
+            if event.call.name == DELEGATE or event.call.kind in LONG_KINDS:
+                self._cancellable.add(event.call.call_id)
         elif isinstance(event, ToolCallFinished):
             self._calls.discard(event.call_id)
-            if event.call_id in self._delegated:
-                self._delegated.discard(event.call_id)
-                await self._put(cancellable(event.call_id, yes=False))
-            if event.call_id not in self._terminals:
-                await self._put(*ended_terminals(event))
-        await self._put(*live_updates(await with_previews(event), self._begun))
+            self._working.discard(event.call_id)
+            event = await self._end_terminal(event)
+        updates = live_updates(await with_previews(event), self._begun)
+        if isinstance(event, ToolCallFinished) and event.call_id in self._cancellable:
+            self._cancellable.discard(event.call_id)
+            updates = [no_longer_cancellable(update) for update in updates]
+        await self._put(*updates)
+        if isinstance(event, ToolCallFinished):
+            await self._show_blocked()
         if isinstance(event, TurnStarted):
             self._shown_message = event.message.message_id
             await self.show_state("running")
+
+    async def _end_terminal(self, event: ToolCallFinished) -> ToolCallFinished:
+        """End the terminal of a call, unless its command goes on; the call as it is to be shown, with its terminal."""
+        call_id = event.call_id
+        if call_id not in self._terminals:
+            await self._put(*ended_terminals(event))
+            return event
+        if call_id in self._open_terminals and call_id not in self._background:
+            self._open_terminals.discard(call_id)
+            await self._put(terminal_left(call_id))
+        if any(isinstance(item, TerminalContent) for item in event.content):
+            return event
+        return replace(event, content=(self._terminals[call_id], *event.content))
+
+    async def _show_terminal(self, event: TerminalStreamed | TerminalEnded | JobShown | JobStreamed | JobOver) -> None:
+        match event:
+            case JobShown():
+                await self._show_job(event)
+            case JobOver(call_id):
+                await self._put(background_end(event))
+                self._open_terminals.discard(call_id)
+                self._background.remove(call_id)
+                await self.show_state(self.state)
+            case TerminalEnded(call_id):
+                self._open_terminals.discard(call_id)
+                await self._put(*terminal_updates(event))
+            case TerminalStreamed() | JobStreamed():
+                await self._put(*terminal_updates(event))
+
+    async def _show_job(self, event: JobShown) -> None:
+        """Announce the terminal of a command that goes on in the background, and list it."""
+        call_id = event.call_id
+        await self._put(background_terminal(event, is_known=call_id in self._terminals))
+        self._terminals.setdefault(call_id, TerminalContent(call_id, event.line, event.cwd))
+        self._open_terminals.add(call_id)
+        self._background.append(call_id)
+        await self.show_state(self.state)
 
     async def _announce_terminal(self, event: ToolCallShows) -> None:
         """Announce the terminal of a call before the first update that names it."""
         terminal = next((item for item in event.content if isinstance(item, TerminalContent)), None)
         if terminal is not None and event.call_id not in self._terminals:
             await self._put(new_terminal(terminal, event.call_id))
-            self._terminals.add(event.call_id)
+            self._terminals[event.call_id] = terminal
+            self._open_terminals.add(event.call_id)
 
     async def _put(self, *updates: schema.SessionUpdate) -> None:
         for update in updates:

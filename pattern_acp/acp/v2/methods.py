@@ -19,9 +19,11 @@ from pattern_acp.acp.v2.client import SecondFaces, SecondView
 from pattern_acp.acp.v2.updates import available_commands, config_options
 from pattern_acp.commands.slash import Typed
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.journal import leases
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
@@ -30,7 +32,7 @@ from pattern_acp.session.commands import more_commands
 from pattern_acp.session.options import MODEL_OPTION
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.session.session_conflict import Claimed, claim, say
-from pattern_acp.session.turn_stages import Insertion, answer_beside, new_turn, run_prompt
+from pattern_acp.session.turn_stages import Insertion, Turn, answer_beside, new_own_turn, new_turn, run_prompt
 from pattern_acp.turn.loop import TurnEnd
 
 logger = logging.getLogger(__name__)
@@ -121,11 +123,24 @@ class SecondMethods:
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
     async def cancel_call(self, request: schema.CancelToolCallRequest, _context: RequestContext, /) -> v1.EmptyResponse:
-        """tool_call/cancel: ends a subagent; its turn goes on with what it had found."""
-        end = self.sessions.get(request.session_id).subagents.get(ToolCallId(request.tool_call_id))
+        """tool_call/cancel: ends a call that runs; its turn goes on, with what a subagent had found."""
+        session, call_id = self.sessions.get(request.session_id), ToolCallId(request.tool_call_id)
+        end = session.subagents.get(call_id) or session.calls.get(call_id)
         if end is None:
             raise RpcError(INVALID_PARAMS, "This call does not run, or cannot be cancelled by itself; cancel the turn.")
         end()
+        return v1.EmptyResponse()
+
+    async def cancel_terminal(
+        self, request: schema.CancelTerminalRequest, context: RequestContext, /
+    ) -> v1.EmptyResponse:
+        """terminal/cancel: ends a background command; its end is shown once it has come."""
+        jobs = self.sessions.get(request.session_id).jobs
+        started = [job for job in (jobs.all() if jobs is not None else ()) if job.call_id == request.terminal_id]
+        running = [job for job in started if job.is_running]
+        if jobs is None or not running:
+            raise RpcError(INVALID_PARAMS, "This terminal has no command that runs in the background.")
+        context.after_response(partial(jobs.stop, running[0]))
         return v1.EmptyResponse()
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:
@@ -149,6 +164,23 @@ class SecondMethods:
             raise RpcError(INTERNAL_ERROR, "Prompts cannot run here; the agent is shutting down.")
         background.start_soon(partial(self._serve, prompt, parts), name="prompt")
         return prompt.answer
+
+    def _wake(self, session: Session) -> None:
+        """Let the agent begin a turn of its own."""
+        background = self.sessions.constellation.background
+        if background is not None:
+            background.start_soon(partial(self._serve_own, session, session.take_own_turn()), name="own turn")
+
+    async def _serve_own(self, session: Session, ticket: PromptTicket) -> None:
+        """Run a turn that nobody prompted, unless another window has the session."""
+        shared = self.sessions.constellation
+        try:
+            await shared.database.read(lambda tx: leases.require(tx, session.session_id, shared.holder))
+        except PatternError as error:
+            logger.info("no turn was begun behind background work: %s", error.sentence)
+            session.drop_prompt(ticket)
+        else:
+            await self._run_turn(session, ticket, new_own_turn(shared.ids))
 
     async def prompt(self, request: schema.PromptRequest, context: RequestContext, /) -> object:
         """session/prompt, when it could not be registered in wire order."""
@@ -196,8 +228,15 @@ class SecondMethods:
             return
         session, ticket = held.session, held.ticket
         prompt.ticket = ticket
+        session.wake = self._wake
         turn = new_turn(session.constellation.ids, parts)
         turn.insertion = Insertion(prompt.key, prompt.insert)
+        await self._run_turn(session, ticket, turn, prompt)
+
+    async def _run_turn(
+        self, session: Session, ticket: PromptTicket, turn: Turn, prompt: _Prompt | None = None
+    ) -> None:
+        """Run a turn and show the state at its end; whatever happens, the session is free behind it."""
         view = view_of(session)
         stop_reason, failed, handed_over = StopReason.CANCELLED.value, None, False
         try:
@@ -206,12 +245,14 @@ class SecondMethods:
                 stop_reason, failed, handed_over = end.stop_reason.value, _error_of(end), end.handed_over
             except Exception as error:  # noqa: BLE001  the boundary: a turn that began gets its end
                 failed = self._explained(error)
-                prompt.refuse(failed)
+                if prompt is not None:
+                    prompt.refuse(failed)
             if failed is not None:
                 stop_reason = "error"
-            if prompt.message is not None:
-                await view.show_message(prompt.message)
-                if not handed_over:
+            if prompt is None or prompt.message is not None:
+                if prompt is not None and prompt.message is not None:
+                    await view.show_message(prompt.message)
+                if not handed_over and turn.started:
                     shown = None if failed is None else _shown_error(failed)
                     await view.show_state("idle", stop_reason, shown)
         finally:
@@ -228,7 +269,8 @@ class SecondMethods:
         return found or RpcError(INTERNAL_ERROR, UNFORESEEN)
 
     def follow(self, session: Session, context: RequestContext) -> None:
-        """Show the commands again once MCP servers have named theirs."""
+        """Show the commands again once MCP servers have named theirs, and let background work wake the session."""
+        session.wake = self._wake
 
         async def follow() -> None:
             self.first.answered.set()

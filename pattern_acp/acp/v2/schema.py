@@ -309,6 +309,12 @@ class Usage(MetaWire, frozen=True, kw_only=True):
     cached_write_tokens: int | None = None
 
 
+class BackgroundTerminal(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="terminal"):
+    """A command that runs beside the foreground."""
+
+    terminal_id: str
+
+
 class ForegroundState(MetaWire, frozen=True, kw_only=True):
     """The state of the foreground: `running`, `requires_action`, or `idle` with what ended the work."""
 
@@ -316,6 +322,7 @@ class ForegroundState(MetaWire, frozen=True, kw_only=True):
     stop_reason: str | None = None
     error: RpcErrorObject | None = None
     usage: Usage | None = None
+    background: tuple[BackgroundTerminal, ...]
 
 
 class StateUpdate(ForegroundState, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):
@@ -335,6 +342,26 @@ class TerminalOutput(MetaWire, frozen=True, kw_only=True):
     data: str
 
 
+class TerminalSize(MetaWire, frozen=True, kw_only=True):
+    """The size of a terminal in characters."""
+
+    cols: int
+    rows: int
+
+
+class TerminalCapabilities(MetaWire, frozen=True, kw_only=True):
+    """The controls of a terminal that its user has."""
+
+    cancel: Flag
+
+
+class CancelTerminalRequest(MetaWire, frozen=True, kw_only=True):
+    """End the command of one terminal."""
+
+    session_id: str
+    terminal_id: str
+
+
 class TerminalExitStatus(MetaWire, frozen=True, kw_only=True):
     """The end of a command, where it is known how."""
 
@@ -350,6 +377,8 @@ class TerminalUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpda
     cwd: str | None = None
     output: TerminalOutput | None = None
     exit_status: TerminalExitStatus | None = None
+    size: TerminalSize | None = None
+    capabilities: TerminalCapabilities | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class TerminalOutputChunk(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="terminal_output_chunk"):

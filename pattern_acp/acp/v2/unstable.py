@@ -77,7 +77,7 @@ class UnstableMethods(SecondMethods):
         if session is None:
             listed = await self.sessions.described(request.session_id)
             return schema.SessionStatusResponse(status="saved", meta={"pattern": {"status": listed.status.value}})
-        return schema.SessionStatusResponse(status="open", state=schema.ForegroundState(state=view_of(session).state))
+        return schema.SessionStatusResponse(status="open", state=view_of(session).foreground())
 
     async def set_title(
         self, request: schema.SetSessionTitleRequest, _context: RequestContext, /

@@ -9,6 +9,7 @@ from difflib import unified_diff
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema as v1
 from pattern_acp.acp.content import (
@@ -53,7 +54,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option
-from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallShows
+from pattern_acp.turn.events import JobOver, JobShown, JobStreamed, TerminalEnded, TerminalStreamed, ToolCallShows
 
 PLAN_ID = "plan"
 """A session has one plan."""
@@ -63,6 +64,9 @@ MESSAGE_BYTES = 600_000
 
 PATCH_LINES = 1_500
 """Most lines between the first and the last change that are compared; beyond, they are replaced as a whole."""
+
+CANCELLED = ("tool.cancelled", "tool.superseded")
+"""Failures of calls that the user ended or came before."""
 
 AROUND = 3
 """Unchanged lines that a patch shows on either side."""
@@ -154,8 +158,10 @@ def _replay_one(replay: _Replay, event: Event) -> None:
 
 
 def user_message(message: Message) -> list[schema.SessionUpdate]:
-    """The user's message: whole, and in chunks what does not fit into one line."""
+    """The user's message: whole, and in chunks what does not fit into one line; none of a turn of the agent's own."""
     blocks = [block for part in message.parts for block in blocks_of(part, CHUNK_CHARACTERS)]
+    if not blocks:
+        return []
     first = _fitting(blocks)
     rest = [v1.UserMessageChunk(content=block, message_id=message.message_id) for block in blocks[first:]]
     return [schema.UserMessage(message_id=message.message_id, content=tuple(blocks[:first])), *rest]
@@ -208,11 +214,12 @@ def tool_call(call: ToolCallView) -> schema.ToolCallUpdate:
     )
 
 
-def cancellable(call_id: ToolCallId, *, yes: bool) -> schema.ToolCallUpdate:
-    """A call that its user can cancel from now on, or no longer."""
-    status = schema.ToolCallStatus.IN_PROGRESS if yes else None
-    can = schema.ToolCallCapabilities(cancel=v1.Flag()) if yes else None
-    return schema.ToolCallUpdate(tool_call_id=call_id, status=status, capabilities=can)
+def running_call(call_id: ToolCallId, sandbox: str, *, is_cancellable: bool) -> schema.ToolCallUpdate:
+    """A call that runs from now on, in a sandbox or not, and that its user may be able to cancel."""
+    can = schema.ToolCallCapabilities(cancel=v1.Flag()) if is_cancellable else msgspec.UNSET
+    about: dict[str, object] | None = {"pattern": {"sandbox": sandbox}} if sandbox else None
+    running = schema.ToolCallStatus.IN_PROGRESS
+    return schema.ToolCallUpdate(tool_call_id=call_id, status=running, capabilities=can, meta=about)
 
 
 def tool_call_shows(event: ToolCallShows) -> schema.ToolCallUpdate:
@@ -236,7 +243,7 @@ def tool_call_end(event: ToolCallFinished) -> schema.ToolCallUpdate:
     shown = content_items(event.content, live=False, meta=False)
     return schema.ToolCallUpdate(
         tool_call_id=event.call_id,
-        status=schema.ToolCallStatus.CANCELLED if event.interrupted else seen,
+        status=schema.ToolCallStatus.CANCELLED if event.interrupted or event.failure in CANCELLED else seen,
         title=one_line(event.title) or None,
         content=tool_content(event.content, event.call_id) or None,
         locations=locations_of(event.locations) or None,
@@ -367,6 +374,35 @@ def new_terminal(content: TerminalContent, call_id: ToolCallId) -> schema.Termin
     return schema.TerminalUpdate(terminal_id=call_id, command=content.command, cwd=content.cwd or None)
 
 
+def no_longer_cancellable(update: schema.SessionUpdate) -> schema.SessionUpdate:
+    """The end of a call that its user could cancel."""
+    return replace(update, capabilities=None) if isinstance(update, schema.ToolCallUpdate) else update
+
+
+def terminal_left(call_id: ToolCallId) -> schema.TerminalUpdate:
+    """A terminal that ended with its call, nobody saw how."""
+    return schema.TerminalUpdate(terminal_id=call_id, exit_status=schema.TerminalExitStatus())
+
+
+def background_terminal(event: JobShown, *, is_known: bool) -> schema.TerminalUpdate:
+    """The terminal of a command that goes on beside the foreground; its user can end it."""
+    so_far = shortened(event.output) if event.output and not is_known else ""
+    return schema.TerminalUpdate(
+        terminal_id=event.call_id,
+        command=event.line,
+        cwd=event.cwd or None,
+        output=schema.TerminalOutput(data=_base64(so_far)) if so_far else None,
+        size=schema.TerminalSize(cols=event.size[0], rows=event.size[1]) if event.size is not None else None,
+        capabilities=schema.TerminalCapabilities(cancel=v1.Flag()),
+    )
+
+
+def background_end(event: JobOver) -> schema.TerminalUpdate:
+    """The end of such a command."""
+    ended = schema.TerminalExitStatus(exit_code=event.exit_code, signal=event.signal)
+    return schema.TerminalUpdate(terminal_id=event.call_id, exit_status=ended, capabilities=None)
+
+
 def ended_terminals(event: ToolCallFinished) -> list[schema.SessionUpdate]:
     """The terminal of a call that ended, with all of its output."""
     terminals = [item for item in event.content if isinstance(item, TerminalContent)]
@@ -382,9 +418,9 @@ def ended_terminals(event: ToolCallFinished) -> list[schema.SessionUpdate]:
     ]
 
 
-def terminal_updates(event: TerminalStreamed | TerminalEnded) -> list[schema.SessionUpdate]:
+def terminal_updates(event: TerminalStreamed | TerminalEnded | JobStreamed) -> list[schema.SessionUpdate]:
     """Return the updates of a terminal of ours while it runs and at its end."""
-    if isinstance(event, TerminalStreamed):
+    if isinstance(event, TerminalStreamed | JobStreamed):
         return [
             schema.TerminalOutputChunk(terminal_id=event.call_id, data=_base64(piece)) for piece in pieces(event.data)
         ]
