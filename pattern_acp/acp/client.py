@@ -243,6 +243,11 @@ class EditorView:
         for update in replay_updates(previewed, compactions=self._abilities.compactions)[shown:]:
             await self._send(update)
 
+    async def show_notices(self, sentences: Sequence[str]) -> bool:
+        """See `SessionView.show_notices`: version 1 has none that every client shows."""
+        del sentences
+        return False
+
     async def close_calls(self) -> None:
         """See `SessionView.close_calls`."""
         for call_id in tuple(self._open_calls):

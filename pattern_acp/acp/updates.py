@@ -31,6 +31,7 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import (
     COMPACT_CALL,
     DiffContent,
+    FilesChanged,
     ImageContent,
     LinkContent,
     Location,
@@ -105,6 +106,8 @@ def _items(content: ToolContent, *, live: bool, meta: bool) -> list[schema.ToolC
             return [text_item(f"An image ({media_type}, {len(data) * 3 // 4:,} bytes), too large to be shown here.")]
         case DiffContent():
             return diff_items(content)
+        case FilesChanged():
+            return []
         case LinkContent(uri, name, description):
             return [
                 schema.Content(

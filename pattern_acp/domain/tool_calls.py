@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.file_states import FileKind
 from pattern_acp.domain.ids import ToolCallId
 
 USER_REFUSED = "The user refused this call."
@@ -59,12 +60,44 @@ class ImageContent(Struct, frozen=True, tag="image"):
     data: str
 
 
-class DiffContent(Struct, frozen=True, tag="diff"):
+class DiffContent(Struct, frozen=True, tag="diff", omit_defaults=True):
     """A change of one file: absolute path, old text (None for a new file), new text; of a large file one place."""
 
     path: str
     old_text: str | None
     new_text: str
+    is_gone: bool = False
+    """True when the file is no longer there, under this path at least."""
+    moved_from: str = ""
+    """The path of a file before, which another `DiffContent` beside this one shows as gone."""
+
+
+class FileSide(Struct, frozen=True, omit_defaults=True):
+    """A file before or after a change."""
+
+    kind: FileKind
+    text: str | None = None
+    """The text, or the target of a link; None where it is no text, or too large to be shown."""
+    mode: int = 0
+    """Permission bits; 0 where they are not known."""
+    is_binary: bool = False
+
+
+class ChangedPath(Struct, frozen=True, omit_defaults=True):
+    """A path that a call changed, and the path that it had before where it was moved."""
+
+    path: str
+    before: FileSide
+    after: FileSide
+    moved_from: str = ""
+
+
+class FilesChanged(Struct, frozen=True, tag="files"):
+    """Files that a command changed. Clients of version 1 are not shown them."""
+
+    files: tuple[ChangedPath, ...]
+    left_out: int = 0
+    """Number of further files."""
 
 
 class TerminalContent(Struct, frozen=True, tag="terminal"):
@@ -89,7 +122,7 @@ class LinkContent(Struct, frozen=True, tag="link"):
     description: str = ""
 
 
-ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | TerminalContent | LinkContent
+ToolContent: TypeAlias = TextContent | ImageContent | DiffContent | FilesChanged | TerminalContent | LinkContent
 
 
 class ToolCallView(Struct, frozen=True):

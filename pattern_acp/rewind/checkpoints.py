@@ -44,6 +44,7 @@ from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_in
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
+    from pattern_acp.rewind.shown_changes import ShownChanges
 
 
 INTERVAL_BYTES = 100_000_000
@@ -177,7 +178,7 @@ class Checkpoints:
     @asynccontextmanager
     async def around(
         self, turn_id: TurnId, accesses: Sequence[Access], *, found: dict[str, None] | None = None
-    ) -> AsyncGenerator[None, None]:
+    ) -> "AsyncGenerator[ShownChanges | None, None]":
         """Around the effect of a tool call: a checkpoint before a risky one, and a look for what a command changed.
 
         `found` is given the paths of what a command changed.
@@ -190,12 +191,16 @@ class Checkpoints:
             await self.take("tool")
         changes = self.scope.folder_changes
         if not runs or changes is None:
-            yield
+            yield None
             return
+        # Late: most turns run no command that may change files.
+        from pattern_acp.rewind.shown_changes import ShownChanges
+
+        shown = ShownChanges()
         before = await changes.look(self.scope.policy.roots)
         try:
-            yield
-            await self._find(turn_id, changes, before, found)
+            yield shown
+            await self._find(turn_id, changes, before, found, shown)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(AFTER_SECONDS) as scope:
                 await self._find(turn_id, changes, before, found)
@@ -209,7 +214,12 @@ class Checkpoints:
             raise
 
     async def _find(
-        self, turn_id: TurnId, changes: FolderChanges, looks: Sequence[FolderLook], told: dict[str, None] | None
+        self,
+        turn_id: TurnId,
+        changes: FolderChanges,
+        looks: Sequence[FolderLook],
+        told: dict[str, None] | None,
+        shown: "ShownChanges | None" = None,
     ) -> None:
         found = await changes.compare(looks)
         for path, why in found.problems:
@@ -225,6 +235,8 @@ class Checkpoints:
                 continue
             if told is not None:
                 told[place] = None
+            if shown is not None:
+                shown.add(place, before, after)
             if known is not None and known.after == before.state:
                 known.after = self._held.hold(after)
                 continue

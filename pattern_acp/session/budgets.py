@@ -345,7 +345,8 @@ class BudgetGate:
 
     async def _say(self, sentence: str) -> None:
         session = self._session
-        await show_sentence(session.recorder, self._turn_id, session.constellation.ids, f"> {sentence}\n\n")
+        if not await session.view.show_notices((sentence,)):
+            await show_sentence(session.recorder, self._turn_id, session.constellation.ids, f"> {sentence}\n\n")
 
 
 def is_over(limit: Allowance, spent: Spent, expected: Expected) -> bool:

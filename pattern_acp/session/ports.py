@@ -47,6 +47,10 @@ class SessionView(Protocol):
         """Show how many background commands run, also between turns."""
         ...
 
+    async def show_notices(self, sentences: Sequence[str]) -> bool:
+        """Show sentences for the user beside the conversation; False where the client has no form for it."""
+        ...
+
     async def close_calls(self) -> None:
         """Show every call that is still open as failed: its end could not be recorded."""
         ...

@@ -17,6 +17,7 @@ from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import cut_middle, one_line, plain_output, with_visible_controls
 from pattern_acp.domain.tool_calls import (
     DiffContent,
+    FilesChanged,
     ImageContent,
     LinkContent,
     TerminalContent,
@@ -199,6 +200,8 @@ def _content(item: ToolContent) -> str:
     match item:
         case TextContent(text):
             return _pre(text)
+        case FilesChanged():
+            return ""
         case DiffContent():
             return _diff(item)
         case TerminalContent():

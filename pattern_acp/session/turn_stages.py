@@ -690,7 +690,7 @@ async def show_notices(session: Session, turn_id: TurnId) -> None:
     waiting = [*session.constellation.notices, *session.state.notices, *session.workbench.take_warnings()]
     session.constellation.notices.clear()
     session.state.notices.clear()
-    if waiting:
+    if waiting and not await session.view.show_notices(waiting):
         text = "\n".join(f"> {sentence}" for sentence in waiting) + "\n\n"
         await show_sentence(session.recorder, turn_id, session.constellation.ids, text)
 
@@ -710,7 +710,8 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: Pr
                 await _record_start(session, turn)
             if turn.started and ticket.dropped:
                 named = not_sent(ticket.dropped)
-                await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, named)
+                if not await session.view.show_notices((named,)):
+                    await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, named)
             if turn.started and not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
                 behind = session.checkpoints.at_end(turn.turn_id)

@@ -71,9 +71,11 @@ class PlannedFileChange(Struct, frozen=True):
         Of a large file only the changed places: the journal keeps what is shown, and an editor reads it in one line.
         """
         if self.moved_to is not None and after is not None:
-            gone = DiffContent(self.target.path, self.old_text, "")
-            return (gone, DiffContent(self.moved_to.path, None, after))
-        return shown_change(self.target.path, self.old_text, after or "")
+            gone = DiffContent(self.target.path, self.old_text, "", is_gone=True)
+            return (gone, DiffContent(self.moved_to.path, None, after, moved_from=self.target.path))
+        if after is None:
+            return (DiffContent(self.target.path, self.old_text, "", is_gone=True),)
+        return shown_change(self.target.path, self.old_text, after)
 
 
 def shown_change(path: str, old: str | None, after: str) -> tuple[ToolContent, ...]:

@@ -29,6 +29,7 @@ from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 from pattern_acp.domain.tool_calls import (
+    FilesChanged,
     TerminalContent,
     TextContent,
     ToolCallStatus,
@@ -90,11 +91,22 @@ class BeforeEdits(Protocol):
         ...
 
 
+class FoundFiles(Protocol):
+    """The files that a command was found to have changed."""
+
+    def content(self) -> FilesChanged | None:
+        """The changes to be shown; None of none."""
+        ...
+
+
 class AroundEffects(Protocol):
     """Observer of the state before and after every effect; `rewind/checkpoints.py` saves files."""
 
-    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
-        """Entered before a call with these accesses runs, left when it has ended, however it ended."""
+    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[FoundFiles | None]:
+        """Entered before a call with these accesses runs, left when it has ended, however it ended.
+
+        What it gives knows then what a command changed.
+        """
         ...
 
 
@@ -605,8 +617,11 @@ class ToolRunner:
     ) -> ToolOutcome:
         run = (prepared.run_confined if confined else None) or prepared.run
         try:
-            async with self._effects.around(turn_id, prepared.accesses) if self._effects is not None else nullcontext():
-                return await run(progress)
+            around = self._effects.around(turn_id, prepared.accesses) if self._effects is not None else nullcontext()
+            async with around as found:
+                outcome = await run(progress)
+            changed = found.content() if found is not None else None
+            return outcome if changed is None else replace(outcome, content=(*outcome.content, changed))
         except DatabaseError:
             raise
         except PatternError as error:
@@ -724,11 +739,11 @@ def view_of(call: ToolCallPart, tool: Tool, arguments: JsonObject, prepared: Pre
 
 def shown_content(outcome: ToolOutcome) -> tuple[ToolContent, ...]:
     """The content to keep: terminals carry their output, so that a replay can show it as text."""
-    if outcome.content or not outcome.is_error:
+    if not outcome.is_error or any(not isinstance(item, FilesChanged) for item in outcome.content):
         return tuple(
             replace(item, output=item.output or outcome.full_output or outcome.text)
             if isinstance(item, TerminalContent)
             else item
             for item in outcome.content
         )
-    return (TextContent(outcome.text),)
+    return (TextContent(outcome.text), *outcome.content)

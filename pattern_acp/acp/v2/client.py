@@ -103,7 +103,8 @@ class SecondView(EditorView):
         self._working: set[ToolCallId] = set()
         """Calls of the foreground that run and do not wait for the user."""
         self._shown_message = ""
-        self._questions = 0
+        self._asking: list[ToolCallId] = []
+        """The calls about which the user is asked."""
         self.state = "idle"
         """The state of the foreground as it was shown last."""
         self.used = Usage()
@@ -111,7 +112,7 @@ class SecondView(EditorView):
 
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
-        if self.state == "requires_action" and not self._questions:
+        if self.state == "requires_action" and not self._asking:
             # Its question was withdrawn with the part of the turn that asked it, and the rest goes on.
             await self.show_state("running")
         match event:
@@ -164,27 +165,29 @@ class SecondView(EditorView):
         beside = tuple(schema.BackgroundTerminal(terminal_id=call_id) for call_id in self._background)
         return schema.ForegroundState(state=self.state, background=beside)
 
-    async def begin_question(self) -> None:
-        """Show that the foreground waits for the user."""
-        self._questions += 1
+    async def begin_question(self, call_id: ToolCallId) -> None:
+        """Show that the foreground waits for the user, unless other calls go on."""
+        self._asking.append(call_id)
         await self._show_blocked()
 
-    async def end_question(self) -> None:
+    async def end_question(self, call_id: ToolCallId) -> None:
         """Show that the foreground goes on, once nothing waits for the user any more."""
-        self._questions -= 1
-        if not self._questions and self.state == "requires_action":
+        self._asking.remove(call_id)
+        if self._asking:
+            await self._show_blocked()
+        elif self.state == "requires_action":
             await self.show_state("running")
 
     async def _show_blocked(self) -> None:
         """Show that the foreground waits for the user when all of it does, and that it runs when some of it goes on."""
-        if self._questions:
-            state = "running" if self._working else "requires_action"
+        if self._asking:
+            state = "running" if self._working.difference(self._asking) else "requires_action"
             if state != self.state:
                 await self.show_state(state)
 
-    def forget_question(self) -> None:
+    def forget_question(self, call_id: ToolCallId) -> None:
         """The question was withdrawn with the work that asked it."""
-        self._questions -= 1
+        self._asking.remove(call_id)
 
     async def replay_beginning(self, events: Sequence[Event]) -> int:
         """See `SessionView.replay_beginning`."""
@@ -195,6 +198,11 @@ class SecondView(EditorView):
     async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
         """See `SessionView.replay`."""
         await self._put(*replay_updates([await with_previews(event) for event in events])[shown:])
+
+    async def show_notices(self, sentences: Sequence[str]) -> bool:
+        """See `SessionView.show_notices`."""
+        await self._put(*(schema.Notice(severity="info", title=sentence) for sentence in sentences))
+        return True
 
     async def close_calls(self) -> None:
         """See `SessionView.close_calls`."""
@@ -318,16 +326,16 @@ class SecondApprover:
         if not self._forms and not question.options:
             return None
         await self._view.settle()
-        await self._view.begin_question()
+        await self._view.begin_question(question.call.call_id)
         try:
             if self._forms:
                 answer = await form_answer(self._dispatcher, self._session_id, question)
             else:
                 answer = await self._chosen(question)
         except anyio.get_cancelled_exc_class():
-            self._view.forget_question()
+            self._view.forget_question(question.call.call_id)
             raise
-        await self._view.end_question()
+        await self._view.end_question(question.call.call_id)
         return answer
 
     async def _chosen(self, question: UserQuestion) -> str | None:
@@ -354,7 +362,7 @@ class SecondApprover:
     async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """See `Approver.ask`."""
         await self._view.settle()
-        await self._view.begin_question()
+        await self._view.begin_question(request.call.call_id)
         try:
             response = await self._dispatcher.request(
                 "session/request_permission",
@@ -368,11 +376,11 @@ class SecondApprover:
         except ConnectionClosedError:
             return PermissionAnswer.CANCELLED
         except anyio.get_cancelled_exc_class():
-            self._view.forget_question()
+            self._view.forget_question(request.call.call_id)
             raise
         else:
             answer = _answer_of(response.outcome, request)
-        await self._view.end_question()
+        await self._view.end_question(request.call.call_id)
         if answer is PermissionAnswer.CANCELLED:
             await anyio.sleep(CANCEL_SECONDS)
         return answer

@@ -153,10 +153,11 @@ class NewSessionResponse(OpenedSessionResponse, frozen=True, kw_only=True):
 
 
 class DiffChange(MetaWire, frozen=True, kw_only=True):
-    """The change of one file: `add`, `modify` or `delete`."""
+    """The change of one file: `add`, `modify`, `delete`, or `move` from `old_path`."""
 
     operation: str
     path: str
+    old_path: str | None = None
     file_type: str | None = None
 
 
@@ -388,6 +389,13 @@ class TerminalOutputChunk(MetaWire, frozen=True, kw_only=True, tag_field="sessio
     data: str
 
 
+class Notice(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="notice"):
+    """A sentence for the user, shown once and part of no history."""
+
+    severity: str
+    title: str
+
+
 class PlanItems(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="items"):
     """A plan of entries."""
 
@@ -432,6 +440,7 @@ SessionUpdate: TypeAlias = (
     | SessionInfoUpdate
     | UsageUpdate
     | CompactionUpdate
+    | Notice
 )
 
 

@@ -5,7 +5,6 @@ Beside `acp.updates`, which does the same for version 1; what has one form in bo
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from difflib import unified_diff
 
 import msgspec
 from msgspec import Struct, field
@@ -14,9 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.acp import schema as v1
 from pattern_acp.acp.content import (
     CHUNK_CHARACTERS,
-    DIFF_BYTES,
     blocks_of,
-    fits,
     pieces,
     shortened,
     shown_input,
@@ -35,12 +32,20 @@ from pattern_acp.acp.updates import (
     usage_update,
 )
 from pattern_acp.acp.v2 import schema
+from pattern_acp.acp.v2.diffs import diff, paths_of
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.domain.tool_calls import DiffContent, TerminalContent, ToolCallView, ToolContent
+from pattern_acp.domain.tool_calls import (
+    ChangedPath,
+    DiffContent,
+    FilesChanged,
+    TerminalContent,
+    ToolCallView,
+    ToolContent,
+)
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
     Event,
@@ -62,14 +67,8 @@ PLAN_ID = "plan"
 MESSAGE_BYTES = 600_000
 """Most bytes of a message that is shown whole; the rest of a longer one follows in chunks."""
 
-PATCH_LINES = 1_500
-"""Most lines between the first and the last change that are compared; beyond, they are replaced as a whole."""
-
 CANCELLED = ("tool.cancelled", "tool.superseded")
 """Failures of calls that the user ended or came before."""
-
-AROUND = 3
-"""Unchanged lines that a patch shows on either side."""
 
 
 def live_updates(event: Event, compactions: Compactions) -> list[schema.SessionUpdate]:
@@ -257,8 +256,9 @@ def tool_content(content: Sequence[ToolContent], call_id: ToolCallId) -> tuple[s
     items: list[schema.ToolCallContent] = []
     left_out: list[str] = []
     room = CONTENT_BYTES
-    for one in content:
-        shown = _items(one, call_id)
+    paths = paths_of(content)
+    for place, one in enumerate(content):
+        shown = _items(one, call_id, paths.get(place))
         size = sum(wire_size(item) for item in shown)
         if size > room and isinstance(one, DiffContent):
             left_out.append(one.path)
@@ -271,102 +271,18 @@ def tool_content(content: Sequence[ToolContent], call_id: ToolCallId) -> tuple[s
     return tuple(items)
 
 
-def _items(content: ToolContent, call_id: ToolCallId) -> list[schema.ToolCallContent]:
+def _items(content: ToolContent, call_id: ToolCallId, changed: ChangedPath | None) -> list[schema.ToolCallContent]:
     match content:
         case DiffContent():
-            return [diff(content)]
+            return [diff((changed,))] if changed is not None else []
+        case FilesChanged(files=files, left_out=left_out):
+            more = [text_item(f"{left_out:,} more files changed.")] if left_out else []
+            return [diff(files), *more]
         case TerminalContent():
             return [v1.Terminal(terminal_id=call_id)]
         case _:
             shown = content_items((content,), live=False, meta=False)
             return [item for item in shown if isinstance(item, v1.Content)]
-
-
-def diff(content: DiffContent) -> schema.Diff:
-    """The change of one file; with a patch where both of its texts are small enough to be whole here."""
-    old, new = content.old_text, content.new_text
-    change = schema.DiffChange(operation="add" if old is None else "modify", path=content.path, file_type="text")
-    if not fits(old or "", DIFF_BYTES) or not fits(new, DIFF_BYTES):
-        return schema.Diff(changes=(change,))
-    text = git_patch(content.path, old, new)
-    return schema.Diff(changes=(change,), patch=schema.DiffPatch(format="git_patch", text=text) if text else None)
-
-
-def git_patch(path: str, old: str | None, new: str) -> str:
-    """The change of a text file in git's form, with absolute paths; empty where nothing changed."""
-    name = _quoted(path)
-    header = [f"diff --git {name} {name}\n"]
-    if old is None:
-        header.append("new file mode 100644\n")
-    hunks = list(_hunks(old or "", new))
-    if not hunks:
-        return "".join(header) if old is None else ""
-    before = "/dev/null" if old is None else name
-    return "".join([*header, f"--- {before}\n", f"+++ {name}\n", *hunks])
-
-
-def _hunks(old: str, new: str) -> Iterable[str]:
-    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    # Only line feeds end a line for git; others stay inside it.
-    before, after = _by_line_feed(before), _by_line_feed(after)
-    same = 0
-    while same < min(len(before), len(after)) and before[same] == after[same]:
-        same += 1
-    same_end = 0
-    while same_end < min(len(before), len(after)) - same and before[-1 - same_end] == after[-1 - same_end]:
-        same_end += 1
-    if len(before) - same - same_end <= PATCH_LINES and len(after) - same - same_end <= PATCH_LINES:
-        start, end = max(same - AROUND, 0), max(same_end - AROUND, 0)
-        lines = unified_diff(before[start : len(before) - end], after[start : len(after) - end], n=AROUND)
-        for number, line in enumerate(lines):
-            if number >= 2:
-                yield _moved(line, start) if line.startswith("@@") else _ended(line)
-        return
-    yield f"@@ -{_span(same, len(before) - same - same_end)} +{_span(same, len(after) - same - same_end)} @@\n"
-    for line in before[same : len(before) - same_end]:
-        yield _ended(f"-{line}")
-    for line in after[same : len(after) - same_end]:
-        yield _ended(f"+{line}")
-
-
-def _by_line_feed(lines: Sequence[str]) -> list[str]:
-    text = "".join(lines)
-    return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
-
-
-def _span(before: int, count: int) -> str:
-    """A range of a hunk: one without lines stands behind the line before it."""
-    return f"{before + 1 if count else before},{count}"
-
-
-def _moved(header: str, lines: int) -> str:
-    """The header of a hunk, of which the texts began so many lines further down."""
-    _, old, new, _ = header.split(" ", 3)
-    return f"@@ -{_shifted(old[1:], lines)} +{_shifted(new[1:], lines)} @@\n"
-
-
-def _shifted(span: str, lines: int) -> str:
-    start, comma, count = span.partition(",")
-    return f"{int(start) + lines}{comma}{count}"
-
-
-def _ended(line: str) -> str:
-    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-
-
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-
-
-def _quoted(path: str) -> str:
-    """A path as git writes it: quoted when it has unusual characters, its bytes in octal."""
-    if path.isascii() and path.isprintable() and '"' not in path and "\\" not in path:
-        return path
-    written = (
-        _ESCAPES.get(one)
-        or (one if " " <= one <= "~" else "".join(f"\\{byte:03o}" for byte in one.encode("utf-8", "replace")))
-        for one in path
-    )
-    return f'"{"".join(written)}"'
 
 
 def new_terminal(content: TerminalContent, call_id: ToolCallId) -> schema.TerminalUpdate:

@@ -86,7 +86,7 @@ from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.permissions import PermissionChecker
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder, new_end_events
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -456,7 +456,7 @@ class NotedEffects:
         self.changed: dict[str, None] = {}
         """Absolute paths of files that its commands changed, in order."""
 
-    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[None]:
+    def around(self, turn_id: TurnId, accesses: Sequence[Access]) -> AbstractAsyncContextManager[FoundFiles | None]:
         """See `AroundEffects.around`."""
         return self._checkpoints.around(turn_id, accesses, found=self.changed)
 

@@ -195,7 +195,7 @@ async def test_a_cancel_ends_the_turn_and_drops_what_waits_without_a_trace():
         assert errors == [-32800]
         assert states(agent.editor) == ["running", "idle:cancelled"]
         assert len(agent.editor.of_kind("user_message")) == 1
-        assert agent.editor.said() == "Not sent, as you cancelled: “B”."
+        assert [one["title"] for one in agent.editor.of_kind("notice")] == ["Not sent, as you cancelled: “B”."]
         await send(agent.editor, session, "again")
         await until_idle(agent.editor, 2)
         assert agent.editor.said().endswith("two")
@@ -348,3 +348,49 @@ async def test_a_question_that_is_withdrawn_with_its_subagent_leaves_the_turn_ru
         await agent.editor.request("tool_call/cancel", params)
         await until_idle(agent.editor)
         assert states(agent.editor) == ["running", "requires_action", "running", "idle:end_turn"]
+
+
+async def test_the_state_is_requires_action_only_while_nothing_of_the_foreground_goes_on():
+    works, answers = gate(), gate()
+
+    async def late(params: JsonDict) -> JsonDict:
+        del params
+        answers.reached.set()
+        await answers.opened.wait()
+        return {"outcome": "selected", "optionId": "allow_once"}
+
+    both = calls("delegate", kind="worker", name="maker", task="Make.") + calls(
+        "delegate", kind="explorer", name="finder", task="Look."
+    )
+    model = ScriptedProvider(
+        [both, says("Done.")],
+        subagents={
+            "maker": [calls("run_command", command="touch made.txt"), says("Made.")],
+            "finder": [(works, *says("Found."))],
+        },
+    )
+    async with running_agent(model, introduce=False, permission=late, settings=Settings(mode="edit")) as agent:
+        session = await opened(agent)
+        await send(agent.editor, session, "Go on")
+        await works.reached.wait()
+        await answers.reached.wait()
+        assert states(agent.editor) == ["running"]
+        works.opened.set()
+        await agent.editor.wait_until(lambda: states(agent.editor)[-1] == "requires_action")
+        answers.opened.set()
+        await until_idle(agent.editor)
+        assert states(agent.editor) == ["running", "requires_action", "running", "idle:end_turn"]
+
+
+async def test_limits_keep_their_stop_reasons_and_notices_are_notices():
+    looks = calls("read_file", path="none.txt")
+    few = Settings(editor_deadline_seconds=30, turn=TurnSettings(max_model_requests=1), persona="default")
+    async with running_agent(ScriptedProvider([looks, looks]), introduce=False, settings=few) as agent:
+        session = await opened(agent)
+        agent.sessions.get(session).state.notices.append("A setting could not be used.")
+        await send(agent.editor, session, "Hi")
+        await until_idle(agent.editor)
+        assert states(agent.editor)[-1] == "idle:max_turn_requests"
+        (notice,) = agent.editor.of_kind("notice")
+        assert notice == {"sessionUpdate": "notice", "severity": "info", "title": "A setting could not be used."}
+        assert "could not be used" not in agent.editor.said()
