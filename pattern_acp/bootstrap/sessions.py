@@ -167,6 +167,8 @@ def serve_sessions(
     ask = client.servers.ask
     shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins, ask_client=ask)
     shared.sandboxing = sandboxing_of(means)
+    if means.confinement is not None:
+        tasks.start_soon(means.confinement.keep_holders, name="loopbacks of sessions")
     shared.hooks = hook_runner(means)
     shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
     shared.languages = language_servers(tasks, ports.environment)

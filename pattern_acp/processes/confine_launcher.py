@@ -6,7 +6,8 @@ that is started for every confined command, so it imports built-in modules and c
 that cannot be applied ends it with `FAILED` and a sentence on stderr.
 
 Linux: a user namespace of its own with mounts (what is masked, what is read-only), processes (all that the command
-starts ends with it, detached or not) and network (nothing but a loopback of its own), and Landlock, which alone decides
+starts ends with it, detached or not) and network (nothing but a loopback, its own or that of the session's other
+commands, which `--hold` holds), and Landlock, which alone decides
 on writes and keeps the command from undoing the rest. Where namespaces are not allowed, Landlock alone: then folders
 are readable around what is masked, TCP is refused, and descendants are ended by a subreaper. macOS: `sandbox-exec`.
 """
@@ -244,18 +245,51 @@ class Namespaces:
         self._ioctl = ioctl
         self._kernel = kernel
         self._profile = profile
+        self._shares_network = False
 
     def enter(self) -> None:
-        """Leave the namespaces of whoever started us.
+        """Leave the namespaces of whoever started us, for new ones or for the network of the session's other commands.
 
         Raises:
             OSError: the system does not allow it.
         """
+        joined = self._profile.one(b"join")
+        if joined and self._join(joined):
+            self._shares_network = True
+            return
         network = 0 if self._profile.one(b"network") == b"host" else NEW_NETWORK
+        self._leave(NEW_USER | NEW_MOUNTS | NEW_PROCESSES | NEW_IPC | network)
+
+    def hold_network(self) -> None:
+        """Enter a network of our own, which others can join.
+
+        Raises:
+            OSError: the system does not allow it.
+        """
+        self._leave(NEW_USER | NEW_NETWORK)
+        self._raise_loopback()
+        self._kernel.drop_capabilities(set())
+
+    def _join(self, holder: bytes) -> bool:
+        """Join the network of a holder, named by its process and its namespace; False when it is gone."""
+        process, _, inode = holder.partition(b":")
+        try:
+            user = os.open(b"/proc/" + process + b"/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+            network = os.open(b"/proc/" + process + b"/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            if os.fstat(network).st_ino != int(inode):
+                return False
+            self._kernel.call("setns", user, NEW_USER)
+        except OSError:
+            return False
+        self._kernel.call("setns", network, NEW_NETWORK)
+        self._kernel.call("unshare", NEW_MOUNTS | NEW_PROCESSES | NEW_IPC)
+        return True
+
+    def _leave(self, spaces: int) -> None:
         uid, gid = os.geteuid(), os.getegid()
         writer = self._start_writer() if uid == 0 else None
         try:
-            self._kernel.call("unshare", NEW_USER | NEW_MOUNTS | NEW_PROCESSES | NEW_IPC | network)
+            self._kernel.call("unshare", spaces)
         except OSError:
             if writer is not None:
                 writer(False)
@@ -323,7 +357,7 @@ class Namespaces:
                 self._remount(path, READ_ONLY)
         self._optional(b"tmpfs", b"/dev/shm", b"tmpfs", NO_SUID | NO_DEVICES, b"mode=1777")
         self._optional(b"proc", b"/proc", b"proc", NO_SUID | NO_DEVICES | NO_EXEC)
-        if profile.one(b"network") != b"host":
+        if profile.one(b"network") != b"host" and not self._shares_network:
             self._raise_loopback()
 
     def _optional(self, source: bytes, target: bytes, kind: bytes, flags: int, options: bytes | None = None) -> None:
@@ -512,8 +546,23 @@ def end_like(status: int) -> None:
     os._exit(128 + number)
 
 
+def hold() -> None:
+    """Hold a network for the commands of a session, until the input ends; never returns."""
+    try:
+        Namespaces(Kernel(), Profile(_RESULT)).hold_network()
+        os.write(1, b"ready\n")
+        while os.read(0, 64):
+            pass
+    except OSError as error:
+        _complain(f"{error.strerror} ({error.filename or 'no path'})")
+        os._exit(FAILED)
+    os._exit(0)
+
+
 def main(arguments: "list[str]") -> None:
     """Run the command line; never returns."""
+    if arguments == ["--hold"]:
+        hold()
     if len(arguments) < 3 or arguments[1] != "--":
         _complain("the words are PROFILE -- COMMAND…")
         os._exit(FAILED)

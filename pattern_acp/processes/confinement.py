@@ -11,6 +11,7 @@ import re
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,9 @@ LAUNCHER = Path(__file__).with_name("confine_launcher.py")
 
 PROBE_SECONDS = 5.0
 """Longest wait for one trial; the machine counts as one without a sandbox afterwards."""
+
+MOST_HOLDERS = 8
+"""Most loopbacks that are held at once, each by a process of 6 MB; beyond them the oldest is given up."""
 
 _VERSION = b"PATTERN-ACP-PROFILE-1"
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -45,7 +49,9 @@ class Profile(Struct, frozen=True):
     emptied: tuple[str, ...] = ()
     """Files that read as empty: programs fail on a configuration that they may not read."""
     network: bool = False
-    """True when the command shares the machine's network; otherwise it has a loopback of its own."""
+    """True when the command shares the machine's network; otherwise it has a loopback alone."""
+    joined: str = ""
+    """The holder of the loopback that it shares with others (`Confinement.hold`); empty for one of its own."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Variables that the command gets, such as the place of its temporary files."""
     confines: bool = True
@@ -96,6 +102,8 @@ class Confinement:
         self._platform = platform
         self._found = found
         self._finding = anyio.Lock()
+        self._holders: dict[str, subprocess.Popen[bytes]] = {}
+        self._holding = threading.Lock()
 
     @property
     def found(self) -> Sandbox | None:
@@ -123,6 +131,46 @@ class Confinement:
         folder = self._folder / "temp" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(folder.resolve())
+
+    def hold(self, name: str) -> str:
+        """Hold a loopback that the commands of a session share; its holder for `Profile.joined`; blocks.
+
+        Empty where none can be held: each command then has one of its own.
+        """
+        if self._found is None or not self._found.namespaces or not self._platform.startswith("linux"):
+            return ""
+        with self._holding:
+            holder = self._holders.get(name)
+            if holder is None or holder.poll() is not None:
+                if len(self._holders) >= MOST_HOLDERS:
+                    _let_go(self._holders.pop(next(iter(self._holders))))
+                holder = self._holders[name] = self._start_holder()
+            try:
+                return f"{holder.pid}:{os.stat(f'/proc/{holder.pid}/ns/net').st_ino}" if holder.poll() is None else ""
+            except OSError:
+                return ""
+
+    def _start_holder(self) -> "subprocess.Popen[bytes]":
+        holder = subprocess.Popen(  # noqa: S603  # our own launcher, by its file
+            (self._python, "-I", "-S", str(LAUNCHER), "--hold"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+        # It ends with its input, also when we are killed. One that could not begin ends at once.
+        if holder.stdout is not None and not holder.stdout.readline():
+            _let_go(holder)
+        return holder
+
+    async def keep_holders(self) -> None:
+        """Run until cancelled, and then end the holders."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            while self._holders:
+                _let_go(self._holders.popitem()[1])
 
     def prepare(self, profile: Profile, command: Sequence[str], *, in_group: bool) -> ConfinedCommand:
         """Write the profile, and name the program that starts `command` with it; blocks.
@@ -152,6 +200,7 @@ class Confinement:
             "empty": profile.emptied,
             "env": tuple(f"{name}={value}" for name, value in profile.environment.items()),
             "network": ("host" if profile.network else "none",),
+            **({"join": (profile.joined,)} if profile.joined else {}),
             "namespaces": ("yes" if namespaces else "no",),
             "confines": ("yes" if profile.confines else "no",),
             "forward": ("no" if in_group else "yes",),
@@ -227,6 +276,14 @@ class Confinement:
             return ""
         said = ended.stderr.decode("utf-8", "replace").strip().rpartition(": ")[2]
         return said or f"a trial ended with code {ended.returncode}"
+
+
+def _let_go(holder: "subprocess.Popen[bytes]") -> None:
+    for stream in (holder.stdin, holder.stdout):
+        if stream is not None:
+            stream.close()
+    holder.kill()
+    holder.wait()
 
 
 def seatbelt_text(profile: Profile) -> str:

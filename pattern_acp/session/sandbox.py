@@ -69,6 +69,8 @@ async def profile_of(session: "Session") -> Profile:
     if means is None:
         raise OSError("nothing can confine commands here")
     settings = session.state.settings.policy
+    network = settings.sandbox_network == "host"
+    joined = "" if network else await to_thread.run_sync(means.confinement.hold, session.session_id)
     temporary = await to_thread.run_sync(means.confinement.temporary_folder, session.session_id)
     make = partial(
         session_profile,
@@ -76,6 +78,6 @@ async def profile_of(session: "Session") -> Profile:
         replace(means.folders, writable=settings.sandbox_writable),
         means.environment,
         temporary=temporary,
-        network=settings.sandbox_network == "host",
+        network=network,
     )
-    return await to_thread.run_sync(make)
+    return replace(await to_thread.run_sync(make), joined=joined)

@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from pattern_acp.cli.journal.replaying import current_means
@@ -164,3 +166,40 @@ async def test_status_names_what_confines_commands(home: Path) -> None:
     async with ran(home) as (agent, _model, session):
         await agent.editor.prompt(session, "/status")
         assert f"| Sandbox | {CONFINED} |" in agent.editor.said()
+
+
+SERVER = (
+    "python3 -c \"import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], "
+    "file=open('port', 'w'), flush=True); s.accept()[0].sendall(b'served here')\""
+)
+ASKS = (
+    'while ! test -s port; do sleep 0.1; done; python3 -c "import socket; '
+    "print(socket.create_connection(('127.0.0.1', int(open('port').read())), 5).recv(99))\""
+)
+
+
+@pytest.mark.parametrize("capabilities", [None, TERMINALS], ids=["ours", "editor"])
+async def test_a_command_reaches_a_server_that_runs_as_a_job_of_its_session(home: Path, capabilities: JsonDict | None):
+    model = ScriptedProvider(
+        [
+            calls("run_command", command=SERVER, background=True),
+            calls("run_command", command=ASKS),
+            says("Done."),
+        ]
+    )
+    async with running_agent(model, settings=AUTO, capabilities=capabilities, home=home) as agent:
+        agent.editor.terminals.run = really_run
+        session = await agent.editor.open_session(str(agent.folder))
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        assert "served here" in last_result(model.requests[2]).text
+        assert told_sandboxes(agent)[-1] == CONFINED
+
+
+async def test_sessions_share_no_loopback(home: Path):
+    other = Confinement(home.parent / "trial")
+    assert (await other.find()).namespaces
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other.keep_holders)
+        first, again, second = [await anyio.to_thread.run_sync(other.hold, name) for name in ("one", "one", "two")]
+        assert first == again != second
+        tasks.cancel_scope.cancel()
