@@ -1,9 +1,10 @@
 """Builds what the sessions of an open constellation share."""
 
 import platform
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -12,6 +13,7 @@ from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
+from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import NAMES, Persona, load_persona
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
@@ -22,6 +24,9 @@ from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.shell import machine_of
+
+if TYPE_CHECKING:
+    from pattern_acp.web.searching import WebSearcher
 
 TEMPLATES = "templates"
 """Folder beside `config.toml` in which a user may keep templates of memory blocks, one TOML file each."""
@@ -60,7 +65,9 @@ async def open_constellation(
             ids=ids,
             peer=ids.peer(),
             holder=this_process(ids.new("run")),
-            tools=default_tools(private_addresses=settings.fetch.private_addresses),
+            tools=default_tools(
+                private_addresses=settings.fetch.private_addresses, searcher=_searcher(settings, process.environ)
+            ),
             persona=await anyio.to_thread.run_sync(read_persona, process),
             default_model=model,
             model_reason=choice.reason,
@@ -73,6 +80,15 @@ async def open_constellation(
             machine=partial(machine_of, process.environ),
             notices=problems,
         )
+
+
+def _searcher(settings: Settings, environ: Mapping[str, str]) -> "WebSearcher | None":
+    if settings.search.provider == "off":
+        return None
+    # Late: most users set up no search.
+    from pattern_acp.web.searching import searcher_of
+
+    return searcher_of(settings.search, environ)
 
 
 def read_persona(process: Process) -> Persona:

@@ -25,6 +25,7 @@ from pattern_acp.config.settings import (
     MemorySettings,
     PolicySettings,
     RetentionSettings,
+    SearchSettings,
     Settings,
     TurnSettings,
 )
@@ -35,6 +36,7 @@ from pattern_acp.config.values import (
     FOLDERS,
     MODEL,
     MODELS,
+    WEB_ADDRESS,
     YES_OR_NO,
     Rule,
     Value,
@@ -130,6 +132,7 @@ _SETTINGS = Settings()
 _TURN = TurnSettings()
 _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
+_SEARCH = SearchSettings()
 _POLICY = PolicySettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
@@ -320,6 +323,19 @@ KEYS: tuple[Key, ...] = (
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
         rule=YES_OR_NO,
         default=_FETCH.private_addresses,
+    ),
+    Key(
+        name="search.provider",
+        summary="Provider of web_search; its key is in BRAVE_API_KEY, TAVILY_API_KEY or EXA_API_KEY.",
+        rule=choice("off", "brave", "tavily", "exa", "searxng"),
+        default=_SEARCH.provider,
+    ),
+    Key(
+        name="search.url",
+        summary="Address of the server of SearXNG, or of a proxy in front of another provider.",
+        rule=WEB_ADDRESS,
+        default=_SEARCH.url,
+        when_empty="the provider's own",
     ),
     Key(
         name="policy.sandbox",

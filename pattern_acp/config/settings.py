@@ -242,6 +242,15 @@ class FetchSettings(Struct, frozen=True):
     """True when pages of this machine and its networks may be fetched, such as a development server's."""
 
 
+class SearchSettings(Struct, frozen=True):
+    """The vendor that web_search asks."""
+
+    provider: str = "off"
+    """`brave`, `tavily`, `exa`, `searxng`, or `off` for none."""
+    url: str = ""
+    """Another address than the vendor's own; that of a server of SearXNG."""
+
+
 class PolicyRule(Struct, frozen=True):
     """One rule on what the agent may do, from `allow`, `ask` or `deny` of `[policy]` (docs/permissions.md)."""
 
@@ -457,6 +466,7 @@ class Settings(Struct, frozen=True):
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
     lsp: LspSettings = field(default_factory=LspSettings)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
 from pattern_acp.domain.allowance import ALLOWED, parse_allowance
+from pattern_acp.domain.late_pattern import late_pattern
 
 Value: TypeAlias = str | int | tuple[str, ...]
 """The value of a setting."""
@@ -41,6 +42,10 @@ def choice(*words: str) -> Rule:
         return text if text in words else None
 
     return Rule(f"one of {', '.join(words)}", check, Literal[words])
+
+
+def _web_address(raw: object) -> Value | None:
+    return raw if isinstance(raw, str) and (not raw or _WEB_ADDRESS.fullmatch(raw)) else None
 
 
 def number(low: int, high: int) -> Rule:
@@ -131,3 +136,8 @@ def but_is(raw: object, allowed: str) -> str:
     """`, not a list` behind what is `allowed`; empty for text, and where another thing than the kind is wrong."""
     words = describe_type(raw)
     return "" if isinstance(raw, str) or words.split()[-1] in allowed else f", not {words}"
+
+
+_WEB_ADDRESS = late_pattern(r"https?://[^\s?#@]{1,300}")
+
+WEB_ADDRESS = Rule("a URL like http://127.0.0.1:8888, without a query", _web_address)

@@ -4,6 +4,7 @@ Owns: which tools there are and which of them a mode offers. Must not know: what
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pattern_acp.config.settings import EditToolSetting
 from pattern_acp.domain.canonical import Json
@@ -24,11 +25,14 @@ from pattern_acp.tools.session_search import SearchSessions
 from pattern_acp.tools.update_plan import UpdatePlan
 from pattern_acp.web.pages import Pages
 
+if TYPE_CHECKING:
+    from pattern_acp.web.searching import WebSearcher
 
-def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
+
+def default_tools(*, private_addresses: bool = False, searcher: "WebSearcher | None" = None) -> tuple[Tool, ...]:
     """Every built-in tool (issue 2, section 5), in the order that the model reads them; the order never changes.
 
-    `private_addresses`: whether pages of this machine and its networks may be fetched.
+    `private_addresses`: whether pages of this machine and its networks may be fetched. `searcher` searches the web.
     """
     return (
         ReadFileTool(),
@@ -50,7 +54,17 @@ def default_tools(*, private_addresses: bool = False) -> tuple[Tool, ...]:
         FetchUrlTool(Pages(private_addresses=private_addresses)),
         Delegate(),
         AskUser(),
+        *_web_search(searcher),
     )
+
+
+def _web_search(searcher: "WebSearcher | None") -> tuple[Tool, ...]:
+    if searcher is None:
+        return ()
+    # Late: most users set up no search.
+    from pattern_acp.tools.web_search import WebSearch
+
+    return (WebSearch(searcher),)
 
 
 def parameter_names() -> frozenset[str]:

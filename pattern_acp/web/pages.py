@@ -118,6 +118,14 @@ class FetchedPage(Struct, frozen=True):
     """The URL on another host to which the page redirects; then there is no body."""
 
 
+class WebRequest(Struct, frozen=True):
+    """A request to an address that the user set up: with a body a POST of JSON."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes = b""
+
+
 class Site(Struct, frozen=True):
     """A URL that may be fetched, in its normal form, and its host with the port if the URL has one."""
 
@@ -200,6 +208,36 @@ class Pages:
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
             reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error)).strip(" .") or type(error).__name__
             raise PageFailedError(f"{_shown(url)} could not be fetched: {reason[:200]}.") from error
+
+    async def ask(self, asked: WebRequest, *, seconds: float = TOTAL_SECONDS) -> FetchedPage:
+        """Return the answer to a request; no redirect is followed, as the headers may hold a key.
+
+        Raises:
+            PageFailedError: the server gave no answer in time.
+        """
+        await anyio.to_thread.run_sync(import_module, "httpx")
+        import httpx
+
+        shown = _shown(asked.url.partition("?")[0])
+        headers = asked.headers | {"Accept": "application/json"}
+        if asked.body:
+            headers["Content-Type"] = "application/json"
+        try:
+            with anyio.fail_after(seconds):
+                client = await self._opened()
+                request = client.build_request(
+                    "POST" if asked.body else "GET", asked.url, headers=headers, content=asked.body or None
+                )
+                response = await client.send(request, stream=True, follow_redirects=False)
+                try:
+                    return await _read(asked.url, response, is_wanted=True)
+                finally:
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                        await response.aclose()
+        except TimeoutError as error:
+            raise PageFailedError(f"{shown} did not answer within {seconds:g} seconds.") from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+            raise PageFailedError(f"{shown} could not be asked: {type(error).__name__}.") from error
 
     async def _follow(self, url: str) -> FetchedPage:
         for _ in range(REDIRECTS + 1):

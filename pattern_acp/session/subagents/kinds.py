@@ -25,6 +25,7 @@ READING = frozenset(
         "memory_search",
         "session_search",
         "fetch_url",
+        "web_search",
         "skill",
         "read_attachment",
     }

@@ -1,0 +1,129 @@
+"""Searching the web through a vendor that the user set up: Brave, Tavily, Exa, or a server of SearXNG.
+
+Owns: the request of each vendor and what is read of its answer, one row a vendor. Must not know: tools, permissions, or
+how HTTP is spoken (`web.pages`).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import cast
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from pattern_acp.config.settings import SearchSettings
+from pattern_acp.domain.canonical import Json
+from pattern_acp.web.pages import PageFailedError, Pages, Site, WebRequest, site_of
+
+MOST_RESULTS = 10
+
+_REASONS = {401: "its key is wrong", 402: "its credit is used up", 403: "its key is wrong", 429: "its limit is reached"}
+
+
+class WebResult(Struct, frozen=True):
+    """One result: where it is, its title, an excerpt, and a date as the vendor writes it, where there is one."""
+
+    url: str
+    title: str
+    text: str
+    date: str = ""
+
+
+class SearchVendor(Struct, frozen=True):
+    """One vendor: its address, the variable of its key, its request, and where its results are."""
+
+    address: str
+    key_variable: str
+    request: Callable[[str, str, str], WebRequest]
+    """Made of the address, the key and the query."""
+    path: tuple[str, ...]
+    """The members of the answer that lead to the list of results."""
+    text: tuple[str, ...]
+    """The members of a result of which the first that there is is its excerpt."""
+    date: str = ""
+
+
+def _brave(address: str, key: str, query: str) -> WebRequest:
+    parameters = urlencode({"q": query, "count": MOST_RESULTS, "text_decorations": "false"})
+    return WebRequest(f"{address}/res/v1/web/search?{parameters}", {"X-Subscription-Token": key})
+
+
+def _tavily(address: str, key: str, query: str) -> WebRequest:
+    body = json.dumps({"query": query, "max_results": MOST_RESULTS}).encode()
+    return WebRequest(f"{address}/search", {"Authorization": f"Bearer {key}"}, body)
+
+
+def _exa(address: str, key: str, query: str) -> WebRequest:
+    contents = {"text": {"maxCharacters": 600}}
+    body = json.dumps({"query": query, "numResults": MOST_RESULTS, "contents": contents}).encode()
+    return WebRequest(f"{address}/search", {"x-api-key": key}, body)
+
+
+def _searxng(address: str, _key: str, query: str) -> WebRequest:
+    return WebRequest(f"{address}/search?{urlencode({'q': query, 'format': 'json'})}", {})
+
+
+VENDORS: Mapping[str, SearchVendor] = {
+    "brave": SearchVendor(
+        "https://api.search.brave.com", "BRAVE_API_KEY", _brave, ("web", "results"), ("description",), "age"
+    ),
+    "tavily": SearchVendor("https://api.tavily.com", "TAVILY_API_KEY", _tavily, ("results",), ("content",)),
+    "exa": SearchVendor("https://api.exa.ai", "EXA_API_KEY", _exa, ("results",), ("text", "summary"), "publishedDate"),
+    "searxng": SearchVendor("", "", _searxng, ("results",), ("content",), "publishedDate"),
+}
+"""The vendors, with what their documentation says of requests and answers (November 2026)."""
+
+
+class WebSearcher:
+    """Searches through one vendor. `address` is another one than its own, as a server of SearXNG has."""
+
+    def __init__(self, name: str, key: str, address: str = "") -> None:
+        self.name = name
+        self._vendor = VENDORS[name]
+        self._key = key
+        self._address = (address or self._vendor.address).rstrip("/")
+        # The user named the address, which may be one of this machine.
+        self._pages = Pages(private_addresses=True)
+
+    def site(self) -> Site:
+        """The site that is asked."""
+        return site_of(self._address)
+
+    async def search(self, query: str) -> tuple[WebResult, ...]:
+        """Return the results for a query, best first.
+
+        Raises:
+            PageFailedError: there are none to be had, and why.
+        """
+        page = await self._pages.ask(self._vendor.request(self._address, self._key, query))
+        if page.status != 200:
+            reason = _REASONS.get(page.status, f"it answered with status {page.status}")
+            raise PageFailedError(f"{self.name} did not search: {reason}; tell the user.")
+        try:
+            answer = cast("Json", json.loads(page.body))
+        except ValueError as error:
+            raise PageFailedError(f"{self.name} did not answer with JSON; tell the user.") from error
+        return tuple(filter(None, map(self._result, self._listed(answer))))[:MOST_RESULTS]
+
+    def _listed(self, answer: Json) -> list[Json]:
+        for name in self._vendor.path:
+            answer = answer.get(name) if isinstance(answer, dict) else None
+        return list(answer) if isinstance(answer, list) else []
+
+    def _result(self, item: Json) -> WebResult | None:
+        if not isinstance(item, dict) or not isinstance(item.get("url"), str):
+            return None
+        texts = {name: value for name, value in item.items() if isinstance(value, str)}
+        text = next((texts[name] for name in self._vendor.text if texts.get(name)), "")
+        return WebResult(texts["url"], texts.get("title", ""), text, texts.get(self._vendor.date, ""))
+
+
+def searcher_of(settings: SearchSettings, environ: Mapping[str, str]) -> WebSearcher | None:
+    """The search that the user set up; None without a vendor, or without its key or address."""
+    vendor = VENDORS.get(settings.provider)
+    if vendor is None:
+        return None
+    key = environ.get(vendor.key_variable, "").strip() if vendor.key_variable else ""
+    if vendor.key_variable and not key:
+        return None
+    return WebSearcher(settings.provider, key, settings.url) if settings.url or vendor.address else None
