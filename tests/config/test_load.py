@@ -238,7 +238,8 @@ blue = 1
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], [providers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
+            "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:8: turn.foo: there is no such key; allowed are max_model_requests, max_wall_seconds, "
@@ -248,7 +249,8 @@ blue = 1
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], [providers.NAME], "
+            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
+            "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
             "HOME/config.toml:3: persona: it must be a name of 1 to 64 letters, digits, dots, hyphens or underscores, "
