@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,12 @@ class AgentProcess:
         self._input.close()
         self._process.wait(10)
         self._output.close()
+
+    def end_after(self, seconds: float) -> None:
+        """Kill the agent when so much time has passed, so that one that never answers is met as one that ended."""
+        timer = threading.Timer(seconds, self._process.kill)
+        timer.daemon = True
+        timer.start()
 
     @property
     def pid(self) -> int:

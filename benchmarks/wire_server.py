@@ -7,7 +7,7 @@ part of what is measured, so an answer is one write and its service time is note
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -107,12 +107,17 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-def wire_answers(turns: Sequence[Sequence[ScriptStep]], chunk: int = 0) -> list[bytes]:
-    """Whole HTTP responses, one a model request; `chunk` is the number of characters in one text delta."""
+def wire_answers(
+    turns: Sequence[Sequence[ScriptStep]], chunk: int = 0, frames: Callable[..., Iterable[object]] = anthropic_frames
+) -> list[bytes]:
+    """Whole HTTP responses, one a model request; `chunk` is the number of characters in one text delta.
+
+    `frames` renders them in the format of a vendor.
+    """
     ids = CallIds()
     answers: list[bytes] = []
     for turn in turns:
-        frames = [frame for frame in anthropic_frames(turn, "test-model", ids, chunk) if isinstance(frame, bytes)]
-        chunks = b"".join(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames)
+        made = [frame for frame in frames(turn, "test-model", ids, chunk) if isinstance(frame, bytes)]
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in made)
         answers.append(HEAD + chunks + b"0\r\n\r\n")
     return answers

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIRST_SECONDS = 3.0
-"""Longest that the first question about a folder waits for its index to be built; a name that it lacks is then looked
-for by its text, in two seconds more."""
+FIRST_SECONDS = 5.0
+"""Longest that the first question about a folder waits for its index to be built."""
+
+BRIEF_SECONDS = 3.0
+"""The same for a name, which is looked for by its text in two seconds more."""
 
 NEXT_SECONDS = 2.0
 """Longest that a later question waits for what changed since."""
@@ -66,6 +68,7 @@ class ServedCode:
         question: "Callable[[Transaction], FoundT]",
         *,
         on_progress: "Callable[[IndexProgress], Awaitable[None]]",
+        briefly: bool = False,
     ) -> tuple[FoundT | None, CodeState]:
         """See `CodeAccess.ask`."""
         opened = self._opened
@@ -75,7 +78,8 @@ class ServedCode:
         await opened.ready.wait()
         if opened.maps is None:
             raise WorkspaceError(f"The code map cannot be used: {opened.problem}", failure_code="codemap.unavailable")
-        seconds = NEXT_SECONDS if root in opened.asked else FIRST_SECONDS
+        first = BRIEF_SECONDS if briefly else FIRST_SECONDS
+        seconds = NEXT_SECONDS if root in opened.asked else first
         try:
             index = opened.asked[root] = await opened.maps.at(root)
             judgement = await _prepared(index, seconds, on_progress)
@@ -85,7 +89,7 @@ class ServedCode:
             raise WorkspaceError(
                 f"The code map cannot be used: {error.sentence}", failure_code=error.failure_code
             ) from error
-        return found, CodeState(judgement, building=index.progress is not None)
+        return found, CodeState(judgement, building=index.is_refreshing)
 
     def note_changed(self, paths: Sequence[str]) -> None:
         """See `CodeAccess.note_changed`."""

@@ -29,6 +29,7 @@ from pattern_acp.codemap.indexing import (
 from pattern_acp.codemap.model import IndexProgress, Judgement, ListFiles
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
 from pattern_acp.codemap.store import index_path, open_index
+from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Database
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
@@ -70,6 +71,11 @@ class WorkspaceCodeMap:
         self.progress: IndexProgress | None = None
         """Progress of the running refresh; None when none runs."""
 
+    @property
+    def is_refreshing(self) -> bool:
+        """True while the index is brought up to date, listing the workspace included."""
+        return self._refreshing is not None
+
     async def read(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` on one snapshot of the index.
 
@@ -94,18 +100,34 @@ class WorkspaceCodeMap:
         Raises:
             DatabaseError: the index cannot be read.
         """
-        judgement = await self.judge()
-        if judgement.freshness == "fresh":
+        if seconds <= 0:
+            judgement = await self.judge()
+            if judgement.freshness != "fresh":
+                self.start_refresh()
             return judgement
         if report is not None:
             self._reports.append(report)
         try:
-            with anyio.move_on_after(seconds) as waiting:
+            # The looks count, too: to list a hundred thousand files takes a second or more.
+            with anyio.move_on_after(seconds):
+                judgement = await self.judge()
+                if judgement.freshness == "fresh":
+                    return judgement
                 await self.start_refresh().wait()
+                return await self.judge()
         finally:
             if report is not None:
                 self._reports.remove(report)
-        return judgement if waiting.cancelled_caught and seconds <= 0 else await self.judge()
+        self.start_refresh()
+        return await self._judged_while_built() or await self.judge()
+
+    async def _judged_while_built(self) -> Judgement | None:
+        """Judge an index that was never complete by its rows alone; None for one that was."""
+        counted = await self._database.read(lambda tx: None if _is_complete(tx) else count_files(tx))
+        if counted is None:
+            return None
+        listed, indexed = counted
+        return Judgement("partial" if indexed else "missing", listed, indexed)
 
     def note_changed(self, paths: Iterable[str]) -> None:
         """Read files again at once, since the agent changed them. Absolute paths, or relative to the root.
@@ -239,6 +261,12 @@ class WorkspaceCodeMap:
         self.progress = progress
         for report in list(self._reports):
             report(progress)
+
+
+def count_files(tx: Transaction) -> tuple[int, int]:
+    """The files that the index lists, and those that it has read."""
+    row = tx.one("SELECT count(*), count(*) FILTER (WHERE status <> 'listed') FROM files")
+    return (0, 0) if row is None else (integer(row[0]), integer(row[1]))
 
 
 def _is_complete(tx: Transaction) -> bool:

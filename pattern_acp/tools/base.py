@@ -461,8 +461,11 @@ class CodeAccess(Protocol):
         question: "Callable[[Transaction], FoundT]",
         *,
         on_progress: "Callable[[IndexProgress], Awaitable[None]]",
+        briefly: bool = False,
     ) -> tuple[FoundT | None, CodeState]:
         """Ask the index of the absolute folder `root` a question; None if there is no index to ask.
+
+        `briefly` is for what can be found without an index: it waits less for one that is being built.
 
         A first question waits a few seconds for the index to be built; the building goes on in the background.
         `on_progress` is called while it waits. Then the answer is what the index can say.

@@ -84,6 +84,9 @@ CLOSE_IN_MEANING = 0.6
 
 MEMORY_CHARACTERS = 300
 
+FOUND_BY_TEXT = frozenset({CodeOperation.FIND, CodeOperation.CALLERS})
+"""Questions about a name, which its text answers as long as the index cannot."""
+
 TEXT_SECONDS = 2.0
 """Longest search for a name by its text, while the index is being built."""
 
@@ -129,7 +132,12 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
     parts: list[list[Line]] = []
     roots = await _roots(asked, context, code)
     for root in roots:
-        found, state = await code.ask(root.path, partial(_ask, asked, root), on_progress=_shower(progress))
+        found, state = await code.ask(
+            root.path,
+            partial(_ask, asked, root),
+            on_progress=_shower(progress),
+            briefly=asked.operation in FOUND_BY_TEXT,
+        )
         states.append(state)
         parts.append(_marked(found or [], root, state))
     # Where one root has it, it is no matter what may have been meant in another.
@@ -146,7 +154,7 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
 
 def _may_miss(asked: CodeMapArguments, states: Sequence[CodeState], lines: Sequence[Line]) -> bool:
     """Return whether a name was not found in an index that lacks files which may have it."""
-    if asked.operation not in {CodeOperation.FIND, CodeOperation.CALLERS}:
+    if asked.operation not in FOUND_BY_TEXT:
         return False
     is_whole = all(state.judgement.freshness not in {"partial", "missing"} for state in states)
     is_found = any(line.place is not None for line in lines) and not any(NO_EXACT in line.text for line in lines)

@@ -44,8 +44,10 @@ class FakeCode:
         question: Callable[[Transaction], FoundT],
         *,
         on_progress: Callable[[IndexProgress], Awaitable[None]],
+        briefly: bool = False,
     ) -> tuple[FoundT | None, CodeState]:
         """See `CodeAccess.ask`."""
+        del briefly
         self.asked.append(root)
         for progress in self.told:
             await on_progress(progress)
