@@ -234,6 +234,10 @@ class PermissionDecided(Struct, frozen=True):
     """The sandbox that the call had to run in; empty when it might run outside."""
     origin: str = ""
     """Origin of its arguments in words, as far as it was known; empty in journals of before."""
+    budget: str = ""
+    """Requests and time that the turn had left; empty in journals of before."""
+    git: str = ""
+    """The branch or commit of the session's folder; empty without one, and in journals of before."""
 
 
 class PermissionAsked(Struct, frozen=True):

@@ -83,6 +83,15 @@ _DURATIONS = {
 }
 
 
+class Circumstances(Struct, frozen=True):
+    """State of the session around a decision, in words; empty where it is not known."""
+
+    budget: str = ""
+    """Requests and time that the turn has left."""
+    git: str = ""
+    """The branch, or commit, that the session's folder is on."""
+
+
 class Decision(Struct, frozen=True):
     """A verdict, the rule behind it, and a sentence why.
 

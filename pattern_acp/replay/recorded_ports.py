@@ -164,8 +164,13 @@ def cancel_reason(turn: RecordedTurn) -> str:
 
 
 def _as_recorded(decided: PermissionDecided) -> Decision:
-    verdict = Verdict(decided.verdict)
-    return Decision(verdict, decided.rule, decided.reason, sandbox=decided.sandbox, origin=decided.origin)
+    return Decision(
+        Verdict(decided.verdict),
+        decided.rule,
+        decided.reason,
+        sandbox=decided.sandbox,
+        origin=decided.origin,
+    )
 
 
 class RecordedRepeats(RepeatGuard):

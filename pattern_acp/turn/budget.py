@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.policy.decision import Decision, Verdict
@@ -101,6 +102,12 @@ class Budget(Struct):
     def seconds_left(self) -> float:
         """Seconds until its limit of time; one that is less than a second is a second."""
         return max(self.limits.seconds, 1) - self.seconds
+
+    @property
+    def left(self) -> str:
+        """Requests and time that are left, in words."""
+        minutes = max(round(self.seconds_left / 60), 0)
+        return f"{plural(max(self.limits.requests - self.requests, 0), 'request')} and {minutes:,} min"
 
     @property
     def cost_so_far(self) -> Cost | None:

@@ -26,7 +26,7 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import USER_REFUSED, Location, TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
-from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
@@ -114,13 +114,18 @@ class PermissionChecker:
         clock: Clock,
         waits: UserWaitTimer | None = None,
         narrowing: SubagentLimits = UNLIMITED,
+        circumstances: Callable[[], Circumstances] = Circumstances,
     ) -> None:
-        """`waits` counts what the user takes to answer; `narrowing` is what a subagent may do less."""
+        """`waits` counts what the user takes to answer; `narrowing` is what a subagent may do less.
+
+        `circumstances` are recorded with each decision.
+        """
         self._state = state
         self._approver = approver
         self._recorder = recorder
         self._waits = waits or UserWaitTimer(clock)
         self._narrowing = narrowing
+        self._circumstances = circumstances
 
     @property
     def waited(self) -> float:
@@ -160,8 +165,18 @@ class PermissionChecker:
 
     async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *events: NewEvent) -> None:
         """Record `events` and the decision in one transaction."""
-        verdict, sandbox = decision.verdict.value, decision.sandbox
-        decided = PermissionDecided(turn_id, call_id, verdict, decision.rule, decision.reason, sandbox, decision.origin)
+        around = self._circumstances()
+        decided = PermissionDecided(
+            turn_id,
+            call_id,
+            decision.verdict.value,
+            decision.rule,
+            decision.reason,
+            decision.sandbox,
+            decision.origin,
+            around.budget,
+            around.git,
+        )
         await self._recorder.record(*events, NewEvent(decided, Actor.SYSTEM))
 
     async def authorize(

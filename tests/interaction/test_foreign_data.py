@@ -1,5 +1,7 @@
 """What others wrote does not act for the user: it asks before it is remembered, copied or sent, and says where from."""
 
+import json
+
 import pytest
 
 from pattern_acp.config.settings import FetchSettings, Settings
@@ -72,6 +74,8 @@ async def test_the_decision_with_its_origin_is_in_the_journal():
     model = ScriptedProvider([calls("read_file", path="README.md"), remember("persona"), says("Done.")])
     async with running_agent(model) as agent:
         readme(agent)
+        (agent.folder / ".git").mkdir()
+        (agent.folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
         await asked_of(agent, "auto")
 
         def read(tx: Transaction) -> list[str]:
@@ -81,6 +85,8 @@ async def test_the_decision_with_its_origin_is_in_the_journal():
         decided = await agent.database.read(read)
         assert "README.md" in decided[-1]
         assert "memory_origin" in decided[-1]
+        assert json.loads(decided[-1])["budget"].endswith(" min")
+        assert json.loads(decided[-1])["git"] == "main"
 
 
 async def requests_of_the_next_session(agent: RunningAgent) -> str:

@@ -63,7 +63,7 @@ from pattern_acp.memory.service.access import (
     MemoryProposal,
 )
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
-from pattern_acp.policy.decision import Mode
+from pattern_acp.policy.decision import Circumstances, Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.rewind.checkpoints import Checkpoints
@@ -532,6 +532,7 @@ class Subagent:
             self._recorder,
             clock=shared.clock,
             waits=waits,
+            circumstances=lambda: Circumstances(self._budget.left),
             narrowing=SubagentLimits(task.name, task.kind.only_reads, task.paths),
         )
         context = replace(
