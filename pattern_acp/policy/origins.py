@@ -7,8 +7,9 @@ the turn has read at all.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +36,7 @@ NAMED = 3
 """Most sources that a sentence names."""
 
 _COMMAND_LENGTH = 12
+_LINE = 16
 _WORD_LENGTH = 12
 
 _ADDRESS = re.compile(r"(?:https?|ssh|git|ftp|wss?)://([^\s/\"'`<>)\]}]+)", re.IGNORECASE)
@@ -90,7 +92,8 @@ def with_origin(
     """
     if decision.verdict is Verdict.DENY:
         return decision
-    texts = tuple(_texts(arguments))
+    is_edit = all(isinstance(access, WritePath | WriteMemory) for access in accesses)
+    texts = tuple(_texts(arguments, _NOT_WRITTEN if is_edit else frozenset()))
     remembered = _remembering(decision, accesses, texts, known) or _instructing(decision, accesses, known)
     if remembered is not None:
         return remembered
@@ -194,22 +197,40 @@ def _remembering(
     decision: Decision, accesses: Sequence[Access], texts: Sequence[str], known: KnownTexts
 ) -> Decision | None:
     labels = [a.label for a in accesses if isinstance(a, WriteMemory) and a.scope in _SHARED_SCOPES]
-    read = read_before(known, beyond_project=True) if labels else ()
-    if not read:
+    if not labels:
         return None
     written = [flat_text(text) for text in texts if text.strip()]
     if written and all(any(text in said for said in known.said) for text in written):
         # Word for word what the user typed.
         return None
+    read, when = read_before(known, beyond_project=True), "this turn"
+    if not read:
+        read, when = _copied(texts, known), "an earlier turn"
+    if not read:
+        return None
     block = f"memory block `{labels[0]}`" if labels[0] != "archive" else "archive of your persona"
     reason = (
-        f"It writes to the {block}, which every project sees, and this turn has read {named(read)}: "
+        f"It writes to the {block}, which every project sees, and {when} has read {named(read)}: "
         "an instruction in there may be behind it."
     )
     if decision.verdict is Verdict.ASK:
         reason = f"{decision.reason} {reason}"
     # No scope: what the next text holds, and where it is from, nobody knows yet.
     return Decision(Verdict.ASK, "memory_origin", reason, origin=named(read))
+
+
+def _copied(texts: Sequence[str], known: KnownTexts) -> tuple[DataSource, ...]:
+    """Return the data of others, of any turn, in which a line of the text is found word for word."""
+    lines = [
+        flat for text in texts for line in text.splitlines() if len(flat := flat_text(line.strip(" -*#>"))) >= _LINE
+    ]
+    found = (
+        source
+        for source in reversed(known.sources)
+        if is_foreign(source, trusts_folder=known.trusts_folder, beyond_project=True)
+        and any(line in source.text for line in lines[:MOST_PIECES])
+    )
+    return tuple(islice(found, 1))
 
 
 def _instructing(decision: Decision, accesses: Sequence[Access], known: KnownTexts) -> Decision | None:
@@ -337,8 +358,8 @@ def _passages(text: str) -> Iterator[_Piece]:
         yield _Piece(flat[at : at + PASSAGE], "A passage of the text")
 
 
-def _texts(arguments: Json) -> Iterator[str]:
-    """The strings among the arguments, without those that say what is there already."""
+def _texts(arguments: Json, left_out: Collection[str]) -> Iterator[str]:
+    """The strings among the arguments, without those of these names."""
     left = MOST_COMPARED
     waiting: list[Json] = [arguments]
     while waiting and left > 0:
@@ -347,11 +368,12 @@ def _texts(arguments: Json) -> Iterator[str]:
                 yield text[:left]
                 left -= len(text)
             case dict() as members:
-                waiting += [value for name, value in members.items() if name not in _OLD]
+                waiting += [value for name, value in members.items() if name not in left_out]
             case list() as items:
                 waiting += items
             case _:
                 pass
 
 
-_OLD = frozenset({"old_text", "label", "operation", "path", "description"})
+_NOT_WRITTEN = frozenset({"old_text", "label", "operation", "path", "reason"})
+"""Arguments of an edit that say where it is, what is there already, and why."""
