@@ -68,7 +68,8 @@ async def open_constellation(
             tools=default_tools(
                 private_addresses=settings.fetch.private_addresses, searcher=_searcher(settings, process.environ)
             ),
-            persona=await anyio.to_thread.run_sync(read_persona, process),
+            persona=await anyio.to_thread.run_sync(read_persona, process, settings.persona),
+            persona_named=partial(read_persona, process),
             default_model=model,
             model_reason=choice.reason,
             problems=tuple(problems),
@@ -91,13 +92,12 @@ def _searcher(settings: Settings, environ: Mapping[str, str]) -> "WebSearcher | 
     return searcher_of(settings.search, environ)
 
 
-def read_persona(process: Process) -> Persona:
-    """The persona that the settings name.
+def read_persona(process: Process, name: str) -> Persona:
+    """A persona by its name.
 
     Raises:
         ConfigError: its file cannot be read.
     """
-    name = process.loaded.settings.persona
     folder = process.loaded.paths.config / PERSONAS
     try:
         return load_persona(name, folder)

@@ -1,10 +1,12 @@
 """`pattern-acp sessions`: what its verbs work with, and showing a whole session."""
 
+import platform
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 import msgspec
 
 from pattern_acp.bootstrap.process import Process
@@ -16,17 +18,18 @@ from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.sessions import SESSION_VERBS
 from pattern_acp.db.connection import open_for_reading
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import SystemClock, day_of
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.errors import MissingSessionError
-from pattern_acp.journal.events import Event
+from pattern_acp.journal.events import Event, InstructionsCompiled
 from pattern_acp.journal.history import active_events, read_history, readable_history
-from pattern_acp.session.session_commands import PassagePage, SessionDesk, no_sessions
+from pattern_acp.session.session_commands import PassagePage, SessionChanged, SessionDesk, no_sessions
 
 if TYPE_CHECKING:
-    from pattern_acp.db.connection import Database
+    from pattern_acp.db.connection import Database, Transaction
 
 
 class TerminalDesk(SessionDesk, frozen=True):
@@ -93,6 +96,62 @@ async def show(desk: TerminalDesk, session: str) -> int:
     else:
         _print_transcript(row, events)
     return EXIT_OK
+
+
+async def adopt(desk: TerminalDesk, session: str) -> Result:
+    """Let a session go on with today's persona and instruction files, also when those that were recorded are damaged.
+
+    Raises:
+        MissingSessionError: there is no such session.
+        LeaseHeldError: a window has it open; `/definitions adopt` does the same there.
+        DatabaseError: it could not be recorded.
+    """
+    meant, process = SessionId(await desk.id_of(session)), desk.process
+    row = await desk.database.read(lambda tx: store.get_session(tx, meant))
+    if row is None or process is None:
+        raise MissingSessionError(session)
+    from pattern_acp.journal import leases
+    from pattern_acp.journal.writer import append
+
+    now = desk.clock.now_ms()
+    compiled = await anyio.to_thread.run_sync(_compiled_now, process, row, now)
+
+    def write(tx: "Transaction") -> None:
+        leases.refuse_if_held(tx, meant, leases.this_process(desk.ids.new("run")), now)
+        append(tx, meant, compiled, actor=Actor.HUMAN, origin=Origin.WORKSPACE, at_ms=now)
+
+    await desk.database.write(write)
+    return SessionChanged(meant, "adopt")
+
+
+def _compiled_now(process: Process, row: store.SessionRow, now_ms: int) -> InstructionsCompiled:
+    """Instructions without the facts of an editor, which only a session that it opens has."""
+    from pattern_acp.bootstrap.constellation import read_persona
+    from pattern_acp.context.instructions import (
+        NAMES,
+        Environment,
+        own_instructions,
+        project_instructions,
+        system_prompt,
+    )
+    from pattern_acp.session.opening import instruction_files
+    from pattern_acp.workspace.git import git_facts
+
+    git, persona = git_facts(row.cwd), read_persona(process, row.persona)
+    found = (
+        *project_instructions(row.cwd, git.root),
+        *own_instructions(process.loaded.paths.config / NAMES[0]),
+    )
+    where = Environment(
+        cwd=row.cwd,
+        additional_directories=row.additional_directories,
+        platform=f"{platform.system()} {platform.release()}",
+        date=day_of(now_ms),
+        git_branch=git.branch,
+        editor="",
+        capabilities=(),
+    )
+    return InstructionsCompiled(system_prompt(persona, where, found), persona.identity, instruction_files(found))
 
 
 async def _events(database: "Database", session_id: SessionId) -> list[Event]:

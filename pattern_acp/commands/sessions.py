@@ -99,6 +99,13 @@ SESSION_VERBS = (
     SEARCH,
     RENAME,
     ARCHIVE,
+    Command(
+        "adopt",
+        "Let a session go on with today's persona and instruction files",
+        "pattern_acp.cli.sessions:adopt",
+        (session_id(),),
+        begins=False,
+    ),
     Command("unarchive", "Put a session back in the list", f"{_DO}unarchive", (session_id(),), begins=False),
     Command("delete", "Delete a session; it can be had back", f"{_DO}delete", (session_id(),), begins=False),
     UNDELETE,

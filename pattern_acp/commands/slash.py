@@ -164,6 +164,12 @@ COMMANDS: dict[str, Command] = {
             beside=True,
         ),
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
+        Command(
+            "definitions",
+            "Persona, instruction files, skills and commands; what changed of them",
+            "pattern_acp.session.adoption:run_definitions",
+            hint="[diff | adopt]",
+        ),
         Command("skills", "The skills there are, and what each is for", "pattern_acp.session.definitions:run_skills"),
         Command(
             "permissions",

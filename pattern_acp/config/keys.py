@@ -19,6 +19,7 @@ from pattern_acp.config.settings import (
     SECRETS_BY_REACH,
     BackupSettings,
     CompactionSettings,
+    DefinitionSettings,
     DelegateSettings,
     FetchSettings,
     LspSettings,
@@ -133,6 +134,7 @@ _TURN = TurnSettings()
 _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
 _SEARCH = SearchSettings()
+_DEFINITIONS = DefinitionSettings()
 _POLICY = PolicySettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
@@ -372,6 +374,12 @@ KEYS: tuple[Key, ...] = (
         default=_POLICY.reading_commands,
         project=ProjectRule.NARROWER,
         reach=READING_BY_REACH,
+    ),
+    Key(
+        name="definitions.follow",
+        summary="What a session takes over: changed instruction files (ask), also the persona (adopt), nothing (keep).",
+        rule=choice("ask", "adopt", "keep"),
+        default=_DEFINITIONS.follow,
     ),
     _delegate_model("model", "subagents", "that of the session"),
     _delegate_model("explorer_model", "explorers", "that of all subagents"),

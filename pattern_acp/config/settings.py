@@ -139,6 +139,7 @@ SlowCommands = Literal["end", "background"]
 Overlapping = Literal["auto", "steer", "queue", "replace"]
 CompactionStrategy = Literal["summarise", "truncate", "importance", "time_decay"]
 ReadingCommands = Literal["run", "ask"]
+Follow = Literal["ask", "adopt", "keep"]
 RuleEffect = Literal["allow", "ask", "deny"]
 RuleKind = Literal["run", "edit", "read", "fetch", "mcp"]
 LspMode = Literal["off", "on"]
@@ -283,6 +284,13 @@ class PolicySettings(Struct, frozen=True):
     """True when a new session begins in the mode of the last one in its folder."""
     rules: tuple[PolicyRule, ...] = ()
     """The user's rules, then those of the project, which only ask and deny."""
+
+
+class DefinitionSettings(Struct, frozen=True):
+    """Settings of personas and instruction files that change while sessions use them (docs/instructions.md)."""
+
+    follow: Follow = "ask"
+    """`ask`: instruction files are adopted, a persona when the user says so; `adopt`: both; `keep`: neither."""
 
 
 class CompactionSettings(Struct, frozen=True):
@@ -460,6 +468,7 @@ class Settings(Struct, frozen=True):
     """The time for which a provider is asked to cache the prefix of a session."""
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    definitions: DefinitionSettings = field(default_factory=DefinitionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     backup: BackupSettings = field(default_factory=BackupSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)

@@ -21,6 +21,8 @@ FILE_LIMIT = 32_768
 TOTAL_LIMIT = 65_536
 """Most bytes of all files in a system prompt; what is beyond is named and can be read."""
 
+_ENVIRONMENT = "Environment"
+
 _IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
 
@@ -41,6 +43,11 @@ class ProjectInstruction(Struct, frozen=True):
     def size(self) -> int:
         """Bytes of its text as the model reads it."""
         return len(self.text.encode("utf-8", "surrogatepass"))
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of its text, whatever line ends the file has."""
+        return sha256_hex("\n".join(self.text.splitlines()).encode("utf-8", "surrogatepass"))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -190,9 +197,20 @@ def system_prompt(persona: Persona, environment: Environment, instructions: tupl
     return "\n\n".join(sections)
 
 
+def persona_part(system: str) -> str:
+    """The persona's part of a system prompt that `system_prompt` made."""
+    return system.partition(f"\n\n{_ENVIRONMENT}\n- Working directory: ")[0]
+
+
+def with_definitions(system: str, persona: Persona, instructions: tuple[ProjectInstruction, ...]) -> str:
+    """A system prompt that `system_prompt` made, with another persona and other files; its environment stays."""
+    environment = system[len(persona_part(system)) :].strip("\n").partition("\n\n")[0]
+    return "\n\n".join((persona.prompt, environment, *map(_instruction_section, within_total(instructions))))
+
+
 def _environment_section(environment: Environment) -> str:
     lines = [
-        "Environment",
+        _ENVIRONMENT,
         f"- Working directory: {environment.cwd}",
     ]
     if environment.additional_directories:

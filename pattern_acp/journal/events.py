@@ -341,10 +341,16 @@ class InstructionFile(Struct, frozen=True):
 
     path: str
     size: int
+    identity: str = ""
+    """SHA-256 of its text with the line ends of Unix; empty in what earlier releases recorded."""
 
 
 class InstructionsCompiled(Struct, frozen=True):
-    """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix."""
+    """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix.
+
+    Recorded when the session begins, and again when it adopts definitions that have changed. `identity` is that of the
+    persona.
+    """
 
     system: str
     identity: str

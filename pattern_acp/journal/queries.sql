@@ -83,6 +83,10 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND session_seq > :after
 ORDER BY session_seq LIMIT :limit;
 
+-- name: place_of_event
+-- The stream of an event, and its number in it.
+SELECT stream, session_seq FROM events WHERE seq = :seq;
+
 -- name: read_payloads
 -- The payloads of some events of all streams, oldest first.
 SELECT payload, blobs.encoding, blobs.content, seq, stream, kind, blob

@@ -207,6 +207,17 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
     return ChainReport(state.session_seq, ok=True, redacted=len(redacted_by))
 
 
+def problem_of_event(tx: Transaction, seq: int) -> str:
+    """Problem with one event's hashes, as the end of a sentence; empty when its content is as it was recorded.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    stream, place = tx.one(QUERIES["place_of_event"], {"seq": seq}) or ("", 0)
+    (row,) = tx.all(QUERIES["read_chain"], {"stream": stream, "after": integer(place) - 1, "limit": 1})
+    return _check(text(stream), row, _ChainState(0, integer(place) - 1, text(row[9])))
+
+
 def redaction_digest(redacted: Sequence[tuple[int, str]]) -> str:
     """The SHA-256 that an audit event gives for what it did: the events' numbers with their new payload hashes."""
     return sha256_hex(canonical_json([[seq, payload_hash] for seq, payload_hash in redacted]))

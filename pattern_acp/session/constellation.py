@@ -142,6 +142,8 @@ class Constellation(Struct):
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     indexer: Indexer | None = None
     """Lets searches go by meaning; None: by words alone."""
+    persona_named: Callable[[str], Persona] | None = None
+    """Reads a persona by its name, in a worker thread; None: there is only `persona`."""
     own_instructions: Path | None = None
     """The user's own AGENTS.md, which holds in every project."""
     template_folder: Path | None = None

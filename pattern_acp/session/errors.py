@@ -9,6 +9,12 @@ class UnknownSessionError(SessionError):
     failure_code = "session.unknown"
 
 
+class DefinitionsDamagedError(SessionError):
+    """The recorded instructions of a session are gone, or were changed outside of it."""
+
+    failure_code = "session.instructions-changed"
+
+
 class CredentialsError(SessionError):
     """The provider's key is missing or was refused. Becomes JSON-RPC -32000."""
 

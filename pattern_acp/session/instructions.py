@@ -1,20 +1,32 @@
 """Instructions of the folders in hand, and which are in force.
 
-Owns: when a nested file joins the conversation. Must not know: which file counts (`context/instruction_files.py`).
+Owns: when a nested or a changed file joins the conversation. Must not know: which file counts
+(`context/instructions.py`).
 """
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from pattern_acp.context.instructions import ProjectInstruction, nested_instructions
+from pattern_acp.context.instructions import (
+    NAMES,
+    ProjectInstruction,
+    nested_instructions,
+    own_instructions,
+    project_instructions,
+    within_total,
+)
 from pattern_acp.domain.messages import TextPart
 from pattern_acp.domain.paths import display_path, resolve_path
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.domain.untrusted_blocks import attribute
+from pattern_acp.journal.events import InstructionFile
 from pattern_acp.session.state import Addition
+from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -42,12 +54,54 @@ async def note_files_in_hand(
             queue.waiting.append(addition)
 
 
+async def note_changed_files(session: "Session") -> None:
+    """Have the next request tell the instruction files that changed since the conversation last had them."""
+    state = session.state
+    if state.settings.definitions.follow == "keep":
+        return
+    before = {file.path: file for file in state.instructions}
+    watched = dict.fromkeys((*before, str(Path(state.cwd, NAMES[0]))))
+    stamps = tuple(_stamp(path) for path in watched)
+    if stamps == state.instruction_stamps or (not before and stamps == (_GONE,)):
+        return
+    own = session.constellation.own_instructions
+
+    def look() -> dict[str, ProjectInstruction]:
+        files = (*project_instructions(state.cwd, git_facts(state.cwd).root), *own_instructions(own))
+        return {each.path: each for each in within_total(files) if each.text}
+
+    found = await anyio.to_thread.run_sync(look)
+    state.instruction_stamps = stamps
+    for path, each in found.items():
+        if path not in before or (before[path].identity or each.identity) != each.identity:
+            state.waiting.append(addition_of(each, state.cwd))
+            state.notices.append(f"{display_path(path, state.cwd)} has changed, and its text counts from now on.")
+    for path in before.keys() - found.keys():
+        shown = display_path(path, state.cwd)
+        text = f"The file {path} is gone. The project instructions from it do not count any more."
+        state.waiting.append(Addition("instructions", f"Instructions of {shown}", text, source_of(path), path))
+        state.notices.append(f"{shown} is gone, and its instructions do not count any more.")
+    state.instructions = tuple(InstructionFile(each.path, each.size, each.identity) for each in found.values())
+
+
+_GONE = (0, 0)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Time of the last change, in nanoseconds, and size; zeros for a file that is not there."""
+    try:
+        seen = os.stat(path)  # noqa: PTH116  some at each prompt: a Path costs more than the look
+    except OSError:
+        return _GONE
+    return seen.st_mtime_ns, seen.st_size
+
+
 def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
     """Addition to the conversation for a nested file."""
     shown = display_path(found.path, cwd)
-    head = (
-        f"Project instructions from {found.path}, for the files below its folder (nearer files win over farther ones)"
-    )
+    head = f"Project instructions from {found.path}, for the files below its folder (nearer files win over farther)"
+    if found.of_person:
+        head = f"Instructions of the user from {found.path}, for every project (the project's win over them)"
     text = "\n".join((head, found.text, *found.notes))
     return Addition("instructions", f"Instructions of {shown}", text, source_of(found.path), found.path)
 
@@ -77,6 +131,7 @@ def _told(queue: "InjectionQueue | SessionState") -> dict[str, int]:
 
 def instructions_summary(session: "Session") -> str:
     """The files in force with their sizes, for /status; empty when there are none."""
-    nested = [(source.partition(" ")[2], size) for source, size in _told(session.state).items()]
-    shown = [f"`{path}` ({size:,} bytes)" for path, size in (*session.state.instructions, *nested)]
+    sizes = {file.path: file.size for file in session.state.instructions}
+    sizes |= {source.partition(" ")[2]: size for source, size in _told(session.state).items()}
+    shown = [f"`{path}` ({size:,} bytes)" for path, size in sizes.items()]
     return f"{plural(len(shown), 'file')}: {', '.join(shown)}" if shown else ""

@@ -12,6 +12,7 @@ from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import McpServerSettings, Settings
 from pattern_acp.context.instructions import (
     Environment,
+    ProjectInstruction,
     own_instructions,
     project_instructions,
     system_prompt,
@@ -150,7 +151,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
             rules=place.settings.policy.rules,
         ),
         system=compiled.system,
-        instructions=in_force(compiled),
+        instructions=compiled.files,
         settings=place.settings,
         overlap=overlap_of(place.settings, client.description.overlap),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -317,7 +318,7 @@ def shown(path: str) -> str:
 
 
 def compile_system(shared: Constellation, client: Client, place: Place) -> InstructionsCompiled:
-    """The session's system prompt. Reads instruction files, so it runs in a worker thread."""
+    """The system prompt of a new session. Reads instruction files, so it runs in a worker thread."""
     description, machine = client.description, shared.machine()
     environment = Environment(
         cwd=place.cwd,
@@ -332,14 +333,19 @@ def compile_system(shared: Constellation, client: Client, place: Place) -> Instr
         # Of a project only: elsewhere, as in a home folder, names tell a provider more than they help a model.
         entries=top_names(place.cwd) if place.git.root else (),
     )
-    found = (*project_instructions(place.cwd, place.git.root), *own_instructions(shared.own_instructions))
-    files = tuple(InstructionFile(each.path, each.size) for each in within_total(found) if each.text)
-    return InstructionsCompiled(system_prompt(shared.persona, environment, found), shared.persona.identity, files)
+    found = instructions_of(shared, place)
+    system = system_prompt(shared.persona, environment, found)
+    return InstructionsCompiled(system, shared.persona.identity, instruction_files(found))
 
 
-def in_force(compiled: InstructionsCompiled) -> tuple[tuple[str, int], ...]:
-    """The instruction files of a system prompt, with their sizes."""
-    return tuple((file.path, file.size) for file in compiled.files)
+def instructions_of(shared: Constellation, place: Place) -> tuple[ProjectInstruction, ...]:
+    """The instruction files of a session's folder and the user's own, as they are now."""
+    return (*project_instructions(place.cwd, place.git.root), *own_instructions(shared.own_instructions))
+
+
+def instruction_files(found: tuple[ProjectInstruction, ...]) -> tuple[InstructionFile, ...]:
+    """The files whose text is part of a system prompt."""
+    return tuple(InstructionFile(each.path, each.size, each.identity) for each in within_total(found) if each.text)
 
 
 def model_of_place(shared: Constellation, place: Place) -> tuple[ModelInfo, list[str]]:

@@ -7,7 +7,6 @@ Owns: the lease, closing what was left open, and reading the history. Must not k
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-import anyio
 from msgspec import Struct
 
 from pattern_acp.context.history import calls_of, history_of
@@ -22,24 +21,23 @@ from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, TurnEnded, UsageReported
 from pattern_acp.journal.history import active_events, ancestors, read_history, with_subagent_events
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
-from pattern_acp.journal.reader import Recorded, earliest_rewind, read_jobs, read_stream
+from pattern_acp.journal.reader import Recorded, earliest_rewind, problem_of_event, read_jobs, read_stream
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.turn_ends import PROCESS_ENDED, InterruptedEnd, TurnFailure, close_interrupted
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
+from pattern_acp.session.adoption import Followed, follow_definitions
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
-from pattern_acp.session.errors import UnknownSessionError
+from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.opening import (
     Opening,
     Place,
     assemble,
-    compile_system,
-    in_force,
     look_at,
     model_of,
     shows_overlap,
@@ -100,8 +98,8 @@ async def reopen_session(
     """
     place = await look_at(shared, opening)
     known = SessionId(session_id)
-    found = await shared.database.read(lambda tx: _get(tx, known))
-    # Before the lease is taken: a session that cannot be opened for want of a key stays free for others.
+    found = await shared.database.read(lambda tx: _sound(tx, known))
+    # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
     model_of(shared, found.model)
     lost, interrupted = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
     if begin is not None:
@@ -162,7 +160,7 @@ async def _session_of(
     row, jobs = found.row, known_jobs(found.jobs, found.lost)
     model, notices = model_of(shared, row.model)
     kept = [entry.event for entry in active_events(found.recorded)]
-    compiled = await _compiled_before(shared, client, found.recorded, place)
+    instructions = await _instructions_of(shared, place, found, is_read=is_read)
     state = SessionState(
         row.session_id,
         client_id,
@@ -176,15 +174,15 @@ async def _session_of(
             Mode(row.mode),
             place.roots,
             list(found.grants),
-            grant_owner(row, place.project),
-            read=data_read(place, compiled, found.recorded),
+            GrantOwner(place.project, instructions.compiled.identity),
+            read=data_read(place, instructions.compiled, found.recorded),
             reading_asks=place.settings.policy.reading_commands == "ask",
             rules=place.settings.policy.rules,
         ),
-        system=compiled.system,
-        instructions=in_force(compiled),
+        system=instructions.compiled.system,
+        instructions=instructions.compiled.files,
         settings=place.settings,
-        persona=PersonaRef(row.persona, row.persona_identity),
+        persona=PersonaRef(row.persona, instructions.compiled.identity),
         tool_form=tool_form_of(entry.event for entry in found.recorded),
         overlap=overlap_of(place.settings, client.description.overlap, (entry.event for entry in found.recorded)),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -194,7 +192,7 @@ async def _session_of(
         cost=cost_of_session(found.recorded),
         budgets=restored_budgets([entry.event for entry in found.recorded if entry.session_seq]),
         window=window_state([entry.event for entry in found.recorded]),
-        notices=[*place.problems, *notices, *lost_notices(jobs)],
+        notices=[*place.problems, *notices, *instructions.notices, *lost_notices(jobs)],
         is_read=is_read,
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
@@ -233,16 +231,24 @@ def _take(
     return lost, bool(closed)
 
 
-def grant_owner(row: SessionRow, project: str) -> GrantOwner:
-    """The project and persona whose lasting grants a recorded session has."""
-    return GrantOwner(project, row.persona_identity)
+def _sound(tx: Transaction, session_id: SessionId) -> SessionRow:
+    """The session's row, once its recorded instructions are found to be those that were recorded."""
+    row = _get(tx, session_id)
+    recorded = read_history(tx, session_id, kinds=(InstructionsCompiled,))
+    problem = problem_of_event(tx, recorded[-1].seq) if recorded else "there are none"
+    if problem:
+        raise DefinitionsDamagedError(
+            f"The recorded instructions of this session cannot be used: {problem}. `pattern-acp sessions adopt"
+            f" {session_id}` lets it go on with those of today; a new session does, too."
+        )
+    return row
 
 
 def _read(tx: Transaction, session_id: SessionId, project: str, lost: frozenset[str]) -> _Found:
     row = _get(tx, session_id)
     recorded = read_history(tx, session_id)
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
-    return _Found(row, tuple(recorded), load_grants(tx, session_id, grant_owner(row, project)), jobs, lost)
+    return _Found(row, tuple(recorded), load_grants(tx, session_id, _owner(recorded, row, project)), jobs, lost)
 
 
 def _read_what_is_left(tx: Transaction, session_id: SessionId, project: str) -> _Found:
@@ -250,17 +256,27 @@ def _read_what_is_left(tx: Transaction, session_id: SessionId, project: str) -> 
 
     row = _get(tx, session_id)
     recorded = readable_history(tx, session_id)
-    grants = readable(lambda: load_grants(tx, session_id, grant_owner(row, project)), ())
+    grants = readable(lambda: load_grants(tx, session_id, _owner(recorded, row, project)), ())
     return _Found(row, tuple(recorded), grants)
 
 
-async def _compiled_before(
-    shared: Constellation, client: Client, recorded: Sequence[Recorded], place: Place
-) -> InstructionsCompiled:
-    for entry in reversed(recorded):
-        if isinstance(entry.event, InstructionsCompiled):
-            return entry.event
-    return await anyio.to_thread.run_sync(compile_system, shared, client, place)
+def _owner(recorded: Sequence[Recorded], row: SessionRow, project: str) -> GrantOwner:
+    """The project and persona whose lasting grants a recorded session has."""
+    compiled = _compiled(recorded)
+    return GrantOwner(project, compiled.identity if compiled is not None else row.persona_identity)
+
+
+def _compiled(recorded: Sequence[Recorded]) -> InstructionsCompiled | None:
+    return next((e.event for e in reversed(recorded) if isinstance(e.event, InstructionsCompiled)), None)
+
+
+async def _instructions_of(shared: Constellation, place: Place, found: _Found, *, is_read: bool) -> Followed:
+    """The instructions that a session goes on with: those it has, or those of today that it adopts."""
+    compiled = _compiled(found.recorded)
+    if compiled is None or is_read:
+        # Without any only to be looked at: what it was sent does not matter any more.
+        return Followed(compiled or InstructionsCompiled("", found.row.persona_identity))
+    return await follow_definitions(shared, place, found.row, compiled)
 
 
 def cost_of_session(recorded: Sequence[Recorded]) -> Cost | None:

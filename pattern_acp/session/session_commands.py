@@ -201,6 +201,8 @@ class SessionChanged(Result, frozen=True, omit_defaults=True):
         match self.done:
             case "rename":
                 text = f"{name} is now called “{self.title}”."
+            case "adopt":
+                text = f"{name} goes on with today's persona and instruction files."
             case "archive":
                 text = f"{name} is put away: lists leave it out until its next prompt, and a search still finds it."
             case "unarchive":

@@ -25,7 +25,7 @@ from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import digest_of_parts
 from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.events import HistoryCleared, MemoryShown
+from pattern_acp.journal.events import HistoryCleared, InstructionFile, MemoryShown
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.service.session_memory import ConstellationMemory
@@ -205,8 +205,10 @@ class SessionState(Struct):
     overlap: Overlap = Overlap.REPLACE
     shows_overlap: bool = False
     """True when the treatment of overlapping prompts is one of the options that the client shows."""
-    instructions: tuple[tuple[str, int], ...] = ()
-    """Files whose instructions are part of `system`, with their bytes."""
+    instructions: tuple[InstructionFile, ...] = ()
+    """Files whose instructions are part of `system`, or joined the conversation since in their newest text."""
+    instruction_stamps: tuple[tuple[int, int], ...] = ()
+    """Times of change and sizes of these files, as the last prompt found them."""
     history: list[Message] = field(default_factory=list[Message])
     used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
     """Ids of all tool calls of the session, also of those that left the history: each is given once."""

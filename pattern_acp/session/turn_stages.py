@@ -54,7 +54,7 @@ from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, after_answer, before_prompt
 from pattern_acp.session.injected_context import add_waiting
-from pattern_acp.session.instructions import note_files_in_hand
+from pattern_acp.session.instructions import note_changed_files, note_files_in_hand
 from pattern_acp.session.jobs import ended_notices, job_notes
 from pattern_acp.session.memory_context import (
     drop_forgotten,
@@ -437,6 +437,7 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     """Bring in what changed outside: files of memory, and what the folder offers, about which the user is asked."""
     if session.state.settings.memory.files:
         await exchange_files(session)
+    await note_changed_files(session)
     commands = more_commands(session)
     await ensure_trust(session, turn.turn_id)
     if more_commands(session) != commands:

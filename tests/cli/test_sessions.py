@@ -153,6 +153,7 @@ def test_a_session_is_renamed_put_away_forked_deleted_and_brought_back(
         assert run_with(typed("sessions", "list", "--json", "--all", *["--archived"] * archived), home) == 0
         return json.loads(capsys.readouterr().out)
 
+    assert done("adopt") == {"id": session, "done": "adopt"}
     assert done("rename", "Where things\nare")["title"] == "Where things are"
     fork = done("fork", "1")
     assert (fork["title"], fork["turns"]) == ("Where things are (fork)", 1)

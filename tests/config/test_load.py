@@ -12,6 +12,7 @@ from pattern_acp.config.settings import (
     BackupSettings,
     BudgetSettings,
     CompactionSettings,
+    DefinitionSettings,
     DelegateSettings,
     FetchSettings,
     Flags,
@@ -101,6 +102,8 @@ remember_mode = true
 sandbox = "require"
 sandbox_network = "host"
 sandbox_writable = ["~/.cache", "/var/cache/build"]
+[definitions]
+follow = "keep"
 [compaction]
 strategy = "importance"
 threshold_percent = 70
@@ -156,6 +159,7 @@ day = 20
         fetch=FetchSettings(private_addresses=True),
         policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
         compaction=CompactionSettings("importance", 70, 50),
+        definitions=DefinitionSettings("keep"),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings(
             "ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask", review="project"
@@ -237,8 +241,8 @@ blue = 1
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
+            "[backup], [budget], [compaction], [definitions], "
+            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
@@ -248,8 +252,8 @@ blue = 1
             "stream_retries, repeats_noted, repeats_asked, slow_commands, overlapping, wakes. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], "
-            "[compaction], [delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
+            "[backup], [budget], [compaction], [definitions], "
+            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from pattern_acp.config.settings import DefinitionSettings, Settings
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -78,7 +79,8 @@ async def test_a_session_that_another_process_loads_sends_the_same_bytes():
             session = await agent.editor.open_session(str(project))
             await agent.editor.prompt(session, "Go.")
         (project / "AGENTS.md").write_text("Be verbose.\n", encoding="utf-8")
-        async with running_agent(second, database=folder / "constellation.db") as agent:
+        keeping = Settings(editor_deadline_seconds=30, definitions=DefinitionSettings("keep"))
+        async with running_agent(second, settings=keeping, database=folder / "constellation.db") as agent:
             load: JsonDict = {"sessionId": session, "cwd": str(project), "mcpServers": []}
             await agent.editor.request("session/load", load)
             await agent.editor.prompt(session, "Go on.")

@@ -1,0 +1,209 @@
+"""Definitions of a session beside those of today: its persona and its instruction files.
+
+Owns: which have changed since they were recorded, what is adopted of them, and `/definitions`. Must not know: where
+definitions lie (`context/instructions.py`), or how a session is opened.
+"""
+
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+from msgspec import Struct
+
+from pattern_acp.commands.document import table
+from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.context.instructions import Persona, PersonaRef, persona_part, with_definitions
+from pattern_acp.definitions.collection import Definitions
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import display_path
+from pattern_acp.domain.text_limits import fenced, short_diff
+from pattern_acp.journal.events import InstructionFile, InstructionsCompiled
+from pattern_acp.journal.writer import append
+from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.opening import Opening, Place, instruction_files, instructions_of, look_at
+from pattern_acp.turn.recorder import NewEvent
+
+if TYPE_CHECKING:
+    from pattern_acp.db.connection import Transaction
+    from pattern_acp.journal.sessions import SessionRow
+    from pattern_acp.session.session import Session
+
+SHOWN_IDENTITY = 12
+"""Characters of an identity that a user reads."""
+
+MOST_DIFF = 20_000
+"""Characters of a comparison."""
+
+
+class Followed(Struct, frozen=True):
+    """The instructions that a session goes on with, and sentences on what changed."""
+
+    compiled: InstructionsCompiled
+    notices: tuple[str, ...] = ()
+
+
+async def follow_definitions(
+    shared: Constellation, place: Place, row: "SessionRow", compiled: InstructionsCompiled
+) -> Followed:
+    """The instructions that a session goes on with; it has the lease, so that what it adopts is recorded.
+
+    Raises:
+        DatabaseError: what is adopted could not be recorded.
+    """
+    follow, then = place.settings.definitions.follow, recorded_persona(row.persona, compiled)
+    if then is None:
+        # Earlier releases put prompts together in another way, so that no part of them can be exchanged.
+        return Followed(compiled)
+    now, sentences = await persona_of_today(shared, row.persona, then)
+    changed_persona = now.identity != compiled.identity
+    adopts_persona = changed_persona and follow == "adopt"
+    today = await anyio.to_thread.run_sync(
+        _compiled_now, shared, place, compiled.system, now if adopts_persona else then
+    )
+    files = changed_files(compiled.files, today.files, place.cwd)
+    adopts_files = bool(files) and follow != "keep"
+    if changed_persona and not adopts_persona:
+        sentences.append(
+            f"The persona {row.persona} has changed since this session began, and this session goes on with the"
+            " recorded one: /definitions diff compares them, /definitions adopt takes today's."
+        )
+    if adopts_persona:
+        sentences.append(f"The persona {row.persona} has changed: this session goes on with today's.")
+    if adopts_persona or adopts_files:
+        sentences += [f"{file}, which counts from now on." for file in files]
+    else:
+        sentences += [f"{file}: this session goes on with what it has; /definitions adopt takes it." for file in files]
+    if not (adopts_persona or adopts_files):
+        return Followed(compiled, tuple(sentences))
+    at_ms = shared.clock.now_ms()
+
+    def write(tx: "Transaction") -> None:
+        append(tx, row.session_id, today, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms)
+
+    await shared.database.write(write)
+    return Followed(today, tuple(sentences))
+
+
+def recorded_persona(name: str, compiled: InstructionsCompiled) -> Persona | None:
+    """The persona of recorded instructions; None when they were put together in another way than today's."""
+    persona = Persona(name, persona_part(compiled.system))
+    return persona if persona.identity == compiled.identity else None
+
+
+async def persona_of_today(shared: Constellation, name: str, then: Persona) -> tuple[Persona, list[str]]:
+    """The persona as its file is now, and a sentence when it cannot be read; then the recorded one counts."""
+    if name == shared.persona.name or shared.persona_named is None:
+        return (shared.persona if name == shared.persona.name else then), []
+    try:
+        return await anyio.to_thread.run_sync(shared.persona_named, name), []
+    except ConfigError as error:
+        return then, [error.sentence]
+
+
+def _compiled_now(shared: Constellation, place: Place, system: str, persona: Persona) -> InstructionsCompiled:
+    found = instructions_of(shared, place)
+    return InstructionsCompiled(with_definitions(system, persona, found), persona.identity, instruction_files(found))
+
+
+def changed_files(then: tuple[InstructionFile, ...], now: tuple[InstructionFile, ...], cwd: str) -> tuple[str, ...]:
+    """Beginnings of sentences on instruction files that have changed, are new or are gone."""
+    before, after = {file.path: file for file in then}, {file.path: file for file in now}
+    words = [
+        *((path, "has changed") for path, file in before.items() if path in after and differs(file, after[path])),
+        *((path, "is new") for path in after if path not in before),
+        *((path, "is gone") for path in before if path not in after),
+    ]
+    return tuple(f"{display_path(path, cwd)} {word}" for path, word in words)
+
+
+def differs(then: InstructionFile, now: InstructionFile) -> bool:
+    """True when two files say something else; earlier releases recorded sizes alone."""
+    return then.identity != now.identity if then.identity else then.size != now.size
+
+
+async def run_definitions(session: "Session", argument: str) -> str:
+    """List what the session is defined by, compare it with today's, or adopt today's.
+
+    Raises:
+        CommandMisusedError: there is no such verb.
+        DatabaseError: what is adopted could not be recorded.
+    """
+    match argument:
+        case "":
+            return _listed(session, await _today(session))
+        case "diff":
+            return _compared(session.state.system, (await _today(session)).system)
+        case "adopt":
+            return await _adopt(session)
+        case _:
+            raise CommandMisusedError("Say /definitions, /definitions diff or /definitions adopt.")
+
+
+async def _today(session: "Session") -> InstructionsCompiled:
+    shared, state = session.constellation, session.state
+    place = await look_at(shared, Opening(state.cwd, state.additional_directories))
+    then = Persona(state.persona.name, persona_part(state.system))
+    persona, _ = await persona_of_today(shared, state.persona.name, then)
+    return await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
+
+
+async def _adopt(session: "Session") -> str:
+    today, state = await _today(session), session.state
+    if today.system == state.system:
+        return "Nothing has changed: this session goes on with today's definitions."
+    await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE))
+    state.system, state.instructions = today.system, today.files
+    lapse = state.persona.identity != today.identity
+    state.persona = PersonaRef(state.persona.name, today.identity)
+    lapsed = " Standing permissions of the persona as it was do not count any more." if lapse else ""
+    return f"From the next prompt on, this session goes on with today's definitions.{lapsed}"
+
+
+def _listed(session: "Session", today: InstructionsCompiled) -> str:
+    state, definitions = session.state, session.trust.definitions
+    shared, now = session.constellation, {file.path: file for file in today.files}
+    changed = "changed" if today.identity != state.persona.identity else ""
+    own = state.persona.name == shared.persona.name
+    rows = [("persona", state.persona.name, state.persona.identity, "" if own else "another window's persona", changed)]
+    for file in state.instructions:
+        found = now.get(file.path)
+        news = "gone" if found is None else "changed" if differs(file, found) else ""
+        rows.append(("instructions", display_path(file.path, state.cwd), file.identity, "", news))
+    known = {file.path for file in state.instructions}
+    rows += [
+        ("instructions", display_path(file.path, state.cwd), file.identity, "", "new")
+        for file in today.files
+        if file.path not in known
+    ]
+    rows += _written(definitions, trusted=bool(session.trust.granted))
+    lines = [
+        [f"{kind} `{name}`", identity[:SHOWN_IDENTITY] or "unknown", "; ".join(filter(None, (note, news)))]
+        for kind, name, identity, note, news in rows
+    ]
+    text = table(["Definition", "Identity", "State"], lines)
+    drift = any(row[4] for row in rows)
+    return f"{text}\n\n/definitions diff compares with today's, /definitions adopt takes them." if drift else text
+
+
+def _written(definitions: Definitions, *, trusted: bool) -> list[tuple[str, str, str, str, str]]:
+    """Rows of skills and commands, which are read anew for each prompt."""
+    untrusted = "" if trusted else "not trusted: /trust"
+    skills = [
+        ("skill", skill.name, skill.digest, untrusted if skill.of_project else "", "") for skill in definitions.skills
+    ]
+    commands = [
+        ("command", f"/{one.name}", sha256_hex(one.body.encode("utf-8", "surrogatepass")), _tier(one.of_project), "")
+        for one in definitions.commands
+    ]
+    return skills + commands
+
+
+def _tier(of_project: bool) -> str:  # noqa: FBT001  a mapping of one value
+    return f"of {'the project' if of_project else 'yours'}"
+
+
+def _compared(then: str, now: str) -> str:
+    if then == now:
+        return "Nothing has changed: this session goes on with today's definitions."
+    return fenced(short_diff(then, now, MOST_DIFF), "diff")
