@@ -20,6 +20,7 @@ from pattern_acp.config.settings import (
     MemorySettings,
     PolicySettings,
     RetentionSettings,
+    SearchSettings,
     Settings,
     TurnSettings,
 )
@@ -104,6 +105,9 @@ sandbox_network = "host"
 sandbox_writable = ["~/.cache", "/var/cache/build"]
 [definitions]
 follow = "keep"
+[search]
+provider = "searxng"
+url = "http://localhost:8080"
 [compaction]
 strategy = "importance"
 threshold_percent = 70
@@ -160,6 +164,7 @@ day = 20
         policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
         compaction=CompactionSettings("importance", 70, 50),
         definitions=DefinitionSettings("keep"),
+        search=SearchSettings("searxng", "http://localhost:8080"),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings(
             "ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask", review="project"
