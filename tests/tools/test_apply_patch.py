@@ -99,9 +99,9 @@ async def test_all_diffs_and_paths_are_known_before_anything_is_written(bench: T
     assert prepared.preview == (
         DiffContent(a, "one\r\ntwo", "1\r\ntwo"),
         DiffContent(b, None, "b\n"),
-        DiffContent(c, "c\n", ""),
-        DiffContent(moved, None, "C\n"),
-        DiffContent(d, "d\n", ""),
+        DiffContent(c, "c\n", "", is_gone=True),
+        DiffContent(moved, None, "C\n", moved_from=c),
+        DiffContent(d, "d\n", "", is_gone=True),
     )
     assert prepared.accesses == tuple(WritePath(resolve_path(path)) for path in (a, b, c, moved, d))
     assert prepared.locations == (Location(a, 1), Location(b, 1), Location(moved, 1), Location(d, 1))
@@ -120,6 +120,7 @@ class FailingAt(LocalFileSystem):
     """The disk, on which one file cannot be written or set aside."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
@@ -160,6 +161,7 @@ class CancelsAt(LocalFileSystem):
     """The disk; writing one file cancels the turn first."""
 
     def __init__(self, name: str, scope: anyio.CancelScope) -> None:
+        super().__init__()
         self.name = name
         self.scope = scope
 
