@@ -26,6 +26,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import NewEntry, insert_entry
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.distilled import DistilledMiniLm
 from pattern_acp.memory.embeddings import Embedder
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HashedNgrams
@@ -206,8 +207,12 @@ def show(embedder: str, outcomes: dict[str, list[Outcome]]) -> None:
 async def main(names: list[str]) -> None:
     memory = load_set()
     print(f"{len(memory.facts)} facts, {len(memory.said)} messages, {len(memory.questions)} questions")
-    embedders: dict[str, Callable[[], Embedder]] = {"hash": HashedNgrams, "minilm": MiniLm}
-    for name in names or ["hash", *(["minilm"] if is_installed() else [])]:
+    embedders: dict[str, Callable[[], Embedder]] = {
+        "hash": HashedNgrams,
+        "distilled": DistilledMiniLm,
+        "minilm": MiniLm,
+    }
+    for name in names or ["hash", "distilled", *(["minilm"] if is_installed() else [])]:
         clock = SystemClock()
         with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
             async with open_database(Path(folder) / "c.db", clock=clock) as database:
@@ -217,5 +222,5 @@ async def main(names: list[str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("embedders", nargs="*", choices=[[], "hash", "minilm"])
+    parser.add_argument("embedders", nargs="*", choices=[[], "hash", "distilled", "minilm"])
     anyio.run(main, parser.parse_args().embedders)

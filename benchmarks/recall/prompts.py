@@ -23,7 +23,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.minilm import is_installed
 from pattern_acp.memory.recall import SearchResult, search
-from pattern_acp.memory.service.search import KNOWS_MEANING
+from pattern_acp.memory.service.search import knows
 from pattern_acp.memory.words import query_terms
 
 PROMPTS = Path(__file__).with_name("prompts.txt")
@@ -58,10 +58,10 @@ async def recalled(database: Database, prompt: str, indexer: Indexer | None) -> 
     if not telling:
         return ()
     vector = await indexer.query(prompt) if indexer is not None else None
-    knows = vector is not None and vector.model.trust >= KNOWS_MEANING
+    knows_meaning = vector is not None and knows(vector.model)
 
     def recallable(one: SearchResult) -> Recallable:
-        return Recallable(one.kind, one.text, one.at_ms, one.why.words, one.why.meaning if knows else None)
+        return Recallable(one.kind, one.text, one.at_ms, one.why.words, one.why.meaning if knows_meaning else None)
 
     found = await database.read(lambda tx: search(tx, prompt, FILTERS, limit=LOOKED_AT, now_ms=NOW, vector=vector))
     return choose([recallable(one) for one in found], telling, TOKENS, prompt)
@@ -97,7 +97,7 @@ async def main(names: list[str], *, tells: bool) -> bool:
     with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
         async with open_database(Path(folder) / "c.db", clock=clock) as database:
             await database.write(lambda tx: store(tx, memory))
-            for name in names or ["words", "hash", *(["minilm"] if is_installed() else [])]:
+            for name in names or ["words", "hash", "distilled", *(["minilm"] if is_installed() else [])]:
                 indexer = None if name == "words" else Indexer(database, EMBEDDERS[name](), clock)
                 if indexer is not None:
                     await indexer.catch_up(1_000_000)

@@ -21,6 +21,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.distilled import DistilledMiniLm
 from pattern_acp.memory.embeddings import Embedder
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.hashing import HashedNgrams
@@ -78,7 +79,7 @@ def show(name: str, results: list[tuple[Question, float, list[str]]]) -> None:
         print(f"| {name}, {'fitted' if half == 0 else 'other'} half | {cells} |", flush=True)
 
 
-EMBEDDERS: dict[str, Callable[[], Embedder]] = {"hash": HashedNgrams, "minilm": MiniLm}
+EMBEDDERS: dict[str, Callable[[], Embedder]] = {"hash": HashedNgrams, "distilled": DistilledMiniLm, "minilm": MiniLm}
 
 
 async def main(names: list[str]) -> None:
@@ -91,7 +92,7 @@ async def main(names: list[str]) -> None:
         async with open_database(Path(folder) / "c.db", clock=clock) as database:
             for talk in talks:
                 await database.write(lambda tx, talk=talk: store(tx, talk))
-            for name in names or ["words", "hash", *(["minilm"] if is_installed() else [])]:
+            for name in names or ["words", "hash", "distilled", *(["minilm"] if is_installed() else [])]:
                 indexer = None if name == "words" else Indexer(database, EMBEDDERS[name](), clock)
                 if indexer is not None:
                     await indexer.catch_up(1_000_000)

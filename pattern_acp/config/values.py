@@ -81,7 +81,7 @@ def _folders(raw: object) -> Value | None:
 def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
-    return raw if raw in {"auto", "hash", "minilm"} or _EMBEDDER.fullmatch(raw) else None
+    return raw if raw in {"auto", "hash", "distilled", "minilm"} or _EMBEDDER.fullmatch(raw) else None
 
 
 def _boolean(raw: object) -> Value | None:
@@ -105,7 +105,7 @@ MODELS = Rule('a list of text of the form "PROVIDER/MODEL"', _models, list[str])
 
 FOLDERS = Rule("a list of absolute folders, or of folders that begin with ~/", _folders, list[str])
 
-EMBEDDER = Rule('auto, hash, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
+EMBEDDER = Rule('auto, hash, distilled, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
 
 YES_OR_NO = Rule("true or false", _boolean, bool)
 

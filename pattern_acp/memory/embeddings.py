@@ -44,6 +44,8 @@ class EmbeddingModel(Struct, frozen=True):
     """Most that meaning may count against words, 0…1 (`ranking.share_of_meaning`)."""
     weak: float = 0.0
     """Cosine that right answers seldom stay below (`recall.is_guess`); 0 where nobody has measured it."""
+    is_rough: bool = False
+    """True when its cosines order passages, and say nothing by themselves."""
 
 
 class Embedder(Protocol):

@@ -189,7 +189,7 @@ class Indexer:
 
     async def _note_repeats(self, table: VectorTable, batch: Sequence[QueuedText], made: Sequence[Vector]) -> None:
         model = self._embedder.model
-        if model.trust < TELLS_REPEATS:
+        if model.trust < TELLS_REPEATS or model.is_rough:
             return
         stored = [(one.entry, vector) for one, vector in zip(batch, made, strict=True)]
         pairs = await self._database.read(lambda tx: find_repeats(tx, table, model, stored))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.embedding import choose_embedder, open_embedder
 from pattern_acp.config.settings import MemorySettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.memory.distilled import DistilledMiniLm
 from pattern_acp.memory.embeddings import EmbedderError, TextUse
 from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.minilm import MiniLm, is_installed
@@ -63,14 +64,14 @@ def test_hash_needs_nothing():
 
 def test_auto_takes_minilm_where_it_is_installed_and_never_complains():
     chosen = choose_embedder(settings("auto"), SystemClock())
-    assert isinstance(chosen.embedder, MiniLm if is_installed() else HashedNgrams)
+    assert isinstance(chosen.embedder, MiniLm if is_installed() else DistilledMiniLm)
     assert chosen.problem == ""
 
 
 @pytest.mark.skipif(is_installed(), reason="pattern-acp[semantic] is installed")
 def test_minilm_that_is_not_installed_is_replaced_and_told():
     chosen = choose_embedder(settings("minilm"), SystemClock())
-    assert isinstance(chosen.embedder, HashedNgrams)
+    assert isinstance(chosen.embedder, DistilledMiniLm)
     assert "pattern-acp[semantic]" in chosen.problem
 
 
@@ -78,7 +79,7 @@ def test_minilm_that_is_not_installed_is_replaced_and_told():
 def test_a_provider_that_makes_no_vectors_is_replaced_and_told(wire: str | None):
     providers = [ProviderSettings("lab", "anthropic", "http://127.0.0.1:1")] if wire else []
     chosen = choose_embedder(settings("lab/m", *providers), SystemClock())
-    assert isinstance(chosen.embedder, HashedNgrams)
+    assert isinstance(chosen.embedder, DistilledMiniLm)
     assert "lab/m names no provider" in chosen.problem
 
 

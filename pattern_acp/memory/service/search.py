@@ -17,6 +17,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.embeddings import EmbeddingModel
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
@@ -27,6 +28,11 @@ from pattern_acp.memory.sharing import shared_sources
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
 same form, one about the deployment and one about the payment process, come to 0.77 there."""
+
+
+def knows(model: EmbeddingModel) -> bool:
+    """True when a cosine of this model says something by itself."""
+    return model.trust >= KNOWS_MEANING and not model.is_rough
 
 
 SHOWN = 200
@@ -79,7 +85,7 @@ class SessionSearch:
             # An immediate embedder finds a query that says nothing to be like nothing, which is no failure.
             self.left_out_meaning |= narrowing.hurried and vector is None and not self._indexer.is_immediate
         now_ms = self._clock.now_ms()
-        knows_meaning = vector is not None and vector.model.trust >= KNOWS_MEANING
+        knows_meaning = vector is not None and knows(vector.model)
 
         def look(tx: Transaction) -> tuple[MemoryHit, ...]:
             found = find(tx)

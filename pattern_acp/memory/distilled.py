@@ -1,0 +1,86 @@
+"""An embedder that needs no package: a vector for each piece of a word, learned from MiniLM, added up.
+
+Owns: the file of these vectors, and the vector of a text. Must not know: SQL, or how MiniLM runs. It knows which words
+mean like things (`settings` and `configuration`), and nothing of their order; MiniLM finds more (docs/recall.md). The
+file is made by benchmarks/recall/distil.py: four bits a number, the first half of a vector's numbers in the low bits.
+"""
+
+import threading
+from array import array
+from collections.abc import Sequence
+from hashlib import sha256
+from operator import add
+from pathlib import Path
+
+import anyio.to_thread
+
+from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector, unit
+from pattern_acp.memory.minilm import VocabularyError, load_vocabulary, piece_numbers
+from pattern_acp.memory.words import split_identifiers
+
+DIMENSIONS = 192
+
+DISTILLED = EmbeddingModel("distilled-minilm-192-1", DIMENSIONS, floor=0.2, trust=0.85, weak=0.16, is_rough=True)
+
+TABLE = Path(__file__).parent / "vocabulary" / "distilled-192.bin"
+TABLE_SHA256 = "126f671d8bdf607663d2be5a583324e9cba645c54c80d2e3a0b4c9064c90917f"
+
+_REINSTALL = "reinstall pattern-acp, or set [memory] embedder to hash"
+
+MOST_PIECES = 512
+"""Pieces of a text that count; a passage of a message has about as many."""
+
+_HALF = DIMENSIONS // 2
+_LOW = bytes(((byte & 15) - 8) % 256 for byte in range(256))
+_HIGH = bytes(((byte >> 4) - 8) % 256 for byte in range(256))
+
+_TEXTS_INLINE = 2
+"""Texts up to this many are done at once once the table is there, since a worker thread would cost as much."""
+
+
+class DistilledMiniLm:
+    """`Embedder` by the table, which is read at the first text."""
+
+    model = DISTILLED
+    is_immediate = True
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._table = b""
+
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`."""
+        await anyio.to_thread.run_sync(self._load)
+
+    async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
+        """See `Embedder.embed`."""
+        del use
+        if self._table and len(texts) <= _TEXTS_INLINE:
+            return self._vectors(texts)
+        return await anyio.to_thread.run_sync(self._vectors, tuple(texts))
+
+    def _vectors(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        self._load()
+        return tuple(_vector(text, self._table) for text in texts)
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._table:
+                return
+            try:
+                data = TABLE.read_bytes()
+                load_vocabulary()
+            except (OSError, VocabularyError) as error:
+                raise EmbedderError(f"The file {TABLE.name} cannot be read; {_REINSTALL}.") from error
+            if sha256(data).hexdigest() != TABLE_SHA256:
+                raise EmbedderError(f"The file {TABLE.name} was changed; {_REINSTALL}.")
+            self._table = data
+
+
+def _vector(text: str, table: bytes) -> Vector:
+    low, high = [0] * _HALF, [0] * _HALF
+    for number in piece_numbers(f"{text} {split_identifiers(text)}", MOST_PIECES)[1:-1]:
+        row = table[number * _HALF : (number + 1) * _HALF]
+        low = list(map(add, low, array("b", row.translate(_LOW))))
+        high = list(map(add, high, array("b", row.translate(_HIGH))))
+    return unit([float(value) for value in (*low, *high)])
