@@ -26,7 +26,7 @@ from pattern_acp.policy.decision import Decision, GrantScope, Lifetime
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.nested_lines import effective_commands
 from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_windows_path, protection, resolve_by_text
-from pattern_acp.policy.programs import has_escape_option, prefix_words, program_name
+from pattern_acp.policy.programs import gives_script_words, has_escape_option, prefix_words, program_name
 
 
 class Effect(StrEnum):
@@ -362,7 +362,7 @@ def _starts_with_any(
 ) -> bool:
     # No stored prefix is wider than the one that would be offered: `npm` alone never stands for `npm run deploy`.
     narrowest = prefix_words(command)
-    if narrowest is None:
+    if narrowest is None or gives_script_words(command.words):
         return False
     words = (_program(command.words[0], cwd, resolve), *command.words[1:])
     return any(len(prefix) >= len(narrowest) and words[: len(prefix)] == prefix for prefix in prefixes)

@@ -344,6 +344,14 @@ def _runner_prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
     return words[:3] if program_name(words[2]) in PLAIN else None
 
 
+def gives_script_words(words: tuple[str, ...]) -> bool:
+    """Return whether a script of the project gets more words: what its program does with them nobody knows."""
+    if not words or program_name(words[0]) not in SCRIPT_RUNNERS:
+        return False
+    behind = 3 if words[1:2] and words[1] in RUNNERS[program_name(words[0])] else 2
+    return any(word not in _QUIET_SCRIPT for word in words[behind:])
+
+
 _QUIET_SCRIPT = _names("--silent -s --if-present --depth=0 --depth=1 --json --all --long --prod --dev")
 
 
@@ -352,11 +360,6 @@ def has_escape_option(words: tuple[str, ...]) -> bool:
     programs = tuple(dict.fromkeys(program_name(word) for word in words[:3]))
     if programs[:1] == ("clang-tidy",) and "--" in words:
         return True  # what follows are options of the compiler, which loads plug-ins
-    if programs and programs[0] in SCRIPT_RUNNERS:
-        # What a script's program does with more words nobody knows.
-        behind = 3 if words[1:2] and words[1] in RUNNERS[programs[0]] else 2
-        if any(word not in _QUIET_SCRIPT for word in words[behind:]):
-            return True
     # Many programs read more arguments from a file named after an `@`.
     return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])
 
