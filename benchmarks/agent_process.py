@@ -45,8 +45,11 @@ class AgentProcess:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
+        version: Literal[1, 2] = 1,
     ) -> None:
+        """`version` is that of ACP."""
         self.files = dict(files or {})
+        self._version = version
         self.updates: list[Update] = []
         self.answering = 0.0
         """Seconds that this editor took to answer the agent's own requests."""
@@ -100,15 +103,26 @@ class AgentProcess:
         return resident_megabytes(self._process.pid)
 
     def initialize(self) -> None:
-        self.request("initialize", {"protocolVersion": 1, "clientCapabilities": EDITOR_ABILITIES})
+        about: JsonObject = {"clientCapabilities": EDITOR_ABILITIES}
+        if self._version == 2:
+            about = {"info": {"name": "benchmark", "version": "1"}, "capabilities": {}}
+        self.request("initialize", {"protocolVersion": self._version, **about})
 
     def new_session(self, cwd: Path) -> str:
         return str(self.request("session/new", {"cwd": str(cwd), "mcpServers": []})["sessionId"])
 
     def prompt(self, session_id: str, text: str) -> str:
         """Run a turn; its stop reason."""
+        before = len(self.updates)
         answer = self.request("session/prompt", {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]})
-        return str(answer["stopReason"])
+        if self._version == 1:
+            return str(answer["stopReason"])
+        while True:
+            for update in self.updates[before:]:
+                if update.kind == "state_update" and update.content.get("stopReason"):
+                    return str(update.content["stopReason"])
+            before = len(self.updates)
+            self._receive()
 
     @property
     def shown_characters(self) -> int:

@@ -78,6 +78,12 @@ def sdk_client() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def sdk_router() -> list[str]:
+    """Clients of both versions behind the protocol router of the official TypeScript SDK."""
+    return program_beside("sdk_router.mjs", "sdk", SDK, ZOD)
+
+
+@pytest.fixture(scope="session")
 def sdk_client_v2() -> list[str]:
     """A client of ACP v2 on the official TypeScript SDK."""
     return program_beside("sdk_client_v2.mjs", "sdk", SDK, ZOD)

@@ -59,3 +59,19 @@ def test_a_client_of_version_2_works_with_the_official_sdk(sdk_client_v2: list[s
     assert seen["listed"] == [1, 0]
     assert seen["replayed"].count("terminal_update") >= 1
     assert seen["replayed"][-1] == "state_update"
+
+
+def test_the_protocol_router_drives_both_versions_and_what_is_not_stable(sdk_router: list[str], place: Place):
+    seen = run(sdk_router, place)
+
+    assert seen["v1"] == {"protocolVersion": 1, "stop": "end_turn"}
+    assert seen["exits"] == [0, 0]
+    second = cast("JsonDict", seen["v2"])
+    assert second["protocolVersion"] == 2
+    assert {"fork", "archive", "status", "title"} <= set(second["offered"])
+    assert (second["title"], second["status"], second["forked"]) == ("About greetings", ["open", "saved"], True)
+    assert second["listed"] == [False, True, True]
+    assert second["stops"] == ["end_turn", "end_turn"]
+    # What the editor had not saved was read and edited, through the server that it offers.
+    assert second["buffer"] == "edited\nworld\n"
+    assert second["used"] == ["server/discover", "tools/list", "tools/call"]

@@ -183,7 +183,11 @@ class SecondView(EditorView):
         if self._asking:
             state = "running" if self._working.difference(self._asking) else "requires_action"
             if state != self.state:
-                await self.show_state(state)
+                if self.state == "idle":
+                    # Where a prompt is to go on is asked before it is part of the conversation.
+                    await self.show_state("running")
+                if state != self.state:
+                    await self.show_state(state)
 
     def forget_question(self, call_id: ToolCallId) -> None:
         """The question was withdrawn with the work that asked it."""

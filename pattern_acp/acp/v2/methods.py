@@ -245,9 +245,10 @@ class SecondMethods:
                 stop_reason, failed, handed_over = end.stop_reason.value, _error_of(end), end.handed_over
             except Exception as error:  # noqa: BLE001  the boundary: a turn that began gets its end
                 failed = self._explained(error)
+            if failed is not None:
+                # Heard where the message never became part of the conversation.
                 if prompt is not None:
                     prompt.refuse(failed)
-            if failed is not None:
                 stop_reason = "error"
             if prompt is None or prompt.message is not None:
                 if prompt is not None and prompt.message is not None:

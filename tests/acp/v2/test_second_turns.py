@@ -1,5 +1,6 @@
 """Turns of ACP v2: prompts, their insertion, states, calls, questions and terminals."""
 
+import secrets
 from typing import cast
 
 import anyio
@@ -394,3 +395,18 @@ async def test_limits_keep_their_stop_reasons_and_notices_are_notices():
         (notice,) = agent.editor.of_kind("notice")
         assert notice == {"sessionUpdate": "notice", "severity": "info", "title": "A setting could not be used."}
         assert "could not be used" not in agent.editor.said()
+
+
+async def test_a_prompt_that_cannot_be_recorded_is_answered_with_the_reason():
+    async with running_agent(ScriptedProvider([says("Hello.")]), introduce=False) as agent:
+        session = await opened(agent)
+        await agent.database.write(lambda tx: tx.all("PRAGMA max_page_count = 150"))
+        error = await refused(agent.editor, "session/prompt", prompt_of(session, secrets.token_hex(400_000)))
+        assert error.code == -32603
+        assert "Nothing more was saved" in error.message
+        assert agent.editor.of_kind("user_message") == agent.editor.of_kind("state_update") == []
+        assert agent.model.requests == []
+        await agent.database.write(lambda tx: tx.all("PRAGMA max_page_count = 1000000"))
+        await send(agent.editor, session, "Hi")
+        await until_idle(agent.editor)
+        assert agent.editor.said().endswith("Hello.")
