@@ -415,7 +415,7 @@ def insert_passage(
 WINDOW_SHARE = 0.4
 """Part of the window of turns in the words' score of a message, against its own words."""
 
-WEIGHED = 80
+WEIGHED = 50
 """Messages that are read for what they count by themselves (`turns.weight_of`), the best before that."""
 
 FACT_MEANING = 0.8
@@ -557,13 +557,13 @@ CANDIDATES = 60
 """Passages that words give, and as many that meaning gives: enough that the small terms and neighbours can lift one
 into a page."""
 
-NEIGHBOURED = 30
+NEIGHBOURED = 20
 """Best candidates by words, and by meaning, whose neighbouring messages join in."""
 
-WINDOWED = 30
+WINDOWED = 20
 """Messages in the best windows, which join in with their neighbours."""
 
-OCCURRENCES = 2_500
+OCCURRENCES = 1_000
 """Occurrences of the rarest words that windows are chosen by."""
 
 OF_DAYS = 300

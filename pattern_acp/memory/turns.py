@@ -81,19 +81,26 @@ def window_scores(
     How long the turns are counts nothing.
     """
     weights = {word: log(1.0 + (passages - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
-    scores = [0.0] * len(places)
+    turn_of: dict[int, int] = {}
+    turns: list[int] = [0] * len(places)
+    number = 0
     for run in runs_of(places):
-        for word, entries in matches.items():
-            having = [int(any(places[number].entry in entries for number in turn)) for turn in run]
-            if not any(having):
-                continue
-            for at, turn in enumerate(run):
-                count = sum(having[max(0, at - WINDOW) : at + WINDOW + 1])
-                if count:
-                    gain = weights[word] * count * (_SATURATION + 1.0) / (count + _SATURATION)
-                    for number in turn:
-                        scores[number] += gain
-    return scores
+        for turn in run:
+            for place in turn:
+                turn_of[places[place].entry] = turns[place] = number
+            number += 1
+        # So far apart that no window reaches from one run into the next.
+        number += 2 * WINDOW
+    gained: dict[int, float] = {}
+    for word, entries in matches.items():
+        near: dict[int, int] = {}
+        for having in {turn_of[entry] for entry in entries if entry in turn_of}:
+            for turn in range(having - WINDOW, having + WINDOW + 1):
+                near[turn] = near.get(turn, 0) + 1
+        for turn, count in near.items():
+            gain = weights[word] * count * (_SATURATION + 1.0) / (count + _SATURATION)
+            gained[turn] = gained.get(turn, 0.0) + gain
+    return [gained.get(turn, 0.0) for turn in turns]
 
 
 _SPEAKER = late_pattern(r"(?:\[[^\]\n]{0,60}\]\s*|\([^)\n]{0,60}\)\s*)?([A-Z][\w.'-]*(?: [A-Z][\w.'-]*){0,2}):\s")
