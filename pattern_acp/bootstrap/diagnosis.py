@@ -28,6 +28,7 @@ from pattern_acp.codemap.grammars import LANGUAGES, absent_grammars
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import known_secrets
 from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
+from pattern_acp.context.instructions import BUILT_IN
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
@@ -228,10 +229,11 @@ def _persona(process: Process) -> Finding:
     path = process.loaded.paths.config / PERSONAS / f"{name}.md"
     if path.exists():
         return Finding("Persona", Health.OK, str(path))
-    if name == Settings().persona:
-        return Finding("Persona", Health.OK, f"{name}, the built-in prompt")
+    if name in BUILT_IN:
+        return Finding("Persona", Health.OK, f"{name}, built in")
     detail = f"{path} does not exist, so {name} has the built-in prompt."
-    return Finding("Persona", Health.NOTE, detail, "Write that file, or correct the name.")
+    known = ", ".join(BUILT_IN)
+    return Finding("Persona", Health.NOTE, detail, f"Write that file, or choose one that is built in: {known}.")
 
 
 def _servers(process: Process) -> list[Finding]:

@@ -172,14 +172,23 @@ class Environment(Struct, frozen=True):
     """The folder's entries, in names that are no sentences."""
 
 
+BUILT_IN = ("default", "reviewer", "onboarder", "planner", "janitor", "doctor")
+"""The personas that come with the program; a file of the user by one of these names replaces it."""
+
+
 def load_persona(name: str, folder: Path) -> Persona:
-    """The persona `name`: `folder/NAME.md` when the user wrote one, else the built-in prompt."""
+    """The persona `name`: `folder/NAME.md`, else a built-in one, else the default by that name."""
     own = folder / f"{name}.md"
     if own.is_file():
         return Persona(name, own.read_text(encoding="utf-8", errors="replace"))
     template = (Path(__file__).parent / "prompts" / "default.md").read_text(encoding="utf-8")
-    shown = "Pattern" if name == "default" else name
-    return Persona(name, template.replace("{persona}", shown).strip())
+    if name not in BUILT_IN:
+        return Persona(name, template.replace("{persona}", name).strip())
+    prompt = template.replace("{persona}", "Pattern").strip()
+    if name != "default":
+        role = Path(__file__).parent / "prompts" / f"persona_{name}.md"
+        prompt = f"{prompt}\n\n{role.read_text(encoding='utf-8').strip()}"
+    return Persona(name, prompt)
 
 
 def subagent_prompt(kind: str, name: str) -> str:

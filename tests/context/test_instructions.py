@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from pattern_acp.context.instructions import (
+    BUILT_IN,
     FILE_LIMIT,
     TOTAL_LIMIT,
     Environment,
@@ -30,6 +33,15 @@ def test_the_default_persona_has_a_name_and_an_identity():
     assert "{persona}" not in persona.prompt
     assert persona.identity == load_persona("default", NOWHERE).identity
     assert load_persona("ada", NOWHERE).identity != persona.identity
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "default"])
+def test_a_built_in_persona_is_the_default_with_a_role(name: str, tmp_path: Path):
+    persona, default = load_persona(name, NOWHERE), load_persona("default", NOWHERE)
+    assert persona.prompt.startswith(f"{default.prompt}\n\nYour role: {name}\n")
+    assert len(persona.prompt) < len(default.prompt) + 1_000
+    write(tmp_path / f"{name}.md", "You are another.")
+    assert load_persona(name, tmp_path).prompt == "You are another."
 
 
 def test_a_persona_that_the_person_wrote_wins(tmp_path: Path):

@@ -9,7 +9,7 @@ from inline_snapshot import external_file
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
-from pattern_acp.context.instructions import load_persona
+from pattern_acp.context.instructions import BUILT_IN, load_persona
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -80,7 +80,8 @@ async def test_the_prompt_in_mode_ask_is_this():
 
 async def test_the_prompts_of_other_modes_personas_and_subagents_differ_in_this():
     differences = [difference(f"mode {mode}", await request_of(mode)) for mode in (Mode.EDIT, Mode.AUTO, Mode.PLAN)]
-    differences.append(difference("persona ada", await request_of(persona="ada")))
+    personas = ("ada", *(name for name in BUILT_IN if name != "default"))
+    differences += [difference(f"persona {name}", await request_of(persona=name)) for name in personas]
     differences += [difference(f"subagent {kind}", await request_of(subagent=kind)) for kind in SubagentKind]
     assert "\n\n".join(differences) + "\n" == external_file("prompts/differences.md", format=".txt")
 
