@@ -158,4 +158,5 @@ def _looked_up(process: Process, folder: Path) -> tuple[Path | None, tuple[tuple
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     place = str(folder.absolute())
     project = project_key(git_facts(place).common_dir, place)
-    return path if path.exists() else None, ((Scope.PERSONA, read_persona(process).name), (Scope.PROJECT, project))
+    persona = read_persona(process, process.loaded.settings.persona).name
+    return path if path.exists() else None, ((Scope.PERSONA, persona), (Scope.PROJECT, project))

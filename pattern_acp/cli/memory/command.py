@@ -94,7 +94,9 @@ def _open_desk(arguments: TypedCommand, process: Process, database: Database) ->
     """The persona's memory and that of the project around the current directory. Reads files."""
     cwd = resolve_path(str(Path(str(arguments.shared["cwd"]) or ".").absolute()))
     owner = MemoryScope(
-        read_persona(process).name, project_key(git_facts(cwd).common_dir, cwd), SessionId(CONSTELLATION_STREAM)
+        read_persona(process, process.loaded.settings.persona).name,
+        project_key(git_facts(cwd).common_dir, cwd),
+        SessionId(CONSTELLATION_STREAM),
     )
     clock, ids = SystemClock(), RandomIds()
     # The project's own file may narrow it.
