@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
 import anyio
@@ -14,11 +15,11 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
 from pattern_acp.cli.command_runner import constellation_path, open_for_command, refuse_if_lost, show_result
-from pattern_acp.cli.output import OutputClosed, write_json, write_line
+from pattern_acp.cli.output import OutputClosed, write_error, write_json, write_line
 from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
-from pattern_acp.config.settings import PolicyRule
+from pattern_acp.config.settings import PolicyRule, PolicySettings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.canonical import JsonObject
@@ -27,8 +28,10 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.policy.decide import decide
 from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.layers import layer_of, what_would_change
 from pattern_acp.policy.reading import git_folders, surely_reads
-from pattern_acp.policy.rules import matched_rule
+from pattern_acp.processes.confinement import Confinement
+from pattern_acp.session.sandbox import sandbox_name
 from pattern_acp.workspace.git import program_setting
 
 
@@ -107,11 +110,11 @@ class _Policy:
         self.sandbox = sandbox
         self.root = resolve_path(str(Path.cwd()))
 
-    def decide(self, line: str) -> tuple[Decision, PolicyRule | None]:
-        """Return the decision on one command line, and the rule of the user or project behind it."""
+    def decide(self, line: str) -> Decision:
+        """Return the decision on one command line."""
         setting = program_setting(git_folders(line, self.root)) if surely_reads(line, confined=True) else ""
         access = RunCommand(line, self.root, setting)
-        decision = decide(
+        return decide(
             [access],
             mode=self.mode,
             roots=[self.root],
@@ -120,14 +123,26 @@ class _Policy:
             reading_asks=self.reading_asks,
             rules=self.rules,
         )
-        found = matched_rule(decision, access, self.rules, roots=[self.root], resolve=None)
-        return decision, found if decision.rule.startswith("rule_") else None
 
 
 def _policy(arguments: Policy, process: Process) -> _Policy:
-    settings = process.loaded.settings
-    rules = (*settings.policy.rules, *map(_added, arguments.allow))
-    return _Policy(settings.mode, rules, reading_asks=settings.policy.reading_commands == "ask")
+    loaded = process.load_project(str(Path.cwd()))
+    policy = loaded.settings.policy
+    for problem in loaded.problems:
+        if problem.key.startswith("policy."):
+            write_error(f"pattern-acp: {problem}")
+    rules = (*policy.rules, *map(_added, arguments.allow))
+    reading_asks = policy.reading_commands == "ask"
+    return _Policy(loaded.settings.mode, rules, reading_asks=reading_asks, sandbox=anyio.run(_sandbox_name, policy))
+
+
+async def _sandbox_name(policy: PolicySettings) -> str:
+    """The name by which decisions of a session on this machine know its sandbox."""
+    if policy.sandbox == "off":
+        return ""
+    with TemporaryDirectory(prefix="pattern-acp-") as folder:
+        found = await Confinement(Path(folder)).find()
+    return sandbox_name(policy, found.name)
 
 
 def _added(text: str) -> PolicyRule:
@@ -143,12 +158,13 @@ def _explain(arguments: Policy, process: Process) -> int:
     text = arguments.text
     lines = _typed(nul=arguments.nul) if text in {"-", ""} else iter([text])
     for line in lines:
-        decision, rule = policy.decide(line)
+        decision = policy.decide(line)
         if arguments.json or text in {"-", ""}:
-            write_json(_described(line, policy.mode, decision, rule))
+            write_json(_described(line, policy.mode, decision))
         else:
             write_line(f"{decision.verdict}: {decision.reason}")
-            write_line(f"layer {_layer(decision, rule)}, rule {rule or decision.rule}")
+            write_line(f"layer {layer_of(decision)}, rule {decision.source or decision.rule}, {_confined(decision)}")
+            write_line(f"Something else would change it: {what_would_change(decision)}")
     return EXIT_OK
 
 
@@ -159,22 +175,20 @@ def _typed(*, nul: bool) -> Iterator[str]:
     yield from pieces[:-1] if pieces and not pieces[-1] else pieces
 
 
-def _described(line: str, mode: Mode, decision: Decision, rule: PolicyRule | None) -> JsonObject:
+def _described(line: str, mode: Mode, decision: Decision) -> JsonObject:
     return {
         "command": line,
         "mode": mode.value,
         "decision": decision.verdict.value,
-        "layer": _layer(decision, rule),
-        "rule": str(rule) if rule is not None else decision.rule,
+        "layer": layer_of(decision).value,
+        "rule": decision.source or decision.rule,
         "reason": decision.reason,
         "sandboxed": bool(decision.sandbox),
     }
 
 
-def _layer(decision: Decision, rule: PolicyRule | None) -> str:
-    if rule is not None:
-        return rule.layer
-    return "mode" if decision.rule in {"command", "auto_mode", "plan_mode", "ask_mode", "reading"} else "floor"
+def _confined(decision: Decision) -> str:
+    return f"in the sandbox ({decision.sandbox})" if decision.sandbox else "outside the sandbox"
 
 
 def _test(arguments: Policy, process: Process) -> int:
@@ -193,7 +207,7 @@ def _test(arguments: Policy, process: Process) -> int:
         if not isinstance(line, str) or expected not in set(Verdict) or mode not in set(Mode):
             raise WrongPolicyError(f"Case {number} needs `run`, an `expect` of allow, ask or deny, and a known `mode`.")
         policy = _Policy(str(mode), rules, reading_asks=process.loaded.settings.policy.reading_commands == "ask")
-        decision, _ = policy.decide(line)
+        decision = policy.decide(line)
         if decision.verdict.value != expected:
             failed += 1
             is_now = f"expected {expected}, is {decision.verdict}: {decision.reason}"

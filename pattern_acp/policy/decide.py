@@ -5,11 +5,12 @@ caller's `resolve` says where paths lead.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import (
@@ -43,6 +44,7 @@ from pattern_acp.policy.grant_matching import (
     Grant,
     GrantKind,
     any_covers,
+    describe_grant,
     doing_commands,
     exact_pattern,
     forbids,
@@ -51,6 +53,7 @@ from pattern_acp.policy.grant_matching import (
     prefix_pattern,
     server_pattern,
 )
+from pattern_acp.policy.layers import Layer, combine
 from pattern_acp.policy.nested_lines import whole_line
 from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import (
@@ -207,7 +210,8 @@ def decide(
 
     A command line that surely only reads inside the roots runs in every mode (`reading`), unless `reading_asks`.
 
-    A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies.
+    A refusal beats every allowance (invariant 7), and no allowance changes what `plan` denies. How the mode, grants and
+    rules come together is `layers.combine`.
 
     Memory is the agent's own: it may always be read, and a write shows its diff and can be undone, so it runs without a
     question, unless the block's permission requires the user's consent (issue 3 section 1). In `plan` it is denied all
@@ -229,13 +233,14 @@ def decide(
         rules: the user's and the project's rules; deny comes before ask, ask before allow, whatever their order.
     """
     situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox, reading_asks, tuple(rules))
-    decisions = [_decide_with_rules(access, situation) for access in accesses or (NoEffect(),)]
+    decisions = [_decide_layers(access, situation) for access in accesses or (NoEffect(),)]
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
     # One part that has to be confined confines the call.
     confined = next((decision.sandbox for decision in same if decision.sandbox), "")
-    return Decision(strictest.verdict, strictest.rule, _reasons(same), scopes, confined)
+    reasons = _reasons(same)
+    return replace(strictest, reason=reasons, scopes=scopes, sandbox=confined)
 
 
 def _reasons(decisions: Sequence[Decision]) -> str:
@@ -247,19 +252,60 @@ def _reasons(decisions: Sequence[Decision]) -> str:
     return " ".join([*reasons[:MOST_REASONS], *([f"And {more} more like these."] if more > 0 else [])])
 
 
-def _decide_with_rules(access: Access, situation: _Situation) -> Decision:
-    decision = _decide_one(access, situation)
-    if not situation.rules:
-        return decision
-    # Late: few users write rules.
-    from pattern_acp.policy.rules import with_rules
+def _decide_layers(access: Access, situation: _Situation) -> Decision:
+    """Combine what the layers say: the built-in policy in this mode, grants, and rules."""
+    base = _decide_one(access, situation)
+    rulings = [base, *_refusals(access, situation)]
+    if base.verdict is not Verdict.DENY:
+        if base.rule != "reading":
+            rulings += _allowances(access, situation)
+        if situation.rules:
+            # Late: few users write rules.
+            from pattern_acp.policy.rules import rule_rulings
 
-    return with_rules(decision, access, situation.rules, roots=situation.roots, resolve=situation.resolve)
+            roots, resolve = situation.roots, situation.resolve
+            rulings += rule_rulings(base, access, situation.rules, roots=roots, resolve=resolve)
+    return base if len(rulings) == 1 else combine(rulings)
+
+
+_WHERE = {
+    Lifetime.TURN: "for the rest of this turn",
+    Lifetime.SESSION: "for this session",
+    Lifetime.PROJECT: "in this project",
+    Lifetime.PERSONA: "for this persona everywhere",
+}
+_LAYERS = {
+    Lifetime.TURN: Layer.SESSION,
+    Lifetime.SESSION: Layer.SESSION,
+    Lifetime.PROJECT: Layer.PROJECT,
+    Lifetime.PERSONA: Layer.PERSONA,
+}
+
+
+def _refusals(access: Access, situation: _Situation) -> Iterator[Decision]:
+    for grant in situation.grants:
+        if forbids(grant, access, resolve=situation.resolve):
+            reason = f"You refused this {_WHERE[grant.lifetime]}: {describe_grant(grant)}."
+            layer, source = _LAYERS[grant.lifetime], f"never {describe_grant(grant)}"
+            yield Decision(Verdict.DENY, "refused_before", reason, layer=layer, source=source)
+
+
+def _allowances(access: Access, situation: _Situation) -> Iterator[Decision]:
+    roots, resolve = situation.roots, situation.resolve
+    if not any_covers(situation.grants, access, roots=roots, resolve=resolve):
+        return
+    alone = [one for one in situation.grants if any_covers((one,), access, roots=roots, resolve=resolve)]
+    for grant in alone:
+        reason = f"You allowed {describe_grant(grant)} {_WHERE[grant.lifetime]}."
+        layer, source = _LAYERS[grant.lifetime], f"always {describe_grant(grant)}"
+        yield Decision(Verdict.ALLOW, "allowed_before", reason, layer=layer, source=source)
+    if not alone:
+        reason = "You allowed each of its commands."
+        yield Decision(Verdict.ALLOW, "allowed_before", reason, layer=Layer.SESSION, source="several grants")
 
 
 def _decide_one(access: Access, situation: _Situation) -> Decision:
-    if any(forbids(grant, access, resolve=situation.resolve) for grant in situation.grants):
-        return Decision(Verdict.DENY, "refused_before", "You refused this for the whole session.")
+    """The decision of the mode and the floor, before grants and rules."""
     match access:
         case NoEffect() | ReadMemory():
             return _decide_harmless(access)
@@ -274,7 +320,7 @@ def _decide_one(access: Access, situation: _Situation) -> Decision:
         case CallServer():
             return _decide_server(access, situation)
         case FetchUrl():
-            return _decide_fetch(access, situation)
+            return _decide_fetch(access)
         case _:
             assert_never(access)
 
@@ -293,16 +339,12 @@ def _decide_memory(access: WriteMemory, situation: _Situation) -> Decision:
     if access.standing is WriteVerdict.CONSENT:
         if access.only_once:
             return Decision(Verdict.ASK, "memory_secret", access.reason)
-        if any_covers(situation.grants, access, roots=situation.roots):
-            return Decision(Verdict.ALLOW, "allowed_before", "You allowed writes to this block for this session.")
         return Decision(Verdict.ASK, "memory_consent", access.reason, memory_scopes(access))
     return Decision(Verdict.ALLOW, "memory_write", "Its own memory is shown as a diff and can be undone.")
 
 
 def _decide_read(access: ReadPath, situation: _Situation) -> Decision:
     roots = situation.roots
-    if any_covers(situation.grants, access, roots=roots):
-        return Decision(Verdict.ALLOW, "allowed_before", "You allowed reading here for this session.")
     guard = protection(access.path, roots)
     shown = shown_path(access.path, roots)
     if guard is not None and guard.for_reading:
@@ -317,8 +359,6 @@ def _decide_write(access: WritePath, situation: _Situation) -> Decision:
     roots, mode = situation.roots, situation.mode
     if mode is Mode.PLAN:
         return Decision(Verdict.DENY, "plan_mode", "Plan mode changes no files.")
-    if any_covers(situation.grants, access, roots=roots):
-        return Decision(Verdict.ALLOW, "allowed_before", "You allowed edits here for this session.")
     guard = protection(access.path, roots)
     shown = shown_path(access.path, roots)
     scopes = edit_scopes(access, roots)
@@ -346,8 +386,6 @@ def _decide_command(access: RunCommand, situation: _Situation) -> Decision:
     if own is not None:
         # No scope: no "always" answer covers acts in the user's place.
         return Decision(Verdict.ASK, "own_program", own)
-    if any_covers(situation.grants, access, roots=roots, resolve=resolve):
-        return Decision(Verdict.ALLOW, "allowed_before", "You allowed this command for this session.")
     if situation.sandbox == SANDBOX_REQUIRED:
         reason = 'Nothing on this machine can confine it, and `[policy] sandbox = "require"` wants that.'
         return Decision(Verdict.DENY, "sandbox_required", reason)
@@ -395,8 +433,6 @@ def _decide_server(access: CallServer, situation: _Situation) -> Decision:
     mode = situation.mode
     if mode is Mode.PLAN and not access.read_only:
         return Decision(Verdict.DENY, "plan_mode", "Plan mode uses only tools that their MCP server calls read-only.")
-    if any_covers(situation.grants, access, roots=situation.roots):
-        return Decision(Verdict.ALLOW, "allowed_before", "You allowed this tool for this session.")
     scopes = server_scopes(access)
     if access.news:
         return Decision(Verdict.ASK, "server_news", access.news, scopes)
@@ -406,10 +442,8 @@ def _decide_server(access: CallServer, situation: _Situation) -> Decision:
     return Decision(Verdict.ASK, "server_tool", reason, scopes)
 
 
-def _decide_fetch(access: FetchUrl, situation: _Situation) -> Decision:
+def _decide_fetch(access: FetchUrl) -> Decision:
     # In every mode: a URL can leak text that the model has read, so `auto` asks as well.
-    if any_covers(situation.grants, access, roots=situation.roots):
-        return Decision(Verdict.ALLOW, "allowed_before", "You allowed pages of this host for this session.")
     reason = f"It fetches a page of {_quoted(access.host)} and tells that server the URL."
     return Decision(Verdict.ASK, "fetch", reason, fetch_scopes(access))
 

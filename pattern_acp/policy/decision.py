@@ -106,3 +106,7 @@ class Decision(Struct, frozen=True):
     """The sandbox that the call has to run in, in a few words; empty for a call that may run outside."""
     origin: str = ""
     """Origin of the call's arguments in words, as far as it is known; empty for the model's own."""
+    layer: str = ""
+    """The layer that decided; empty for the one that its rule belongs to (`layers.layer_of`)."""
+    source: str = ""
+    """The rule of a file, or the grant, by which it was decided."""

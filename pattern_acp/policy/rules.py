@@ -6,7 +6,7 @@ reason than the mode is loosened. `ask` and `deny` reach as far as possible: one
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -17,45 +17,32 @@ from pattern_acp.policy.command_paths import changed_files, command_targets
 from pattern_acp.policy.commands import SimpleCommand, read_command_line
 from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.policy.grant_matching import doing_commands, is_plain
+from pattern_acp.policy.layers import HABITS
 from pattern_acp.policy.nested_lines import effective_commands
 from pattern_acp.policy.paths import Resolver, is_inside, is_windows_path
 from pattern_acp.policy.programs import program_name
 from pattern_acp.policy.reading import command_reads
 
-LOOSENED = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fetch", "server_tool"})
-"""Rules of the built-in policy that only ask because nobody has allowed it yet; all others ask whatever is allowed."""
 
-
-def with_rules(
+def rule_rulings(
     base: Decision, access: Access, rules: Sequence[PolicyRule], *, roots: Sequence[str], resolve: Resolver | None
-) -> Decision:
-    """Change the decision of the mode by the rules that match the access: deny before ask before allow."""
-    if not rules or base.verdict is Verdict.DENY:
-        return base
-    for effect, verdict in (("deny", Verdict.DENY), ("ask", Verdict.ASK)):
-        for rule in rules:
-            if rule.effect == effect and _reaches(rule, access, roots, resolve):
-                if verdict is base.verdict:
-                    return base
-                return Decision(verdict, f"rule_{effect}", _sentence(rule))
-    if base.verdict is Verdict.ALLOW or base.rule not in LOOSENED:
-        return base
-    allowing = [rule for rule in rules if rule.effect == "allow"]
-    covering = _covering(allowing, access, roots) if allowing else None
-    if covering is None:
-        return base
-    return Decision(Verdict.ALLOW, "rule_allow", _sentence(covering))
+) -> Iterator[Decision]:
+    """Yield what the rules that match the access say, where `base` is what the mode says.
+
+    An allowance counts only where the mode asks out of habit, so that it is not looked for elsewhere.
+    """
+    for rule in rules:
+        if rule.effect != "allow" and _reaches(rule, access, roots, resolve):
+            yield _ruling(rule)
+    if base.verdict is Verdict.ASK and base.rule in HABITS:
+        allowing = [rule for rule in rules if rule.effect == "allow"]
+        covering = _covering(allowing, access, roots) if allowing else None
+        if covering is not None:
+            yield _ruling(covering)
 
 
-def matched_rule(
-    decision: Decision, access: Access, rules: Sequence[PolicyRule], *, roots: Sequence[str], resolve: Resolver | None
-) -> PolicyRule | None:
-    """The rule by which `with_rules` decided, for an explanation."""
-    effect = decision.rule.removeprefix("rule_")
-    mine = [rule for rule in rules if rule.effect == effect]
-    if effect == "allow":
-        return _covering(mine, access, roots) if mine else None
-    return next((rule for rule in mine if _reaches(rule, access, roots, resolve)), None)
+def _ruling(rule: PolicyRule) -> Decision:
+    return Decision(Verdict(rule.effect), f"rule_{rule.effect}", _sentence(rule), layer=rule.layer, source=str(rule))
 
 
 def _sentence(rule: PolicyRule) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.layers import combine
 from pattern_acp.policy.paths import is_inside_any
 
 
@@ -32,12 +33,11 @@ class SubagentLimits(Struct, frozen=True):
             return decision
         if any(isinstance(one, WritePath) and not is_inside_any(one.path, self.paths) for one in accesses):
             reason = f"The subagent {self.name} may write only in {', '.join(self.paths)}."
-            return Decision(Verdict.DENY, "subagent_paths", reason)
-        # Writes of a program cannot be seen from here; an "always" of the user covers only the session.
-        is_free = decision.verdict is Verdict.ALLOW and decision.rule != "allowed_before"
-        if is_free and any(_could_write(one) for one in accesses):
+            return combine((decision, Decision(Verdict.DENY, "subagent_paths", reason)))
+        if any(_could_write(one) for one in accesses):
+            # Writes of a program cannot be seen from here. An "always" of the user lifts this question.
             reason = f"The subagent {self.name} may write only in some places, and this could write elsewhere."
-            return Decision(Verdict.ASK, "subagent_paths", reason)
+            return combine((decision, Decision(Verdict.ASK, "subagent_paths", reason)))
         return decision
 
     def _denied(self, decision: Decision) -> Decision:

@@ -11,6 +11,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.config.settings import PolicySettings
 from pattern_acp.policy.decision import NO_NETWORK, NO_SANDBOX, SANDBOX_REQUIRED
 from pattern_acp.policy.sandbox import session_profile
 from pattern_acp.processes.confinement import Profile
@@ -39,10 +40,14 @@ async def sandbox_of(session: "Session") -> SandboxState:
     problem = found.problem
     if found.name and not await to_thread.run_sync(Path(session.state.cwd).is_dir):
         found, problem = replace(found, name=""), ELSEWHERE
-    if not found.name:
-        return SandboxState(SANDBOX_REQUIRED if setting == "require" else NO_SANDBOX, problem)
-    shared = session.state.settings.policy.sandbox_network == "host"
-    return SandboxState(f"{found.name}, {'the network of the machine' if shared else NO_NETWORK}", problem)
+    return SandboxState(sandbox_name(session.state.settings.policy, found.name), problem)
+
+
+def sandbox_name(policy: PolicySettings, found: str) -> str:
+    """The name by which decisions know a sandbox; `found` is what confines on this machine, empty for nothing."""
+    if not found:
+        return SANDBOX_REQUIRED if policy.sandbox == "require" else NO_SANDBOX
+    return f"{found}, {'the network of the machine' if policy.sandbox_network == 'host' else NO_NETWORK}"
 
 
 async def sandbox_summary(session: "Session") -> str:

@@ -122,21 +122,24 @@ def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
 def with_opinion(decision: Decision, opinion: Opinion) -> Decision:
     """The decision after the hooks were heard.
 
-    A hook may refuse, may have the user asked, and may allow what policy would ask; it never allows what policy
-    denies, and the user's consent to a write of memory stays the user's.
+    A hook may refuse, may have the user asked, and may allow what policy would ask. It allows nothing that policy
+    denies or asks each time, and the user's consent to a write of memory stays the user's.
     """
-    denies, asks = decision.verdict is Verdict.DENY, decision.verdict is Verdict.ASK
+    # Late, as all of policy.
+    from pattern_acp.policy.layers import combine
+
     ended = opinion.reason[-1:] in _SENTENCE_ENDS
     said = f": {opinion.reason}{'' if ended else '.'}" if opinion.reason else "."
     match opinion.verdict:
-        case HookVerdict.DENY if not denies:
-            return Decision(Verdict.DENY, "hook", f"A hook refused it{said}")
-        case HookVerdict.ASK if not denies and not asks:
-            return Decision(Verdict.ASK, "hook", f"A hook wants you to be asked{said}")
-        case HookVerdict.ALLOW if asks and not decision.rule.startswith("memory_"):
-            return Decision(Verdict.ALLOW, "hook", f"A hook allowed it{said}")
+        case HookVerdict.DENY:
+            heard = Decision(Verdict.DENY, "hook", f"A hook refused it{said}")
+        case HookVerdict.ASK:
+            heard = Decision(Verdict.ASK, "hook", f"A hook wants you to be asked{said}")
+        case HookVerdict.ALLOW if decision.verdict is Verdict.ASK:
+            heard = Decision(Verdict.ALLOW, "hook", f"A hook allowed it{said}")
         case _:
             return decision
+    return replace(combine((decision, heard)), origin=decision.origin)
 
 
 MOST_LEVELS = 32

@@ -38,6 +38,21 @@ def test_each_line_of_stdin_is_decided_and_nothing_runs(tmp_path: Path):
     assert [json.loads(line)["command"] for line in done.stdout.splitlines()] == ["ls\n-la", "pwd"]
 
 
+def test_the_rules_of_the_project_and_the_sandbox_are_part_of_an_explanation(tmp_path: Path):
+    settings = tmp_path / "project" / ".pattern"
+    settings.mkdir(parents=True)
+    (settings / "config.toml").write_text('[policy]\nask = ["run ls"]\nallow = ["run make"]\n', encoding="utf-8")
+    done = policy(tmp_path, "explain", "--mode", "auto", "-", stdin=b"ls -l\nmake\ngit status\n")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["decision"], row["layer"], row["rule"]) for row in rows[:1]] == [("ask", "project", "ask run ls")]
+    assert "a project may only add rules" in done.stderr.decode()
+    # A machine without a sandbox runs in `auto` what only reads, and unconfined.
+    assert rows[1]["decision"] == ("allow" if rows[1]["sandboxed"] else "ask")
+    words = policy(tmp_path, "explain", "git status").stdout.decode()
+    assert words.startswith("allow: It only reads")
+    assert "would change it: `reading_commands" in words
+
+
 def test_a_file_of_rules_is_checked_with_line_and_column_and_its_cases_are_tried(tmp_path: Path):
     file = tmp_path / "rules.toml"
     file.write_text('[policy]\nallow = [\n  "run make *",\n  "walk x",\n]\n', encoding="utf-8")

@@ -1,0 +1,156 @@
+"""Layers of policy, and how what each of them says about one access becomes one decision.
+
+Owns: the order of layers, which asks an allowance lifts, and what would have changed a decision. Must not know: how a
+layer comes to what it says. Pure: the order of what is combined changes nothing, saying something twice changes
+nothing, and one more allowance never makes a decision stricter, nor one more question or refusal a looser one.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum, StrEnum
+
+from msgspec.structs import replace
+
+from pattern_acp.policy.decision import Decision, Verdict
+
+
+class Layer(StrEnum):
+    """The layers, in the order in which a decision names its reason."""
+
+    FLOOR = "floor"
+    """Built in. Whatever a rule allows leaves it as it is."""
+    USER = "user"
+    """Rules of the user's config.toml."""
+    PROJECT = "project"
+    """Rules of the project, which only ask and deny, and grants of the user for it."""
+    SESSION = "session"
+    """Grants of the user for this session or turn."""
+    PERSONA = "persona"
+    """Grants of the user for this persona everywhere."""
+    MODE = "mode"
+    SUBAGENT = "subagent"
+    HOOK = "hook"
+
+
+class Force(IntEnum):
+    """The force of a question, and up to which force an allowance lifts questions."""
+
+    HABIT = 0
+    """It asks only because nobody has allowed it yet. A rule suffices."""
+    CAUTION = 1
+    """It asks for a reason of its own. A hook of the user suffices."""
+    CONSENT = 2
+    """Only a grant, which is the user's answer to this question, suffices."""
+    FIRM = 3
+    """Nothing suffices: it asks each time."""
+
+
+HABITS = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fetch", "server_tool"})
+"""Rules of the built-in policy that only ask because nobody has allowed it yet."""
+
+_FORCES = {
+    "memory_consent": Force.CONSENT,
+    "subagent_paths": Force.CONSENT,
+    "own_program": Force.FIRM,
+    "memory_secret": Force.FIRM,
+    "memory_origin": Force.FIRM,
+    "rule_ask": Force.FIRM,
+    "hook": Force.FIRM,
+}
+"""The force of questions that are neither habits nor cautions."""
+
+_LIFTS = {"allowed_before": Force.CONSENT, "hook": Force.CAUTION}
+"""What allowances lift beyond habits."""
+
+_OF_MODE = HABITS | {"auto_mode", "plan_mode", "inside_read", "inside_write", "reading", "memory_read", "memory_write"}
+_ORDER = tuple(Layer)
+
+
+def layer_of(decision: Decision) -> Layer:
+    """Return the layer that a decision comes from."""
+    if decision.layer:
+        return Layer(decision.layer)
+    if decision.rule == "hook":
+        return Layer.HOOK
+    if decision.rule.startswith("subagent_"):
+        return Layer.SUBAGENT
+    return Layer.MODE if decision.rule in _OF_MODE else Layer.FLOOR
+
+
+def force_of(decision: Decision) -> Force:
+    """Return the force of a question or refusal, or what an allowance lifts."""
+    if decision.verdict is Verdict.ALLOW:
+        return _LIFTS.get(decision.rule, Force.HABIT)
+    if decision.verdict is Verdict.DENY:
+        return Force.CONSENT if decision.rule == "refused_before" else Force.CAUTION
+    return Force.HABIT if decision.rule in HABITS else _FORCES.get(decision.rule, Force.CAUTION)
+
+
+def combine(rulings: Iterable[Decision]) -> Decision:
+    """Return the decision on one access: deny before ask before allow, whatever their order.
+
+    An allowance lifts the questions up to its force; those that are left ask.
+
+    Raises:
+        ValueError: there is nothing to combine; nothing runs undecided.
+    """
+    found = list(rulings)
+    denies = [one for one in found if one.verdict is Verdict.DENY]
+    if denies:
+        return min(denies, key=_forceful)
+    allows = [one for one in found if one.verdict is Verdict.ALLOW]
+    lifted = max((force_of(one) for one in allows), default=None)
+    asks = [one for one in found if one.verdict is Verdict.ASK and (lifted is None or force_of(one) > lifted)]
+    if not asks:
+        return min(allows, key=_forceful)
+    first = min(asks, key=_in_order)
+    if any(force_of(one) is Force.FIRM and layer_of(one) is not Layer.HOOK for one in asks):
+        # An answer for longer would be asked about again all the same.
+        return replace(first, scopes=())
+    return first
+
+
+def _forceful(decision: Decision) -> tuple[int, int, str, str, str]:
+    return (-force_of(decision), *_in_order(decision))
+
+
+def _in_order(decision: Decision) -> tuple[int, str, str, str]:
+    return (_ORDER.index(layer_of(decision)), decision.rule, decision.source, decision.reason)
+
+
+_CHANGES = {
+    "command": "Mode `auto`, a rule that allows it, or an answer for longer.",
+    "ask_mode": "Mode `edit` or `auto`, a rule that allows it, or an answer for longer.",
+    "plan_mode": "Another mode.",
+    "server_tool": "Mode `auto`, a rule that allows it, or an answer for longer.",
+    "auto_mode": "Another mode, or a rule that asks or denies.",
+    "reading": '`reading_commands = "ask"`, or a rule that asks or denies.',
+    "inside_write": "Mode `ask` or `plan`, or a rule that asks or denies.",
+    "memory_consent": "An answer for this block in this session.",
+    "refused_before": "Taking the refusal back (/permissions).",
+    "allowed_before": "Taking the permission back (/permissions), or a rule that asks or denies.",
+    "rule_allow": "Without this rule it would have asked.",
+    "rule_ask": "Only a change of this rule.",
+    "rule_deny": "Only a change of this rule.",
+    "own_program": "Nothing: it asks each time.",
+    "memory_secret": "Nothing: it asks each time.",
+    "sandbox_required": "A sandbox on this machine, or another `[policy] sandbox`.",
+    "network": 'An answer for longer, or `sandbox_network = "host"`.',
+    "hook": "Another answer of the hook.",
+    "foreign_origin": "Words of your own, or a line that you always allowed exactly.",
+    "memory_origin": "The same in a turn that has read nothing of others, or words of your own.",
+    "instructions_origin": "The same in a turn that has read nothing of others.",
+    "subagent_paths": "The same call by the session itself, or a subagent with other limits.",
+    "subagent_reads": "The same call by the session itself, or a subagent that may write.",
+}
+_BY_VERDICT = {
+    Verdict.ALLOW: "A rule that asks or denies.",
+    Verdict.ASK: "An answer for longer, where one is offered.",
+    Verdict.DENY: "Nothing in this session.",
+}
+_HABIT = "A rule that allows it, or an answer for longer."
+
+
+def what_would_change(decision: Decision) -> str:
+    """Say in a sentence what would have led to another decision."""
+    usual = _HABIT if decision.rule in HABITS else _BY_VERDICT[decision.verdict]
+    return _CHANGES.get(decision.rule, usual)
