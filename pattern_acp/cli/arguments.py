@@ -125,9 +125,9 @@ class Policy(Struct, frozen=True):
     """Check and try rules, or explain what is decided on a command line."""
 
     flags: Flags = field(default_factory=Flags)
-    action: Literal["check", "test", "explain", "grants"] = "explain"
+    action: Literal["check", "test", "explain", "grants", "verify"] = "explain"
     text: str = ""
-    """A file, or a command line; `-` for lines of stdin."""
+    """A file, a command line, or a session; `-` for lines of stdin."""
     verb: str = ""
     """`revoke` takes the grant back that has the `number`."""
     number: int = 0

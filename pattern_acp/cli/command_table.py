@@ -246,7 +246,8 @@ POLICY = Group(
     "explain COMMAND says what is decided on a command line in this folder, and by which rule of which layer; with - "
     "it reads one command a line from stdin and answers with one JSON object a line. --mode chooses the mode. check "
     "FILE finds rules that cannot be used; test FILE compares the [[case]]s of a file with its rules. Nothing is run. "
-    "grants lists what you always allowed or refused beyond a session; grants revoke NUMBER takes one back.",
+    "grants lists what you always allowed or refused beyond a session; grants revoke NUMBER takes one back. "
+    "verify SESSION decides each recorded case of a session anew.",
     (
         Command(
             "explain",
@@ -262,6 +263,11 @@ POLICY = Group(
         Command("check", "Find the rules of a file that cannot be used", parameters=(_RULES_FILE,)),
         Command("test", "Compare the cases of a file with what its rules decide", parameters=(_RULES_FILE,)),
         Command(
+            "verify",
+            "Decide what a session decided anew, and name the first that differs",
+            parameters=(session_id("text"),),
+        ),
+        Command(
             "grants",
             "List what you allowed or refused for longer than a session, or take one back",
             parameters=(
@@ -272,8 +278,8 @@ POLICY = Group(
         ),
     ),
     (JSON,),
-    words="explain COMMAND | check FILE | test FILE | grants [revoke NUMBER]",
-    unknown="policy takes explain, check, test or grants.",
+    words="explain COMMAND | check FILE | test FILE | verify SESSION | grants [revoke NUMBER]",
+    unknown="policy takes explain, check, test, verify or grants.",
 )
 
 MCP = Group(

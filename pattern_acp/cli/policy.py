@@ -16,6 +16,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
 from pattern_acp.cli.command_runner import constellation_path, open_for_command, refuse_if_lost, show_result
 from pattern_acp.cli.output import OutputClosed, write_error, write_json, write_line
+from pattern_acp.cli.session_ids import full_id
 from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
@@ -55,6 +56,8 @@ def run_policy(arguments: Policy, process: Process) -> int:
                 return _test(arguments, process)
             case "grants":
                 return _grants(arguments, process)
+            case "verify":
+                return _verify(arguments, process)
             case _:
                 return _explain(arguments, process)
     except OutputClosed:
@@ -77,6 +80,19 @@ def _grants(arguments: Policy, process: Process) -> int:
         result = anyio.run(carry_out)
     show_result(result, TypedCommand("policy", "grants", shared={"json": arguments.json}), process)
     return EXIT_OK
+
+
+def _verify(arguments: Policy, process: Process) -> int:
+    from pattern_acp.session.decision_commands import Verified, verify_decisions
+
+    async def carry_out() -> Verified:
+        async with open_for_command(process) as database:
+            return await verify_decisions(database, await full_id(database, arguments.text))
+
+    refuse_if_lost(constellation_path(process))
+    result = anyio.run(carry_out)
+    show_result(result, TypedCommand("policy", "verify", shared={"json": arguments.json}), process)
+    return EXIT_ERROR if result.is_failure else EXIT_OK
 
 
 def _check(name: str) -> int:

@@ -178,6 +178,12 @@ COMMANDS: dict[str, Command] = {
             hint="[revoke NUMBER]",
         ),
         Command(
+            "why",
+            "Why a call ran, asked or was refused: the last, or one by its id",
+            "pattern_acp.session.decision_commands:run_why",
+            hint="[CALL]",
+        ),
+        Command(
             "trust",
             "What this folder would run, and whether it may",
             "pattern_acp.session.trust_commands:run_trust",

@@ -222,6 +222,47 @@ class ToolCallStarted(Struct, frozen=True):
     """Repairs of the model's arguments, in phrases without values; the message has its own words still."""
 
 
+class RecordedAccess(Struct, frozen=True):
+    """One thing that a call would touch: the name of its kind, and its fields in their order."""
+
+    kind: str
+    words: tuple[str, ...]
+
+
+class RecordedGrant(Struct, frozen=True):
+    """A grant that held when something was decided."""
+
+    effect: str
+    kind: str
+    pattern: str
+    lifetime: str
+
+
+class RecordedRule(Struct, frozen=True):
+    """A rule that held when something was decided."""
+
+    effect: str
+    kind: str
+    pattern: str
+    layer: str
+
+
+class RecordedPolicy(Struct, frozen=True):
+    """All that decisions of a session were made by, with the release whose built-in policy it was."""
+
+    release: str
+    mode: str
+    roots: tuple[str, ...]
+    grants: tuple[RecordedGrant, ...] = ()
+    rules: tuple[RecordedRule, ...] = ()
+    sandbox: str = ""
+    reading_asks: bool = False
+    subagent: str = ""
+    only_reads: bool = False
+    paths: tuple[str, ...] = ()
+    """The folders in which alone the subagent may write."""
+
+
 class PermissionDecided(Struct, frozen=True):
     """Policy decided on a call: verdict, the rule that gave it, the reason (invariant 7)."""
 
@@ -238,6 +279,18 @@ class PermissionDecided(Struct, frozen=True):
     """Requests and time that the turn had left; empty in journals of before."""
     git: str = ""
     """The branch or commit of the session's folder; empty without one, and in journals of before."""
+    layer: str = ""
+    """The layer of policy that decided; empty in journals of earlier releases, as all below."""
+    source: str = ""
+    """The rule of a file, or the grant, by which it was decided."""
+    changes: str = ""
+    """A sentence on what would have led to another decision."""
+    accesses: tuple[RecordedAccess, ...] = ()
+    """All that the call would touch."""
+    policy: str = ""
+    """The hash of the policy."""
+    snapshot: RecordedPolicy | None = None
+    """The policy, in the first decision by it."""
 
 
 class PermissionAsked(Struct, frozen=True):

@@ -138,7 +138,7 @@ class ConfiguredChecks:
         progress = CallProgress(call_id, self._recorder)
         decision = self._permissions.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
         await self._permissions.announce(
-            turn_id, decision, call_id, NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM)
+            turn_id, decision, prepared.accesses, call_id, NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM)
         )
         try:
             if decision.verdict is Verdict.DENY:

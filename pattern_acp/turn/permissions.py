@@ -24,7 +24,13 @@ from pattern_acp.domain.origin import Actor, DataSource, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import USER_REFUSED, Location, TextContent, ToolCallView, ToolKind
-from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
+from pattern_acp.journal.events import (
+    GrantStored,
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionDecided,
+    RecordedPolicy,
+)
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
@@ -69,6 +75,8 @@ class PolicyState(Struct):
     """Data that the session has read, whose text may be behind a call."""
     trusts_folder: Callable[[], bool] = lambda: False
     """Tells whether the user trusts the session's folder as it is now."""
+    recorded: dict[RecordedPolicy, str] = field(default_factory=dict[RecordedPolicy, str])
+    """Policies that the journal has since the session was opened, and their hashes."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the user is asked: questions come one at a time, as each answer may settle the next."""
 
@@ -163,8 +171,22 @@ class PermissionChecker:
         decision = self.decide(accesses)
         return decision if decision.verdict is Verdict.DENY else Decision(Verdict.ALLOW, "configured", reason)
 
-    async def announce(self, turn_id: TurnId, decision: Decision, call_id: ToolCallId, *events: NewEvent) -> None:
-        """Record `events` and the decision in one transaction."""
+    async def announce(
+        self,
+        turn_id: TurnId,
+        decision: Decision,
+        accesses: tuple[Access, ...],
+        call_id: ToolCallId,
+        *events: NewEvent,
+    ) -> None:
+        """Record `events` and the decision on `accesses` in one transaction."""
+        # Late, as in `decide`.
+        from pattern_acp.policy.layers import layer_of, what_would_change
+        from pattern_acp.turn.recorded_policy import digest_of_policy, policy_of, recorded_accesses
+
+        policy = policy_of(self._state, self._narrowing)
+        known = self._state.recorded.get(policy)
+        digest = known or digest_of_policy(policy)
         around = self._circumstances()
         decided = PermissionDecided(
             turn_id,
@@ -176,8 +198,15 @@ class PermissionChecker:
             decision.origin,
             around.budget,
             around.git,
+            layer=layer_of(decision).value,
+            source=decision.source,
+            changes=what_would_change(decision),
+            accesses=recorded_accesses(accesses),
+            policy=digest,
+            snapshot=policy if known is None else None,
         )
         await self._recorder.record(*events, NewEvent(decided, Actor.SYSTEM))
+        self._state.recorded[policy] = digest
 
     async def authorize(
         self,
@@ -195,7 +224,7 @@ class PermissionChecker:
             async with self._state.asking:
                 latest = again()
                 if latest.verdict is not Verdict.ASK:
-                    await self.announce(turn_id, latest, view.call_id)
+                    await self.announce(turn_id, latest, accesses, view.call_id)
                     return _settled(latest)
                 answer = await self._ask(turn_id, latest, accesses, view)
         return None if answer.allows else Denied(REFUSED, REFUSED_BY_PERSON)
@@ -215,7 +244,7 @@ class PermissionChecker:
         decision = outside_offer(accesses, stopped, self._state.roots, resolved)
         with self._waits.waiting():
             async with self._state.asking:
-                await self.announce(turn_id, decision, view.call_id)
+                await self.announce(turn_id, decision, accesses, view.call_id)
                 answer = await self._ask(turn_id, decision, accesses, view)
         if answer.allows:
             return ""

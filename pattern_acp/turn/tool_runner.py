@@ -555,7 +555,7 @@ class ToolRunner:
             await self._recorder.record(announced)
             return await self._finish(turn_id, view, held_back(view, warning), None)
         try:
-            await self._permissions.announce(turn_id, decision, view.call_id, announced)
+            await self._permissions.announce(turn_id, decision, prepared.accesses, view.call_id, announced)
             place.passed.set()
             denied = await self._permissions.authorize(turn_id, decision, prepared.accesses, view, again=decide)
             self.repeats.answered(view, decision, goes_on=denied is None)

@@ -90,7 +90,10 @@ MessageRecorded.turn_id
 ModelRequested.digest ModelRequested.model ModelRequested.provider ModelRequested.turn_id
 PermissionAnswered.answer PermissionAnswered.call_id PermissionAnswered.turn_id
 PermissionAsked.call_id PermissionAsked.options PermissionAsked.turn_id
-PermissionDecided.call_id PermissionDecided.rule PermissionDecided.turn_id PermissionDecided.verdict
+PermissionDecided.call_id PermissionDecided.layer PermissionDecided.policy PermissionDecided.rule
+PermissionDecided.turn_id PermissionDecided.verdict
+RecordedAccess.kind RecordedGrant.effect RecordedGrant.kind RecordedGrant.lifetime RecordedPolicy.mode
+RecordedPolicy.release RecordedPolicy.sandbox RecordedRule.effect RecordedRule.kind RecordedRule.layer
 PlanUpdated.turn_id
 PromptRefused.turn_id
 RewindStarted.blocks RewindStarted.parts RewindStarted.rewind_id RewindStarted.turn_id

@@ -30,7 +30,7 @@ class Bench:
 
     async def authorize(self, accesses: tuple[Access, ...] = PYTEST) -> Denied | None:
         decision = self.permissions.decide(accesses)
-        await self.permissions.announce(TURN, decision, CALL)
+        await self.permissions.announce(TURN, decision, accesses, CALL)
         return await self.permissions.authorize(
             TURN, decision, accesses, VIEW, again=lambda: self.permissions.decide(accesses)
         )

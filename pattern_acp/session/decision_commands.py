@@ -1,0 +1,159 @@
+"""Recorded decisions, explained and checked: /why and `pattern-acp policy verify`.
+
+Owns: both commands, and what they answer. Must not know: how a decision is reached.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
+from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.text_limits import plural
+from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.events import Event, PermissionAnswered, PermissionDecided, RecordedPolicy, ToolCallStarted
+from pattern_acp.journal.history import with_subagent_events
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.sessions import get_session
+from pattern_acp.memory.forgotten import MARK
+from pattern_acp.turn.recorded_policy import accesses_of, decide_anew, difference, digest_of_policy
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+NAMED_CALLS = 5
+"""Calls that the answer names where the one that was asked for is not found."""
+
+SHOWN_HASH = 12
+"""Characters of a policy's hash that are shown."""
+
+
+class Why(Result, frozen=True):
+    """The decision on a call."""
+
+    title: str
+    decided: PermissionDecided
+    mode: str = ""
+    answer: str = ""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A row for each thing that is known of it."""
+        decided = self.decided
+        rows = [
+            ("Call", f"{self.title} (`{decided.call_id}`)"),
+            ("Decision", decided.verdict),
+            ("Reason", decided.reason),
+            ("Layer", decided.layer),
+            ("Rule", decided.source or decided.rule),
+            ("Mode", self.mode),
+            ("Sandbox", decided.sandbox),
+            ("Your answer", self.answer.replace("_", " ")),
+            ("Would change it", decided.changes),
+            ("Policy", f"`{decided.policy[:SHOWN_HASH]}`" if decided.policy else ""),
+        ]
+        return (Table((Column(""), Column("")), tuple(row for row in rows if row[1])),)
+
+
+class Verified(Result, frozen=True):
+    """The decisions of a session, decided anew."""
+
+    session: str
+    checked: int
+    unrecorded: int = 0
+    """Decisions of earlier releases, which did not record what they were made from."""
+    redacted: int = 0
+    """Decisions on calls whose words were taken out."""
+    call: str = ""
+    """The first call on which policy decides otherwise."""
+    differs: str = ""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """What was checked, and the first that differs."""
+        if self.differs:
+            style = "error"
+            return (Paragraph(f"The decision on {self.call} differs: {self.differs}.", style),)
+        words = [f"{plural(self.checked, 'decision')} as the recorded policy decides."]
+        if self.unrecorded:
+            words.append(f"{plural(self.unrecorded, 'decision')} of an earlier release cannot be checked.")
+        if self.redacted:
+            words.append(f"{plural(self.redacted, 'decision')} cannot be checked, since words were taken out.")
+        return (Paragraph(" ".join(words)),)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when a decision differs."""
+        return bool(self.differs)
+
+
+async def run_why(session: "Session", argument: str) -> Result:
+    """Explain the decision on a call: the last one, or the one whose id begins with the argument.
+
+    Raises:
+        CommandMisusedError: no decision on such a call is recorded.
+    """
+    recorded = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    events = list(with_subagent_events(one.event for one in recorded))
+    decided = [one for one in events if isinstance(one, PermissionDecided)]
+    wanted = argument.strip().strip("`")
+    found = [one for one in decided if one.call_id.startswith(wanted)]
+    titles = {one.call.call_id: one.call.title for one in events if isinstance(one, ToolCallStarted)}
+    if not found:
+        last = dict.fromkeys(f"`{one.call_id}` ({titles.get(one.call_id, '')})" for one in reversed(decided))
+        named = ", ".join([*last][:NAMED_CALLS])
+        known = f" The last ones are {named}." if named else ""
+        raise CommandMisusedError(f"Nothing was decided on such a call in this session.{known}")
+    one = found[-1]
+    policy = _policies(events).get(one.policy)
+    answers = [each.answer for each in events if isinstance(each, PermissionAnswered) and each.call_id == one.call_id]
+    mode = policy.mode if policy is not None else ""
+    return Why(titles.get(one.call_id, ""), one, mode, answers[-1] if answers else "")
+
+
+async def verify_decisions(database: Database, session_id: str) -> Verified:
+    """Decide each recorded case of a session anew, up to the first that differs.
+
+    Raises:
+        MissingSessionError: there is no such session.
+        PolicyError: a newer version recorded a case.
+    """
+    known = SessionId(session_id)
+    if await database.read(lambda tx: get_session(tx, known)) is None:
+        raise MissingSessionError(session_id)
+    recorded = await database.read(lambda tx: read_stream(tx, known))
+    events = list(with_subagent_events(one.event for one in recorded))
+    policies = _policies(events)
+    checked = unrecorded = redacted = 0
+    for one in events:
+        if not isinstance(one, PermissionDecided):
+            continue
+        policy = policies.get(one.policy)
+        if not one.policy or policy is None:
+            unrecorded += 1
+            continue
+        if digest_of_policy(policy) != one.policy:
+            if not _is_masked(policy):
+                return Verified(session_id, checked, call=one.call_id, differs="its policy is not the one of its hash")
+            redacted += 1
+            continue
+        if any(MARK in word for access in one.accesses for word in access.words):
+            redacted += 1
+            continue
+        differs = difference(one, decide_anew(policy, accesses_of(one.accesses)))
+        if differs:
+            return Verified(session_id, checked, unrecorded, redacted, one.call_id, differs)
+        checked += 1
+    return Verified(session_id, checked, unrecorded, redacted)
+
+
+def _policies(events: Sequence[Event]) -> dict[str, RecordedPolicy]:
+    return {
+        one.policy: one.snapshot for one in events if isinstance(one, PermissionDecided) and one.snapshot is not None
+    }
+
+
+def _is_masked(policy: RecordedPolicy) -> bool:
+    patterns = [one.pattern for one in (*policy.grants, *policy.rules)]
+    return any(MARK in text for text in (*policy.roots, *policy.paths, *patterns))
