@@ -59,7 +59,7 @@ _FORCES = {
 """The force of questions that are neither habits nor cautions."""
 
 _LIFTS = {"allowed_before": Force.CONSENT, "hook": Force.CAUTION}
-"""What allowances lift beyond habits."""
+"""Force of the allowances that lift more than habits."""
 
 _OF_MODE = HABITS | {"auto_mode", "plan_mode", "inside_read", "inside_write", "reading", "memory_read", "memory_write"}
 _ORDER = tuple(Layer)
