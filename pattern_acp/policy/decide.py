@@ -6,6 +6,7 @@ caller's `resolve` says where paths lead.
 
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import assert_never
 
@@ -232,7 +233,9 @@ def decide(
         reading_asks: True when commands that only read are decided on like all others.
         rules: the user's and the project's rules; deny comes before ask, ask before allow, whatever their order.
     """
-    situation = _Situation(mode, tuple(roots), tuple(grants), resolve, sandbox, reading_asks, tuple(rules))
+    # Each path is looked up once a decision, however many layers ask for it.
+    lookup = cache(resolve) if resolve is not None else None
+    situation = _Situation(mode, tuple(roots), tuple(grants), lookup, sandbox, reading_asks, tuple(rules))
     decisions = [_decide_layers(access, situation) for access in accesses or (NoEffect(),)]
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]

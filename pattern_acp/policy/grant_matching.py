@@ -9,6 +9,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import cast
 
 from msgspec import Struct
@@ -399,6 +400,7 @@ def _is_refused(words: Sequence[str], prefix: Sequence[str]) -> bool:
     return False
 
 
+@lru_cache(maxsize=4_096)
 def _words(pattern: str) -> tuple[str, ...]:
     """The words of a pattern; empty if it is not a list of strings, so that it covers nothing."""
     try:

@@ -355,6 +355,7 @@ def gives_script_words(words: tuple[str, ...]) -> bool:
 _QUIET_SCRIPT = _names("--silent -s --if-present --depth=0 --depth=1 --json --all --long --prod --dev")
 
 
+@lru_cache(maxsize=1_024)
 def has_escape_option(words: tuple[str, ...]) -> bool:
     """Return whether an option lets the command run or write more than its prefix says."""
     programs = tuple(dict.fromkeys(program_name(word) for word in words[:3]))
