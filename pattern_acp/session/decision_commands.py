@@ -29,7 +29,7 @@ SHOWN_HASH = 12
 """Characters of a policy's hash that are shown."""
 
 
-class Why(Result, frozen=True):
+class ExplainedDecision(Result, frozen=True):
     """The decision on a call."""
 
     title: str
@@ -109,7 +109,7 @@ async def run_why(session: "Session", argument: str) -> Result:
     policy = _policies(events).get(one.policy)
     answers = [each.answer for each in events if isinstance(each, PermissionAnswered) and each.call_id == one.call_id]
     mode = policy.mode if policy is not None else ""
-    return Why(titles.get(one.call_id, ""), one, mode, answers[-1] if answers else "")
+    return ExplainedDecision(titles.get(one.call_id, ""), one, mode, answers[-1] if answers else "")
 
 
 async def verify_decisions(database: Database, session_id: str) -> Verified:
