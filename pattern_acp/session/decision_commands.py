@@ -71,7 +71,7 @@ class Verified(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What was checked, and the first that differs."""
+        """The counts of what was checked, or the first that differs."""
         if self.differs:
             style = "error"
             return (Paragraph(f"The decision on {self.call} differs: {self.differs}.", style),)
