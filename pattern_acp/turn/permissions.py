@@ -14,6 +14,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp import __version__
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import Access, ReadPath, WritePath
 from pattern_acp.domain.canonical import JsonObject
@@ -29,7 +30,9 @@ from pattern_acp.journal.events import (
     PermissionAnswered,
     PermissionAsked,
     PermissionDecided,
+    RecordedGrant,
     RecordedPolicy,
+    RecordedRule,
 )
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
@@ -171,6 +174,22 @@ class PermissionChecker:
         decision = self.decide(accesses)
         return decision if decision.verdict is Verdict.DENY else Decision(Verdict.ALLOW, "configured", reason)
 
+    def _policy(self) -> RecordedPolicy:
+        """Return all that decisions are made by now."""
+        state, narrowing = self._state, self._narrowing
+        return RecordedPolicy(
+            __version__,
+            state.mode,
+            state.roots,
+            tuple(RecordedGrant(one.effect, one.kind, one.pattern, one.lifetime) for one in state.grants),
+            tuple(RecordedRule(one.effect, one.kind, one.pattern, one.layer) for one in state.rules),
+            state.sandbox,
+            state.reading_asks,
+            narrowing.name,
+            narrowing.only_reads,
+            narrowing.paths,
+        )
+
     async def announce(
         self,
         turn_id: TurnId,
@@ -182,9 +201,9 @@ class PermissionChecker:
         """Record `events` and the decision on `accesses` in one transaction."""
         # Late, as in `decide`.
         from pattern_acp.policy.layers import layer_of, what_would_change
-        from pattern_acp.turn.recorded_policy import digest_of_policy, policy_of, recorded_accesses
+        from pattern_acp.turn.recorded_policy import digest_of_policy, recorded_accesses
 
-        policy = policy_of(self._state, self._narrowing)
+        policy = self._policy()
         known = self._state.recorded.get(policy)
         digest = known or digest_of_policy(policy)
         around = self._circumstances()

@@ -13,40 +13,21 @@ from typing import Literal, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from pattern_acp import __version__
 from pattern_acp.config.settings import PolicyRule, RuleEffect, RuleKind
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import Json, canonical_json
 from pattern_acp.domain.errors import PolicyError
+from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.journal.events import (
     PermissionDecided,
     RecordedAccess,
-    RecordedGrant,
     RecordedPolicy,
-    RecordedRule,
 )
 from pattern_acp.policy.decision import Decision, Lifetime, Mode, Verdict
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.policy.subagent_policy import SubagentLimits
-from pattern_acp.turn.permissions import PolicyState, resolved
 
 _ACCESSES: dict[str, type[Struct]] = {each.__name__: each for each in get_args(Access)}
-
-
-def policy_of(state: PolicyState, narrowing: SubagentLimits) -> RecordedPolicy:
-    """Return all that decisions are made by now."""
-    return RecordedPolicy(
-        __version__,
-        state.mode,
-        state.roots,
-        tuple(RecordedGrant(one.effect, one.kind, one.pattern, one.lifetime) for one in state.grants),
-        tuple(RecordedRule(one.effect, one.kind, one.pattern, one.layer) for one in state.rules),
-        state.sandbox,
-        state.reading_asks,
-        narrowing.name,
-        narrowing.only_reads,
-        narrowing.paths,
-    )
 
 
 def digest_of_policy(policy: RecordedPolicy) -> str:
@@ -103,7 +84,7 @@ def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access]) -> Decision:
         grants=[
             Grant(Effect(one.effect), GrantKind(one.kind), one.pattern, Lifetime(one.lifetime)) for one in policy.grants
         ],
-        resolve=resolved,
+        resolve=lambda path, folder: resolve_path(absolute_path(path, folder)),
         sandbox=policy.sandbox,
         reading_asks=policy.reading_asks,
         rules=[
