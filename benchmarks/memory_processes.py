@@ -127,7 +127,7 @@ class TimedDatabase(Database):
         self._waits = waits
         self._holds = holds
 
-    async def write(self, function: Callable[[Transaction], T]) -> T:
+    async def write(self, function: Callable[[Transaction], T], *, quietly: bool = False) -> T:
         asked, begun = time.perf_counter(), 0.0
 
         def timed(tx: Transaction) -> T:
@@ -136,7 +136,7 @@ class TimedDatabase(Database):
             return function(tx)
 
         try:
-            return await super().write(timed)
+            return await super().write(timed, quietly=quietly)
         finally:
             self._waits.append((begun - asked) * 1000)
             self._holds.append((time.perf_counter() - begun) * 1000)

@@ -41,10 +41,10 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=20, help="later turns of each process")
     parser.add_argument("--codex", default="", help="the program of codex-acp; without it we are alone")
     options = parser.parse_args()
-    agents = {"v1": (COMMAND, 1), "v2": (COMMAND, 2)}
+    agents: dict[str, tuple[tuple[str, ...], int]] = {"v1": (COMMAND, 1), "v2": (COMMAND, 2)}
     if options.codex:
         agents["codex-acp, v2"] = ((str(options.codex),), 2)
-    measured = {name: ([], [], [], []) for name in agents}
+    measured: dict[str, tuple[list[float], ...]] = {name: ([], [], [], []) for name in agents}
     print(describe_machine())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for number in range(int(options.rounds)):

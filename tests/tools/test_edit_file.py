@@ -81,10 +81,14 @@ async def test_edits_follow_each_other_without_reading_again(tmp_path: Path):
     assert outcome.text == "Edited a: 1 replacement at line 2.\n1\t1\n2\t2"
 
 
+def nothing_may_be_read(_path: str) -> bool:
+    return False
+
+
 async def test_lines_beside_an_edit_are_not_shown_of_a_file_that_may_not_be_read(tmp_path: Path):
     (tmp_path / "a").write_text("secret\ntwo\n")
     bench = tool_bench(tmp_path)
-    bench.context = replace(bench.context, may_read=lambda _path: False)
+    bench.context = replace(bench.context, may_read=nothing_may_be_read)
     outcome = await bench.call(EditFile(), path="a", edits=[edit("two", "2")])
     assert outcome.text == "Edited a: 1 replacement at line 2."
 
