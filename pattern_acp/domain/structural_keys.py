@@ -84,6 +84,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "tool_call": ("type",),
     "tool_result": ("type",),
     "diff": ("type",),
+    "files": ("type",),
     "terminal": ("type",),
     "link": ("type",),
     "call": ("kind",),

@@ -55,6 +55,7 @@ CONTENT_KINDS = frozenset(
         "error_reported",
         "turn_ended",
         "grant_stored",
+        "grant_revoked",
         "job_started",
         "job_ended",
         "files_saved",

@@ -28,6 +28,7 @@ class Writing(LocalFileSystem):
     """Files that say when one was written, and then wait."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.written = anyio.Event()
 
     async def write_text_file(self, path: str, text: str) -> TextFile:

@@ -30,7 +30,7 @@ def test_the_first_line_with_words_is_the_title(text: str, title: str):
 
 def test_words_on_both_sides_of_a_mentioned_file_are_the_title():
     file = ResourcePart("file:///a.py", "a.py")
-    assert title_of(message(TextPart("Fix "), file, TextPart(" first"))) == "Fix  first"
+    assert title_of(message(TextPart("Fix "), file, TextPart(" first"))) == "Fix @a.py first"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ async def test_an_allowance_for_edits_is_none_for_reading(tmp_path: Path):
     bench.state.grants.append(Grant(Effect.ALLOW, GrantKind.EDIT_FOLDER, str(bench.root.resolve() / ".env")))
     assert await bench.call("edit_file", NO, path=".env", edits=NEARLY) == REFUSED
     bench.state.grants.append(Grant(Effect.DENY, GrantKind.READ_FOLDER, str(bench.root.resolve() / ".env")))
-    assert "You refused this for the whole session." in await bench.call("edit_file", path=".env", edits=NEARLY)
+    assert "You refused this for this session: " in await bench.call("edit_file", path=".env", edits=NEARLY)
 
 
 async def test_a_file_that_was_withheld_does_not_count_as_read(tmp_path: Path):

@@ -10,7 +10,10 @@ from pattern_acp.turn.tool_runner import with_opinion
 
 
 @given(
-    st.sampled_from(Policy), st.sampled_from(HookVerdict), st.text(max_size=5), st.sampled_from(["command", "memory_x"])
+    st.sampled_from(Policy),
+    st.sampled_from(HookVerdict),
+    st.text(max_size=5),
+    st.sampled_from(["command", "memory_consent"]),
 )
 def test_a_hook_never_allows_what_policy_denies_and_decides_with_a_reason(
     policy: Policy, verdict: HookVerdict, reason: str, rule: str
@@ -23,7 +26,7 @@ def test_a_hook_never_allows_what_policy_denies_and_decides_with_a_reason(
     elif verdict is HookVerdict.ASK:
         assert decision.verdict is Policy.ASK
     elif verdict is HookVerdict.ALLOW:
-        assert decision.verdict is (Policy.ASK if policy is Policy.ASK and rule == "memory_x" else Policy.ALLOW)
+        assert decision.verdict is (Policy.ASK if policy is Policy.ASK and rule == "memory_consent" else Policy.ALLOW)
     else:
         assert decision.verdict is policy
     if decision.verdict is not policy:
