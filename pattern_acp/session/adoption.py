@@ -20,6 +20,7 @@ from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import fenced, short_diff
 from pattern_acp.journal.events import InstructionFile, InstructionsCompiled
 from pattern_acp.journal.writer import append
+from pattern_acp.policy.grant_matching import GrantOwner
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.opening import Opening, Place, instruction_files, instructions_of, look_at
 from pattern_acp.turn.recorder import NewEvent
@@ -156,6 +157,7 @@ async def _adopt(session: "Session") -> str:
     state.system, state.instructions = today.system, today.files
     lapse = state.persona.identity != today.identity
     state.persona = PersonaRef(state.persona.name, today.identity)
+    state.policy.owner = GrantOwner(state.policy.owner.project, today.identity)
     lapsed = " Standing permissions of the persona as it was do not count any more." if lapse else ""
     return f"From the next prompt on, this session goes on with today's definitions.{lapsed}"
 

@@ -96,6 +96,8 @@ async def test_a_session_goes_on_with_its_persona_until_the_user_adopts_todays()
         await agent.editor.prompt(session, "/definitions diff")
         assert f"-{OLD.prompt}\n+{NEW.prompt}" in agent.editor.said()
         await agent.editor.prompt(session, "/definitions adopt")
+        assert "Standing permissions of the persona as it was do not count any more." in agent.editor.said()
+        assert agent.sessions.get(session).state.policy.owner.persona == NEW.identity
         await agent.editor.prompt(session, "And on.")
         assert agent.model.requests[-1].system.startswith(NEW.prompt)
         agent.editor.updates.clear()
