@@ -114,16 +114,24 @@ def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderE
 
 
 def joined_texts(events: Iterable[ProviderEvent]) -> Iterator[ProviderEvent]:
-    """The same events with one text in place of several that follow one another: each piece costs its way on."""
+    """The same events with one text in place of several that follow one another: each piece costs its way on.
+
+    Text before an error in the same read is handed on before the error.
+    """
     texts: list[str] = []
-    for event in events:
-        if isinstance(event, TextDelta):
-            texts.append(event.text)
-            continue
+    try:
+        for event in events:
+            if isinstance(event, TextDelta):
+                texts.append(event.text)
+                continue
+            if texts:
+                yield TextDelta("".join(texts))
+                texts.clear()
+            yield event
+    except ProviderError:
         if texts:
             yield TextDelta("".join(texts))
-            texts.clear()
-        yield event
+        raise
     if texts:
         yield TextDelta("".join(texts))
 

@@ -1,7 +1,7 @@
 """Whole requests against the local model server, on both wires."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -604,3 +604,15 @@ def test_texts_that_follow_one_another_in_one_read_are_handed_on_as_one():
     thought, end = ThinkingDelta("Hm."), Stopped(ProviderStop.END)
     events = [TextDelta("a"), TextDelta("b"), thought, thought, TextDelta("c"), end]
     assert [*joined_texts(events)] == [TextDelta("ab"), thought, thought, TextDelta("c"), end]
+
+
+def test_texts_before_an_error_of_the_same_read_are_handed_on_before_it():
+    def read() -> Iterator[ProviderEvent]:
+        yield TextDelta("a")
+        yield TextDelta("b")
+        raise ProviderOverloadedError("Too much to do.")
+
+    events = joined_texts(read())
+    assert next(events) == TextDelta("ab")
+    with pytest.raises(ProviderOverloadedError):
+        next(events)
