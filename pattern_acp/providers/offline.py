@@ -66,7 +66,7 @@ class ReplaceText(Struct, frozen=True):
 
 
 class Remember(Struct, frozen=True):
-    """`remember [LABEL:] TEXT`; without a label the text goes to `human`, the block about the user."""
+    """`remember [LABEL:] TEXT`; without a label it goes to `human` if it is about the user, else to `project`."""
 
     text: str
     label: str = "human"

@@ -58,7 +58,7 @@ def test_one_model_is_shown_with_who_says_each_figure(tmp_path: Path, capsys: py
     assert [row.split("  ")[0] for row in rows] == [figure.value for figure in ModelProperty]
     assert rows[0].split() == ["context", "window", "4,096", "tokens", "config.toml"]
     assert rows[2].endswith("written as text  config.toml")
-    assert rows[3].split() == ["images", "no", "assumed"]
+    assert rows[3].split() == ["images", "yes", "assumed"]
     assert rows[5].endswith("not known")
     assert '[models."lab/llama"] in config.toml says better' in last
     assert run_models(ModelsWanted(model="nobody/x"), process) == 1

@@ -82,7 +82,17 @@ def played(messages: tuple[Message, ...], results: list[ToolResultPart | str]) -
         (
             "remember tabs",
             "memory_write",
-            {"label": "human", "operation": "append", "text": "tabs", "reason": "The user asked to remember it."},
+            {"label": "project", "operation": "append", "text": "tabs", "reason": "The user asked to remember it."},
+        ),
+        (
+            "remember I like tabs",
+            "memory_write",
+            {
+                "label": "human",
+                "operation": "append",
+                "text": "I like tabs",
+                "reason": "The user asked to remember it.",
+            },
         ),
         ("recall tabs", "memory_search", {"query": "tabs"}),
     ],

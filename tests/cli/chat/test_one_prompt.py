@@ -171,7 +171,8 @@ def test_json_names_the_code_of_a_turn_that_failed(home: Path, project: Path):
     done = chat(home, project, "--json", "hi", script=script)
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["failure"] == "provider.key-refused"
-    assert last["error"] in done.stderr
+    assert last["error"] == "The script says: auth."
+    assert "[provider.key-refused]" in done.stderr
 
 
 def test_an_image_goes_with_the_prompt(home: Path, project: Path):
