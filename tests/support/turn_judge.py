@@ -91,6 +91,8 @@ class TurnJudge:
         _require(max(ids.values()) == 1, "Two options have one id.")
         names = Counter(option["name"] for option in params["options"])
         _require(max(names.values()) == 1, "Two options have one label.")
+        strange = [option["optionId"] for option in params["options"] if not _extends_kind(option)]
+        _require(not strange, f"An id is neither its kind nor begins with it: {', '.join(strange)}.")
         kinds = {option["kind"]: option["optionId"] for option in reversed(params["options"])}
         late = [kind for kind, first in kinds.items() if first != kind and kind in ids]
         _require(not late, "An option that has a kind's id is not the first of its kind.")
@@ -106,6 +108,11 @@ class TurnJudge:
 
     def _session(self, session_id: str) -> _Session:
         return self._sessions.setdefault(session_id, _Session())
+
+
+def _extends_kind(option: dict[str, Any]) -> bool:
+    option_id, kind = str(option["optionId"]), str(option["kind"])
+    return option_id == kind or option_id.startswith(f"{kind}_")
 
 
 def _require(condition: object, sentence: str) -> None:

@@ -31,13 +31,19 @@ def answer(judge: TurnJudge) -> None:
     judge.agent_wrote(line(id=1, result={"stopReason": "end_turn"}))
 
 
-def question(**changes: str) -> bytes:
-    option = {"optionId": "reject_once", "kind": "reject_once", "name": "No", **changes}
+NO: JsonDict = {"optionId": "reject_once", "kind": "reject_once", "name": "No"}
+
+
+def question(*options: JsonDict) -> bytes:
     return line(
         id=9,
         method="session/request_permission",
-        params={"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": [option]},
+        params={"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": list(options or [NO])},
     )
+
+
+def always(option_id: str, name: str) -> JsonDict:
+    return {"optionId": option_id, "kind": "allow_always", "name": name}
 
 
 def test_a_sound_turn_passes():
@@ -80,7 +86,21 @@ def test_a_question_about_a_call_that_runs_or_without_a_way_to_refuse_is_a_fault
     with pytest.raises(WireFaultError, match="neither pending nor running"):
         judge.agent_wrote(question())
     judge.agent_wrote(update(CALL))
-    with pytest.raises(WireFaultError, match="not its kind"):
-        judge.agent_wrote(question(optionId="no"))
     with pytest.raises(WireFaultError, match="no way to refuse"):
-        judge.agent_wrote(question(optionId="allow_once", kind="allow_once"))
+        judge.agent_wrote(question({"optionId": "allow_once", "kind": "allow_once", "name": "Yes"}))
+
+
+def test_options_without_ids_and_labels_of_their_own_are_faults():
+    judge = prompted()
+    judge.agent_wrote(update(CALL))
+    session, turn = always("allow_always", "Always"), always("allow_always_turn", "Until this ends")
+    judge.agent_wrote(question(session, turn, NO))
+    judge.agent_wrote(question(turn, NO))
+    with pytest.raises(WireFaultError, match="neither its kind nor begins with it: no"):
+        judge.agent_wrote(question({**NO, "optionId": "no"}))
+    with pytest.raises(WireFaultError, match="not the first of its kind"):
+        judge.agent_wrote(question(turn, session, NO))
+    with pytest.raises(WireFaultError, match="one id"):
+        judge.agent_wrote(question(session, always("allow_always", "Ever"), NO))
+    with pytest.raises(WireFaultError, match="one label"):
+        judge.agent_wrote(question(session, always("allow_always_turn", "Always"), NO))
