@@ -124,7 +124,9 @@ async def test_an_unknown_session_is_not_found(method: str, params: JsonDict):
         await still_works(agent)
 
 
-@pytest.mark.parametrize(("method", "params"), [*SESSION_METHODS, ("session/load", {}), ("session/close", {})])
+@pytest.mark.parametrize(
+    ("method", "params"), [*SESSION_METHODS, ("session/load", {"cwd": "/"}), ("session/close", {})]
+)
 @pytest.mark.parametrize("session", [None, 5, [], {}])
 async def test_a_session_id_that_is_no_text_is_refused(method: str, params: JsonDict, session: object):
     async with running_agent(ScriptedProvider([])) as agent:

@@ -156,6 +156,7 @@ async def test_a_server_that_the_client_does_not_have_is_reported_and_the_sessio
         session = await opened(agent, {**PASSED, "serverId": "another"}, {"type": "acp", "name": "nameless"})
         await send(agent.editor, session, "Hi")
         await until_idle(agent.editor)
-        said = agent.editor.said()
-        assert "editor (" in said
-        assert "nameless (it has no id)" in said
+        (notice,) = agent.editor.of_kind("notice")
+        assert "editor (" in notice["title"]
+        assert "nameless (it has no id)" in notice["title"]
+        assert agent.editor.said() == "Hi."

@@ -78,7 +78,7 @@ async def test_the_status_of_a_session_opens_and_changes_nothing():
         session = await talked(agent, "First")
         seen = len(agent.editor.updates)
         status = await agent.editor.request("session/status", {"sessionId": session})
-        assert status == {"status": "open", "state": {"state": "idle"}}
+        assert status == {"status": "open", "state": {"state": "idle", "background": []}}
         await agent.editor.request("session/close", {"sessionId": session})
         assert (await agent.editor.request("session/status", {"sessionId": session}))["status"] == "saved"
         assert agent.sessions.find(session) is None
