@@ -17,9 +17,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from pattern_acp.acp import schema
+from pattern_acp.acp.client import form_of
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.jsonrpc.decoding import decode
 from pattern_acp.jsonrpc.messages import encode_notification, encode_request, encode_result
+from pattern_acp.policy.approver import UserQuestion
 from tests.support.wire import WireJudge
 
 Values = st.SearchStrategy[Any]
@@ -43,6 +46,9 @@ SDK_REQUESTS: list[tuple[str, type[BaseModel]]] = [
 
 SDK_RESULTS: list[tuple[str, type[BaseModel]]] = [
     ("session/request_permission", sdk.RequestPermissionResponse),
+    ("elicitation/create", sdk.AcceptElicitationResponse),
+    ("elicitation/create", sdk.DeclineElicitationResponse),
+    ("elicitation/create", sdk.CancelElicitationResponse),
     ("fs/read_text_file", sdk.ReadTextFileResponse),
     ("fs/write_text_file", sdk.WriteTextFileResponse),
     ("terminal/create", sdk.CreateTerminalResponse),
@@ -74,8 +80,15 @@ VALUES_OF[schema.AuthMethod] = st.builds(schema.AuthMethod, id=TEXT, name=TEXT, 
     env=st.dictionaries(TEXT, TEXT, max_size=2),
 )
 CATEGORIES = st.sampled_from(["mode", "model", "model_config", "thought_level"])
+ASKING = ToolCallView("c", "ask_user", "Question", ToolKind.OTHER, {})
+FORMS = st.builds(
+    form_of,
+    st.builds(UserQuestion, st.just(ASKING), TEXT, st.lists(TEXT, max_size=3).map(tuple)),
+)
 NAMED_VALUES: dict[tuple[type, str], Values] = {
     (schema.PermissionOption, "kind"): st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]),
+    (schema.ElicitationRequest, "requested_schema"): FORMS,
+    (schema.ElicitationRequest, "mode"): st.just("form"),
     (schema.SelectConfigOption, "category"): CATEGORIES,
     (schema.BooleanConfigOption, "category"): CATEGORIES,
     (schema.Notice, "title"): st.text(min_size=1, max_size=8),
