@@ -105,7 +105,7 @@ def test_what_the_readme_says_of_an_extra_names_it():
     for extra in project["optional-dependencies"]:
         assert f"[{extra}]" in readme, extra
     # A claim and the extra that it needs, which the first command of the page does not install.
-    needs = {"by meaning": "[semantic]", "models at [Google]": "[vertex]", "AWS credentials": "[bedrock]"}
+    needs = {"a stronger model": "[semantic]", "models at [Google]": "[vertex]", "AWS credentials": "[bedrock]"}
     for claim, extra in needs.items():
         for found in re.finditer(re.escape(claim), readme):
             assert extra in readme[max(0, found.start() - 60) : found.end() + 120], (claim, extra)
