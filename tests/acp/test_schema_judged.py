@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import form_of
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.jsonrpc.decoding import decode
 from pattern_acp.jsonrpc.messages import encode_notification, encode_request, encode_result
@@ -80,7 +81,7 @@ VALUES_OF[schema.AuthMethod] = st.builds(schema.AuthMethod, id=TEXT, name=TEXT, 
     env=st.dictionaries(TEXT, TEXT, max_size=2),
 )
 CATEGORIES = st.sampled_from(["mode", "model", "model_config", "thought_level"])
-ASKING = ToolCallView("c", "ask_user", "Question", ToolKind.OTHER, {})
+ASKING = ToolCallView(ToolCallId("c"), "ask_user", "Question", ToolKind.OTHER, {})
 FORMS = st.builds(
     form_of,
     st.builds(UserQuestion, st.just(ASKING), TEXT, st.lists(TEXT, max_size=3).map(tuple)),
