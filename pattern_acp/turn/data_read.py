@@ -60,7 +60,9 @@ class DataRead:
     def sources(self) -> Sequence[DataSource]:
         """All that the session has read, oldest first, as far as it is kept."""
         known = {id(raw): ready for raw, ready in self._ready}
-        self._ready = [(raw, known.get(id(raw)) or replace(raw, text=flat_text(raw.text))) for raw in self._sources]
+        # A copy, which is made at once: the thread of the database follows events meanwhile.
+        sources = tuple(self._sources)
+        self._ready = [(raw, known.get(id(raw)) or replace(raw, text=flat_text(raw.text))) for raw in sources]
         return [ready for _, ready in self._ready]
 
     def follow(self, tx: Transaction, new: NewEvent, seq: int) -> None:
