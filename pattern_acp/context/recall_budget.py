@@ -47,6 +47,7 @@ SMALL_TALK = frozenset(
         first second third last other another both same end left ended zero two three four five six seven eight nine ten
         many little lot big small bigger smaller
         wonder word work would write wrong yeah yes yesterday
+        said told spoke talk mention discuss gave went made ran wrote knew thought kept took got saw seen found meant
         """,
     )
 )

@@ -75,7 +75,7 @@ class SessionSearch:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        seen = None if narrowing.for_prompt else self.in_context()
+        seen = self.in_context()
         filters = self._filters(narrowing)
         if seen is not None:
             filters = replace(filters, exclude_session="")
@@ -106,11 +106,12 @@ class SessionSearch:
         return await self._database.read(look)
 
     def _of_others(self, tx: Transaction, query: str, found: tuple[SearchResult, ...]) -> tuple[SearchResult, ...]:
-        """Results of other sessions alone, with the answer in the place of a message that repeats the query."""
+        """Results that this session did not write, but for what was said; an answer in the place of a like question."""
         own = written_by(tx, self._session_id, [one.seq for one in found])
         others: list[SearchResult] = []
         for one in found:
-            if one.seq in own:
+            # What was said here and left the window is as far away as another session.
+            if one.seq in own and one.kind not in _MESSAGES:
                 continue
             if one.kind not in _MESSAGES or not repeats_query(query, one.text):
                 others.append(one)
