@@ -167,7 +167,15 @@ def _listed(session: "Session", today: InstructionsCompiled) -> str:
     shared, now = session.constellation, {file.path: file for file in today.files}
     changed = "changed" if today.identity != state.persona.identity else ""
     own = state.persona.name == shared.persona.name
-    rows = [("persona", state.persona.name, state.persona.identity, "" if own else "another window's persona", changed)]
+    rows = [
+        (
+            "persona",
+            state.persona.name,
+            state.persona.identity,
+            "" if own else "not the one that this process starts",
+            changed,
+        )
+    ]
     for file in state.instructions:
         found = now.get(file.path)
         news = "gone" if found is None else "changed" if differs(file, found) else ""
@@ -195,14 +203,16 @@ def _written(definitions: Definitions, *, trusted: bool) -> list[tuple[str, str,
         ("skill", skill.name, skill.digest, untrusted if skill.of_project else "", "") for skill in definitions.skills
     ]
     commands = [
-        ("command", f"/{one.name}", sha256_hex(one.body.encode("utf-8", "surrogatepass")), _tier(one.of_project), "")
+        (
+            "command",
+            f"/{one.name}",
+            sha256_hex(one.body.encode("utf-8", "surrogatepass")),
+            untrusted if one.of_project else "",
+            "",
+        )
         for one in definitions.commands
     ]
     return skills + commands
-
-
-def _tier(of_project: bool) -> str:  # noqa: FBT001  a mapping of one value
-    return f"of {'the project' if of_project else 'yours'}"
 
 
 def _compared(then: str, now: str) -> str:
