@@ -208,7 +208,7 @@ async def test_a_whole_turn_of_the_real_agent_with_a_model_whose_template_has_no
         # The notice that the small window leaves out tools comes before the answer that it is about.
         before, _, after = agent.editor.said().partition("It says good night.")
         assert before.startswith("I look.\n")
-        assert "window of 2,048 tokens" in before
+        assert "window of 4,096 tokens" in before
         assert after.strip() == ""
     first, second = front.bodies
     assert "tools" not in first
