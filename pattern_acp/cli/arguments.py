@@ -173,6 +173,14 @@ class Sweep(Struct, frozen=True):
     json: bool = False
 
 
+class Setup(Struct, frozen=True):
+    """Set up a provider and the editors of this machine."""
+
+    flags: Flags = field(default_factory=Flags)
+    yes: bool = False
+    """Write without asking."""
+
+
 class Explain(Struct, frozen=True):
     """Say what a failure code means."""
 
@@ -201,7 +209,7 @@ class BadUsage(Struct, frozen=True):
 
 
 InTerminal: TypeAlias = (
-    TypedCommand | Chat | Journal | Auth | Mcp | Policy | ModelsWanted | BackUp | Restore | Sweep | Doctor
+    TypedCommand | Chat | Journal | Auth | Mcp | Policy | ModelsWanted | BackUp | Restore | Sweep | Doctor | Setup
 )
 """The commands that a user runs, and that end by themselves."""
 
@@ -229,8 +237,8 @@ def decides_for_user(arguments: Arguments) -> str:
             return f"journal {arguments.action}"
         case Policy(action="grants", verb="revoke"):
             return "policy grants revoke"
-        case Restore():
-            return "restore"
+        case Restore() | Setup():
+            return "restore" if isinstance(arguments, Restore) else "setup"
         case Sweep(dry_run=False):
             return "gc"
         case Chat(answer="allow"):

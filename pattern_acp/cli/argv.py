@@ -28,6 +28,7 @@ from pattern_acp.cli.arguments import (
     Policy,
     Restore,
     Serve,
+    Setup,
     ShowText,
     Sweep,
 )
@@ -139,6 +140,7 @@ _MEANINGS: "dict[str, Callable[[TypedCommand], Arguments]]" = {
     "explain": _meaning(Explain),
     "config": _meaning(ConfigWanted),
     "doctor": _meaning(Doctor),
+    "setup": _meaning(Setup),
 }
 """The meaning of each command's call; a command that is not here is its own meaning."""
 

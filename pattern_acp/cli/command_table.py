@@ -369,6 +369,14 @@ GROUPS = (
         words="[PROMPT]",
         check=f"{_HERE}wrong_chat",
     ),
+    _one(
+        "setup",
+        "choose a provider, and tell your editors of the agent",
+        "Ask which provider to use and keep its key, write the agent's block into the configuration of the editors "
+        "that are found on this machine, after showing the difference, and report like doctor. Run it again at any "
+        "time.",
+        flag("yes", "write every block without asking"),
+    ),
     SESSIONS,
     MEMORY,
     JOURNAL,

@@ -26,6 +26,7 @@ from pattern_acp.cli.arguments import (
     Policy,
     Restore,
     Serve,
+    Setup,
     ShowText,
     Sweep,
     decides_for_user,
@@ -50,6 +51,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     Policy: "pattern_acp.cli.policy:run_policy",
     ModelsWanted: "pattern_acp.cli.models:run_models",
     Restore: "pattern_acp.cli.backup:run_restore",
+    Setup: "pattern_acp.cli.setup:run_setup",
     Sweep: "pattern_acp.cli.backup:run_sweep",
 }
 """The function of each command, written as an entry point: its module is imported when the command is called."""
