@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.cli.editors import EDITORS, EditorConfigError, block_of, edited, find_editors, places, with_entry
+from pattern_acp.domain.canonical import Json
 
 COMMAND = ("/opt/pattern/bin/pattern-acp", "acp")
 ZED = next(one for one in EDITORS if one.name == "Zed")
@@ -84,7 +85,7 @@ VALUES = st.recursive(
     st.sampled_from([None, 1, 4, "\t"]),
 )
 def test_any_entry_of_any_object_is_set_and_no_other_changes(
-    settings: dict[str, object], path: tuple[str, ...], value: Any, indent: int | str | None
+    settings: dict[str, object], path: tuple[str, ...], value: Json, indent: int | str | None
 ):
     text = json.dumps(settings, indent=indent)
     expected = json.loads(text)
