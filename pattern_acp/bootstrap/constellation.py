@@ -13,7 +13,7 @@ from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import SearchSettings
 from pattern_acp.context.instructions import NAMES, Persona, load_persona
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
@@ -48,7 +48,8 @@ async def open_constellation(
     """
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids, database = SystemClock(), RandomIds(), opened.database
-    async with open_embedder(settings, clock, KeysOfPerson(process)) as chosen:
+    keys = KeysOfPerson(process)
+    async with open_embedder(settings, clock, keys) as chosen:
         choice = await providers.choose()
         if choice.wrong and process.exact_model:
             raise ConfigError(choice.wrong)
@@ -66,7 +67,8 @@ async def open_constellation(
             peer=ids.peer(),
             holder=this_process(ids.new("run")),
             tools=default_tools(
-                private_addresses=settings.fetch.private_addresses, searcher=_searcher(settings, process.environ)
+                private_addresses=settings.fetch.private_addresses,
+                searcher=open_searcher(settings.search, process.environ, keys),
             ),
             persona=await anyio.to_thread.run_sync(read_persona, process, settings.persona),
             persona_named=partial(read_persona, process),
@@ -83,13 +85,17 @@ async def open_constellation(
         )
 
 
-def _searcher(settings: Settings, environ: Mapping[str, str]) -> "WebSearcher | None":
-    if settings.search.provider == "off":
+def open_searcher(settings: SearchSettings, environ: Mapping[str, str], keys: KeysOfPerson) -> "WebSearcher | None":
+    """The web search that the user set up; None without a vendor, or without its key or address."""
+    if settings.provider == "off":
         return None
     # Late: most users set up no search.
-    from pattern_acp.web.searching import searcher_of
+    from pattern_acp.web.searching import WebSearcher, key_owner, what_is_missing
 
-    return searcher_of(settings.search, environ)
+    owner = key_owner(settings.provider, environ)
+    if what_is_missing(settings, has_key=owner is not None and bool(keys.used(owner))):
+        return None
+    return WebSearcher(settings.provider, partial(keys.search_key, owner), settings.url)
 
 
 def read_persona(process: Process, name: str) -> Persona:

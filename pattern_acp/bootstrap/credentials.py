@@ -68,6 +68,22 @@ class KeysOfPerson:
             mask_also(key.value)
         return _with_key(settings, key)
 
+    async def search_key(self, owner: ProviderSettings | None) -> str:
+        """Return the key of a vendor of web search, as `web.searching.key_owner` names it.
+
+        Raises:
+            PageFailedError: the stored one cannot be had.
+        """
+        try:
+            key = await self.stored.key(owner) if owner is not None else None
+        except SignInError as error:
+            from pattern_acp.web.pages import PageFailedError
+
+            raise PageFailedError(error.sentence) from error
+        if key is not None:
+            mask_also(key.value)
+        return key.value if key is not None else ""
+
     async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
         """See `KeySource.sign`."""
         with _translated():

@@ -27,7 +27,13 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.codemap.grammars import LANGUAGES, absent_grammars
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import known_secrets
-from pattern_acp.config.settings import HTTP_WIRES, McpServerSettings, ProviderSettings, Settings
+from pattern_acp.config.settings import (
+    HTTP_WIRES,
+    McpServerSettings,
+    ProviderSettings,
+    SearchSettings,
+    Settings,
+)
 from pattern_acp.context.instructions import BUILT_IN
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
@@ -72,6 +78,21 @@ def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
         if (sources or provider.headers) and (warning := sent_openly(provider)):
             findings.append(Finding(f"Address of {provider.name}", Health.NOTE, warning, "Change its base_url."))
     return findings
+
+
+def web_search_finding(settings: SearchSettings, environ: Mapping[str, str], keys: KeysOfPerson) -> Finding:
+    """Report the vendor that web_search asks and the source of its key, or what it still needs."""
+    name = settings.provider
+    if name == "off":
+        return Finding("Web search", Health.OK, "off; search.provider in config.toml names who is asked")
+    from pattern_acp.web.searching import key_owner, what_is_missing
+
+    owner = key_owner(name, environ)
+    source = keys.used(owner) if owner is not None else ""
+    if remedy := what_is_missing(settings, has_key=bool(source)):
+        return Finding("Web search", Health.NOTE, f"{name} is not set up, so web_search is not offered.", remedy)
+    where = f" at {urlsplit(settings.url).hostname}" if settings.url else ""
+    return Finding("Web search", Health.OK, f"{name}{where}{f'; key: {source}' if source else ''}")
 
 
 def holds_no_secret(path: Path, settings: Settings) -> bool:
@@ -393,6 +414,7 @@ async def _provider_findings(process: Process) -> list[Finding]:
     return [
         await _model(settings, keys),
         *key_findings(settings, keys),
+        web_search_finding(settings.search, process.environ, keys),
         *[await _reach(provider, settings, keys) for provider in usable],
     ]
 

@@ -29,6 +29,7 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.endpoints import sent_openly
+from pattern_acp.web.searching import VENDORS, key_owner
 
 CHUNK_BYTES = 4096
 """A terminal gives a line at most at a time; none is longer than this on Linux."""
@@ -110,6 +111,8 @@ async def _run(arguments: Auth, process: Process) -> int:
     known = {
         name: provider for name, provider in process.loaded.settings.providers.items() if provider.wire in HTTP_WIRES
     }
+    vendors = (key_owner(name, process.environ) for name in VENDORS)
+    known |= {vendor.name: vendor for vendor in vendors if vendor is not None and vendor.name not in known}
     if arguments.action == "status":
         keys.store.check()
         return _status(arguments, known, keys)
@@ -171,7 +174,10 @@ async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson
     used = keys.stored.sources(provider)[0]
     if used.tier.value == "config":
         write_line(f"Yet {used.where}, which config.toml names, is used first; take it out to use this one.")
-    return await _check(provider, keys)
+    if provider.wire in HTTP_WIRES:
+        return await _check(provider, keys)
+    write_line(f'It is for web_search, which asks {provider.name} when search.provider = "{provider.name}".')
+    return EXIT_OK
 
 
 async def _sign_in(arguments: Auth, name: str, oauth: OAuthSettings) -> Credential:

@@ -328,7 +328,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="search.provider",
-        summary="Provider of web_search; its key is in BRAVE_API_KEY, TAVILY_API_KEY or EXA_API_KEY.",
+        summary="Provider of web_search; its key: `auth login NAME`, or BRAVE_API_KEY, TAVILY_API_KEY or EXA_API_KEY.",
         rule=choice("off", "brave", "tavily", "exa", "searxng"),
         default=_SEARCH.provider,
     ),

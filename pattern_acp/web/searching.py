@@ -5,13 +5,13 @@ how HTTP is spoken (`web.pages`).
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from pattern_acp.config.settings import SearchSettings
+from pattern_acp.config.settings import ProviderSettings, SearchSettings, Secret
 from pattern_acp.domain.canonical import Json
 from pattern_acp.web.pages import PageFailedError, Pages, Site, WebRequest, site_of
 
@@ -77,7 +77,7 @@ VENDORS: Mapping[str, SearchVendor] = {
 class WebSearcher:
     """Searches through one vendor. `address` is another one than its own, as a server of SearXNG has."""
 
-    def __init__(self, name: str, key: str, address: str = "") -> None:
+    def __init__(self, name: str, key: Callable[[], Awaitable[str]], address: str = "") -> None:
         self.name = name
         self._vendor = VENDORS[name]
         self._key = key
@@ -95,7 +95,8 @@ class WebSearcher:
         Raises:
             PageFailedError: there are none to be had, and why.
         """
-        page = await self._pages.ask(self._vendor.request(self._address, self._key, query))
+        key = await self._key() if self._vendor.key_variable else ""
+        page = await self._pages.ask(self._vendor.request(self._address, key, query))
         if page.status != 200:
             reason = _REASONS.get(page.status, f"it answered with status {page.status}")
             raise PageFailedError(f"{self.name} did not search: {reason}; tell the user.")
@@ -118,12 +119,19 @@ class WebSearcher:
         return WebResult(texts["url"], texts.get("title", ""), text, texts.get(self._vendor.date, ""))
 
 
-def searcher_of(settings: SearchSettings, environ: Mapping[str, str]) -> WebSearcher | None:
-    """The search that the user set up; None without a vendor, or without its key or address."""
-    vendor = VENDORS.get(settings.provider)
-    if vendor is None:
+def key_owner(name: str, environ: Mapping[str, str]) -> ProviderSettings | None:
+    """Return a vendor as something with a key, from its variable or from `auth login`; None when it needs none."""
+    vendor = VENDORS.get(name)
+    if vendor is None or not vendor.key_variable:
         return None
-    key = environ.get(vendor.key_variable, "").strip() if vendor.key_variable else ""
-    if vendor.key_variable and not key:
-        return None
-    return WebSearcher(settings.provider, key, settings.url) if settings.url or vendor.address else None
+    value = environ.get(vendor.key_variable, "").strip()
+    key = Secret(value, f"${vendor.key_variable}") if value else None
+    return ProviderSettings(name, "offline", vendor.address, api_key=key, api_key_env=vendor.key_variable)
+
+
+def what_is_missing(settings: SearchSettings, *, has_key: bool) -> str:
+    """Say what the user has to do before the vendor of their choice can be asked; empty when nothing."""
+    vendor = VENDORS[settings.provider]
+    if vendor.key_variable and not has_key:
+        return f"Run `pattern-acp auth login {settings.provider}`, or set {vendor.key_variable}."
+    return "" if settings.url or vendor.address else "Set search.url to the address of the server."

@@ -7,12 +7,16 @@ import sysconfig
 import anyio
 import pytest
 
+from pattern_acp.bootstrap.constellation import open_searcher
+from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.diagnosis import Diagnosis, build_note, diagnose
 from pattern_acp.config.settings import Flags
+from pattern_acp.credentials.model import Credential
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.recovery.checks import Finding, Health
+from pattern_acp.web.searching import key_owner
 from tests.support.model_server import Reply, serve_models
 from tests.support.serving import Home, temporary_home
 
@@ -196,3 +200,23 @@ def test_the_build_of_python_is_named_where_it_is_known(settings: dict[str, obje
 async def test_python_is_shown_with_its_build():
     async with temporary_home() as home:
         assert named(await look(home), "Python").detail.endswith(build_note(sysconfig.get_config_vars()))
+
+
+async def test_web_search_takes_a_stored_key_before_its_variable_and_says_what_it_lacks():
+    async with temporary_home() as home:
+        assert named(await look(home), "Web search").detail.startswith("off;")
+        home.configure('[search]\nprovider = "brave"\n')
+        found = named(await look(home), "Web search")
+        assert (found.health, found.remedy) == (
+            Health.NOTE,
+            "Run `pattern-acp auth login brave`, or set BRAVE_API_KEY.",
+        )
+        home.environ["BRAVE_API_KEY"] = "of-the-variable"
+        assert named(await look(home), "Web search").detail == "brave; key: $BRAVE_API_KEY, …able"
+        process = home.process(Flags())
+        keys = KeysOfPerson(process)
+        keys.store.save("brave", Credential("key-that-was-stored"), in_file=True)
+        assert named(await look(home), "Web search").detail == "brave; key: the credentials file, …ored"
+        searcher = open_searcher(process.loaded.settings.search, process.environ, keys)
+        assert searcher is not None
+        assert await keys.search_key(key_owner("brave", process.environ)) == "key-that-was-stored"

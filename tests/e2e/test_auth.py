@@ -80,7 +80,10 @@ async def test_a_provider_of_the_list_needs_no_table_and_its_variable_is_named(t
     code, said = await auth(home, "login", "azure", "--file", given=KEY)
     assert (code, "[providers.azure]" in said) == (1, True)
     assert "name a provider" in (await auth(home, "login"))[1]
-    assert "providers are anthropic, deepseek" in (await auth(home, "login", "nobody"))[1]
+    code, said = await auth(home, "login", "brave", "--file", given=KEY)
+    assert (code, 'when search.provider = "brave"' in said, KEY in said) == (0, True, False)
+    assert "…efgh" in (await auth(home, "status", "brave"))[1]
+    assert "providers are anthropic, brave, deepseek" in (await auth(home, "login", "nobody"))[1]
 
 
 async def test_after_a_login_in_another_terminal_the_next_prompt_works(tmp_path: Path):

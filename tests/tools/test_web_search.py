@@ -12,7 +12,7 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.tools.web_search import WebSearch
-from pattern_acp.web.searching import WebSearcher, searcher_of
+from pattern_acp.web.searching import VENDORS, WebSearcher, key_owner, what_is_missing
 from tests.support.tools import tool_bench
 from tests.support.web_server import Answer, web_server
 
@@ -69,6 +69,10 @@ SEARXNG: Json = {
 }
 
 
+async def secret() -> str:
+    return "secret"
+
+
 @pytest.mark.parametrize(
     ("vendor", "path", "answer", "sent", "told"),
     [
@@ -101,7 +105,7 @@ async def test_results_of_each_vendor_are_data_of_the_web(
 ):
     body = json.dumps(answer).encode()
     async with web_server({path: Answer(body, "application/json")}) as server:
-        tool = WebSearch(WebSearcher(vendor, "secret", server.url("")))
+        tool = WebSearch(WebSearcher(vendor, secret, server.url("")))
         bench = tool_bench(tmp_path)
         (access,) = (await bench.prepare(tool, query="any io")).accesses
         assert access == FetchUrl(f"127.0.0.1:{server.port}", server.url(""))
@@ -115,7 +119,7 @@ async def test_results_of_each_vendor_are_data_of_the_web(
 )
 async def test_a_refusal_is_a_sentence_without_the_key(tmp_path: Path, status: int, why: str):
     async with web_server({"/search": Answer(b"{}", "application/json", status)}) as server:
-        tool = WebSearch(WebSearcher("tavily", "secret", server.url("")))
+        tool = WebSearch(WebSearcher("tavily", secret, server.url("")))
         with pytest.raises(ToolFailedError, match=why) as caught:
             await tool_bench(tmp_path).call(tool, query="x")
         assert "secret" not in caught.value.sentence
@@ -123,21 +127,33 @@ async def test_a_refusal_is_a_sentence_without_the_key(tmp_path: Path, status: i
 
 async def test_an_answer_of_another_form_has_no_results(tmp_path: Path):
     async with web_server({"/search": Answer(b'{"results": {"a": 1}}', "application/json")}) as server:
-        tool = WebSearch(WebSearcher("tavily", "secret", server.url("")))
+        tool = WebSearch(WebSearcher("tavily", secret, server.url("")))
         assert (await tool_bench(tmp_path).call(tool, query="x")).text == "Nothing was found; try other words."
 
 
 @pytest.mark.parametrize(
-    ("provider", "url", "environ", "is_there"),
+    ("provider", "url", "has_key", "is_missing"),
     [
-        ("off", "", {"BRAVE_API_KEY": "k"}, False),
-        ("brave", "", {}, False),
-        ("brave", "", {"BRAVE_API_KEY": "k"}, True),
-        ("searxng", "", {}, False),
-        ("searxng", "http://127.0.0.1:8888", {}, True),
+        ("brave", "", False, "Run `pattern-acp auth login brave`, or set BRAVE_API_KEY."),
+        ("brave", "", True, ""),
+        ("searxng", "", False, "Set search.url to the address of the server."),
+        ("searxng", "http://127.0.0.1:8888", False, ""),
     ],
 )
-def test_it_is_offered_only_where_it_is_set_up(provider: str, url: str, environ: dict[str, str], *, is_there: bool):
-    searcher = searcher_of(SearchSettings(provider, url), environ)
-    assert (searcher is not None) is is_there
-    assert ("web_search" in [tool.spec.name for tool in default_tools(searcher=searcher)]) is is_there
+def test_what_a_vendor_still_needs_is_said(provider: str, url: str, *, has_key: bool, is_missing: str):
+    assert what_is_missing(SearchSettings(provider, url), has_key=has_key) == is_missing
+
+
+def test_every_vendor_with_a_key_has_a_variable_of_it():
+    owners = [key_owner(name, {"EXA_API_KEY": " k "}) for name in VENDORS]
+    assert [(owner.api_key_env, owner.api_key is not None) for owner in owners if owner is not None] == [
+        ("BRAVE_API_KEY", False),
+        ("TAVILY_API_KEY", False),
+        ("EXA_API_KEY", True),
+    ]
+
+
+def test_it_is_offered_only_where_it_is_set_up():
+    for searcher in (None, WebSearcher("brave", secret)):
+        names = [tool.spec.name for tool in default_tools(searcher=searcher)]
+        assert ("web_search" in names) is (searcher is not None)

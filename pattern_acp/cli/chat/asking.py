@@ -45,6 +45,18 @@ class Keys(Protocol):
         """
         ...
 
+    def read_line(self, question: Question) -> str | None:
+        """The next line, stripped; None when the question is no longer open or nobody can answer any more.
+
+        Raises:
+            KeyboardInterrupt: the user cancels.
+        """
+        ...
+
+
+WORDS_HINT = "Your answer and Enter"
+CHOICE_HINT = "A number or your own words, and Enter"
+
 
 class Asker:
     """Answers questions: by a flag, by the user, or by refusing where nobody can be asked."""
@@ -71,11 +83,17 @@ class Asker:
             KeyboardInterrupt: the user cancels; the question was answered with that.
         """
         try:
-            if self._answer != "ask":
+            if question.takes_words and not self.asks:
+                # No permission is at stake: without an answer the agent decides what is safest.
+                first = question.choices[0].option_id if self._answer == "allow" and question.choices else ""
+                question.reply(first)
+            elif self._answer != "ask":
                 self.has_refused |= self._answer == "deny"
                 reply_by_flag(question, self._answer)
             elif self._keys is None:
                 self._refuse(question)
+            elif question.takes_words:
+                self._ask_words(question, self._keys, cwd)
             else:
                 self._ask_person(question, self._keys, cwd)
         finally:
@@ -88,6 +106,17 @@ class Asker:
         sentence = f"Refused, since nobody can be asked here: {title}{end} Pass --yes to allow what the agent asks for."
         self._screen.print(Text(sentence, style="yellow"))
         reply_by_flag(question, "deny")
+
+    def _ask_words(self, question: Question, keys: Keys, cwd: str) -> None:
+        offered = {str(number): choice for number, choice in enumerate(question.choices, 1)}
+        keys.forget()
+        self._screen.print(*question_parts(question.call, cwd, self._marks, rows=None))
+        if offered:
+            self._screen.print(options_text(offered, cut=False))
+        self._screen.print(Text(f"  {CHOICE_HINT if offered else WORDS_HINT}; Enter alone: no answer", style="dim"))
+        words = keys.read_line(question)
+        if words is not None:
+            question.reply(offered[words].option_id if words in offered else words)
 
     def _ask_person(self, question: Question, keys: Keys, cwd: str) -> None:
         offered = keyed(question.choices)

@@ -278,9 +278,20 @@ class ChatClient:
         return sdk.KillTerminalResponse()
 
     async def create_elicitation(self, message: str, mode: object, **meta: object) -> sdk.CreateElicitationResponse:
-        """elicitation/create: never promised in initialize."""
-        del message, mode, meta
-        raise acp.RequestError.method_not_found("elicitation/create")
+        """elicitation/create: a form of one choice, one text, or both; any other one is declined."""
+        del meta
+        fields = form_fields(mode)
+        if fields is None:
+            return sdk.DeclineElicitationResponse(action="decline")
+        question = fields.question(message)
+        self._ask(question)
+        answer = await asyncio.wrap_future(question.answer)
+        if answer is None:
+            return sdk.CancelElicitationResponse(action="cancel")
+        name = fields.choice if answer in fields.options else fields.words
+        if not answer or not name:
+            return sdk.DeclineElicitationResponse(action="decline")
+        return sdk.AcceptElicitationResponse(action="accept", content={name: answer})
 
     async def complete_elicitation(self, elicitation_id: str, **meta: object) -> None:
         """elicitation/complete: never promised in initialize."""
@@ -295,6 +306,35 @@ class ChatClient:
 
     def on_connect(self, conn: acp.Agent) -> None:
         """Nothing to do: conversation.py holds the connection."""
+
+
+class FormFields(Struct, frozen=True):
+    """The names of the fields of a form that one line answers, and the options of its choice."""
+
+    choice: str
+    options: tuple[str, ...]
+    words: str
+
+    def question(self, message: str) -> Question:
+        """The form as a question in the terminal."""
+        title, _, _ = message.partition("\n")
+        content = schema.Content(content=schema.TextContent(text=message))
+        call = schema.ToolCallUpdate(tool_call_id="", title=title, content=(content,))
+        return Question(call, tuple(OfferedChoice(name, name, "allow_once") for name in self.options), takes_words=True)
+
+
+def form_fields(mode: object) -> FormFields | None:
+    """The fields of a form; None for what one line cannot answer."""
+    if not isinstance(mode, sdk.ElicitationFormSessionMode | sdk.ElicitationFormRequestMode):
+        return None
+    properties = mode.requested_schema.properties or {}
+    texts = {name: one for name, one in properties.items() if isinstance(one, sdk.ElicitationStringPropertySchema)}
+    choices = [(name, tuple(one.enum)) for name, one in texts.items() if one.enum]
+    words = [name for name, one in texts.items() if not one.enum and not one.one_of]
+    if len(choices) + len(words) != len(properties) or not properties or len(choices) > 1 or len(words) > 1:
+        return None
+    choice, options = choices[0] if choices else ("", ())
+    return FormFields(choice, options, words[0] if words else "")
 
 
 def call_of(tool_call: sdk.ToolCallUpdate) -> schema.ToolCallUpdate:

@@ -97,7 +97,9 @@ class Conversation(Struct):
             ChatError: the agent is gone, or speaks another version.
         """
         capabilities = sdk.ClientCapabilities(
-            fs=sdk.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
+            fs=sdk.FileSystemCapabilities(read_text_file=True, write_text_file=True),
+            terminal=True,
+            elicitation=sdk.ElicitationCapabilities(form=sdk.ElicitationFormCapabilities()),
         )
         client = sdk.Implementation(name="pattern-acp-chat", title="pattern-acp chat", version=__version__)
         answer = await self.request(
@@ -235,7 +237,9 @@ async def open_conversation(
     async with anyio.create_task_group() as tasks:
         terminals = Terminals(terminal, tasks)
         transport = PipeTransport(agent.stdin, agent.stdout, incoming.look)
-        connection = acp.connect_to_agent(ChatClient(Files(), terminals, incoming.ask), transport)
+        client = ChatClient(Files(), terminals, incoming.ask)
+        # Forms are still unstable for the SDK.
+        connection = acp.connect_to_agent(client, transport, use_unstable_protocol=True)
         conversation = Conversation(agent, connection, terminals, incoming)
         try:
             yield conversation

@@ -33,8 +33,10 @@ class Question(Struct, frozen=True):
 
     call: schema.ToolCallUpdate
     choices: tuple[OfferedChoice, ...]
+    takes_words: bool = False
+    """True when the answer may be any words instead of a choice; a choice then has its own name as its id."""
     answer: "concurrent.futures.Future[str | None]" = field(default_factory=concurrent.futures.Future[str | None])
-    """The chosen option's id; None when the question was cancelled."""
+    """The chosen option's id, or the words, empty for no answer; None when the question was cancelled."""
 
     @property
     def is_open(self) -> bool:
@@ -42,7 +44,7 @@ class Question(Struct, frozen=True):
         return not self.answer.done()
 
     def reply(self, option_id: str | None) -> None:
-        """Answer with an option, or with None to cancel; the first answer counts."""
+        """Answer with an option or with words, or with None to cancel; the first answer counts."""
         try:
             self.answer.set_result(option_id)
         except concurrent.futures.InvalidStateError:

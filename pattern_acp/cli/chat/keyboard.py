@@ -17,6 +17,9 @@ from pattern_acp.cli.chat.interrupts import Interrupts
 PASTE_SECONDS = 0.02
 """Longest wait for the next line of a paste; nobody types one that fast."""
 
+LINE_BYTES = 4096
+"""The longest line of a terminal on Linux."""
+
 LOOK_SECONDS = 0.1
 """Interval between checks of an open question: the agent may withdraw it."""
 
@@ -48,6 +51,13 @@ class LineKeys:
             if line.strip():
                 return line.strip()[0]
         return ""
+
+    def read_line(self, question: Question) -> str | None:
+        """See `Keys.read_line`."""
+        del question
+        with self._interrupts.raised():
+            line = self._stdin.readline()
+        return line.strip() if line else None
 
 
 if sys.platform == "win32":
@@ -81,6 +91,13 @@ if sys.platform == "win32":
                     return key
                 time.sleep(LOOK_SECONDS)
             return ""
+
+        def read_line(self, question: Question) -> str | None:
+            """See `Keys.read_line`."""
+            del question
+            with self._interrupts.raised():
+                line = self._stdin.readline()
+            return line.strip() if line else None
 
     def has_more(stdin: TextIO) -> bool:
         """Tell whether more input is ready: each line of a paste follows the last at once."""
@@ -129,6 +146,17 @@ else:
                         return _key_of(os.read(descriptor, 32))
             return ""
 
+        def read_line(self, question: Question) -> str | None:
+            """See `Keys.read_line`. The terminal itself edits the line and shows it."""
+            descriptor = self._stdin.fileno()
+            with _edited_lines(self._stdin):
+                while question.is_open:
+                    self._interrupts.check()
+                    if select.select([descriptor], [], [], LOOK_SECONDS)[0]:
+                        data = os.read(descriptor, LINE_BYTES)
+                        return data.decode("utf-8", "replace").strip() if data else None
+            return None
+
     def _key_of(data: bytes) -> str:
         # An arrow or function key arrives as several bytes beginning with escape; it means nothing here.
         text = data.decode("utf-8", "replace")
@@ -157,3 +185,20 @@ else:
         finally:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(descriptor, termios.TCSAFLUSH if forgets else termios.TCSADRAIN, before)
+
+    @contextmanager
+    def _edited_lines(stdin: TextIO) -> Generator[None, None, None]:
+        """The terminal gives whole lines and shows what is typed."""
+        if termios is None:
+            yield
+            return
+        descriptor = stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+        edited = list(before)
+        edited[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, edited)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, has_diffs
+from pattern_acp.cli.chat.client import FormFields
 from pattern_acp.cli.chat.events import OfferedChoice, Question
 from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.screen import Screen
@@ -37,6 +38,10 @@ class TypedKeys:
         if key == "\x03":
             raise KeyboardInterrupt
         return key
+
+    def read_line(self, question: Question) -> str | None:
+        del question
+        return next(self._keys, None)
 
 
 def edit(new_text: str = "new\n", reason: str = "Mode `ask` asks before each edit.") -> schema.ToolCallUpdate:
@@ -129,3 +134,36 @@ def test_a_question_cannot_steer_the_terminal():
 def test_a_question_with_changes_is_told_from_one_without():
     assert has_diffs(edit())
     assert not has_diffs(schema.ToolCallUpdate(tool_call_id="c"))
+
+
+def answer_words(
+    line: str | None, flag: Literal["ask", "allow", "deny"] = "ask", options: tuple[str, ...] = ("SQLite", "Files")
+) -> tuple[str | None, str]:
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
+    question = FormFields("answer" if options else "", options, "own_words").question("Where to?\nIt stays there.")
+    Asker(screen, UNICODE, flag, TypedKeys([] if line is None else [line])).ask(question, "/project")
+    return question.answer.result(0), out.getvalue()
+
+
+def test_a_question_of_the_agent_takes_a_number_or_any_words():
+    chosen, shown = answer_words("2")
+    assert chosen == "Files"
+    assert shown == snapshot("""\
+? • Where to?
+    Where to?
+    It stays there.
+  [1] SQLite
+  [2] Files
+  A number or your own words, and Enter; Enter alone: no answer
+""")
+    assert answer_words("Nowhere, ask Ana.")[0] == "Nowhere, ask Ana."
+    assert answer_words("")[0] == ""
+    assert answer_words(None)[0] is None
+    assert answer_words("2", options=())[0] == "2"
+
+
+def test_a_question_of_the_agent_is_decided_by_a_flag_without_a_refusal():
+    assert answer_words(None, "allow") == ("SQLite", "")
+    assert answer_words(None, "allow", options=()) == ("", "")
+    assert answer_words(None, "deny") == ("", "")

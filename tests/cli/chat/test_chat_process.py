@@ -258,6 +258,18 @@ class Terminal:
 
 
 @pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_a_question_of_the_agent_takes_a_typed_line_in_a_terminal(home: Path, project: Path, tmp_path: Path):
+    call = {"tool": "ask_user", "arguments": {"question": "Which?", "options": ["SQLite", "Files"]}}
+    script = write_script(tmp_path, [[call], [{"text": "So be it."}]])
+    terminal = Terminal(home, project, "set it up", **script)
+    terminal.wait_for("no answer")
+    terminal.press("Neither of them.\n")
+    terminal.wait_for("So be it.")
+    assert terminal.end() == 0
+    assert "Neither of them." in terminal.seen
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
 def test_a_key_answers_a_question(home: Path, project: Path):
     terminal = Terminal(home, project, 'replace "hello" with "bye" in a.txt')
     terminal.wait_for("[R]")

@@ -200,3 +200,15 @@ def test_a_refused_key_is_told_once(home: Path, project: Path, tmp_path: Path, o
     assert done.stdout.count("The key in X was refused") == (2 if options else 1)
     assert "The key in X was refused" not in done.stderr
     assert "provider.key-refused" in (done.stdout if options else done.stderr)
+
+
+@pytest.mark.parametrize(("flags", "is_answered"), [(["--yes"], True), (["--deny"], False), ([], False)])
+def test_a_question_of_the_agent_costs_no_exit_code(
+    home: Path, project: Path, tmp_path: Path, flags: list[str], *, is_answered: bool
+):
+    call = {"tool": "ask_user", "arguments": {"question": "Which?", "options": ["SQLite", "Files"]}}
+    done = chat(
+        home, project, *flags, "--json", "set it up", script=write_script(tmp_path, [[call], [{"text": "Ok."}]])
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("**SQLite**" in done.stdout) is is_answered
