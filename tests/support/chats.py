@@ -37,7 +37,7 @@ class Done(Struct, frozen=True):
     stderr: str
 
 
-class _Sender(ByteSendStream):
+class Sender(ByteSendStream):
     """The agent's stdin: whole lines, as the chat writes them."""
 
     def __init__(self, far: LoopbackTransport) -> None:
@@ -51,7 +51,7 @@ class _Sender(ByteSendStream):
         self._far.close_sending()
 
 
-class _Receiver(ByteReceiveStream):
+class Receiver(ByteReceiveStream):
     """The agent's stdout."""
 
     def __init__(self, far: LoopbackTransport) -> None:
@@ -68,7 +68,7 @@ class _Receiver(ByteReceiveStream):
         return
 
 
-class _Running(Struct):
+class Running(Struct):
     """What is asked of a process that ended, which is its exit code alone."""
 
     returncode: int = 0
@@ -89,7 +89,7 @@ async def agent_beside(flags: Flags, environ: Mapping[str, str]) -> AsyncGenerat
             ended.set()
 
         tasks.start_soon(serve)
-        agent = AgentProcess(cast("Process", _Running()), _Sender(far), _Receiver(far))
+        agent = AgentProcess(cast("Process", Running()), Sender(far), Receiver(far))
         agent.drained.set()
         try:
             yield agent

@@ -1,25 +1,28 @@
-"""The SDK's client: files, commands and questions that the agent may ask of us.
+"""Files, commands and questions that the agent may ask of us.
 
-Owns: the translation between the SDK's models and local files, local commands and events.py. Must not know: screens.
+Owns: the answers to ACP's client methods from local files, local commands and events.py. Must not know: screens.
+
+Our own wire structs and dispatcher serve here as they serve the agent: importing the SDK takes a second of processor
+time before the first prompt. The SDK judges what this client sends (tests/cli/chat/test_conversation.py).
 """
 
 import asyncio
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import acp
 import anyio
 import msgspec
-from acp import RequestError
-from acp import schema as sdk
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.events import OfferedChoice, Question
+from pattern_acp.cli.chat.transport import Incoming
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
+from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from pattern_acp.workspace.errors import FileMissingError, TooLargeError
 from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES, LocalFileSystem
@@ -63,13 +66,13 @@ class Terminals:
         """Start a command; the terminal's id.
 
         Raises:
-            RequestError: it could not be started.
+            RpcError: it could not be started.
         """
         limit = DEFAULT_OUTPUT_LIMIT if output_limit is None else output_limit
         request = CommandRequest(command_line(command, args), cwd, env, limit)
         started = await self._tasks.start(self._drive, request)
         if isinstance(started, WorkspaceError):
-            raise RequestError(-32603, started.sentence, {"details": started.sentence}) from started
+            raise RpcError(INTERNAL_ERROR, started.sentence, {"details": started.sentence}) from started
         return str(started)
 
     async def output(self, terminal_id: str) -> tuple[CommandOutput, ExitStatus | None]:
@@ -95,7 +98,7 @@ class Terminals:
     def _find(self, terminal_id: str) -> _Terminal:
         found = self._open.get(terminal_id)
         if found is None:
-            raise RequestError(-32602, f"There is no terminal {terminal_id}; it was released or never made.")
+            raise RpcError(INVALID_PARAMS, f"There is no terminal {terminal_id}; it was released or never made.")
         return found
 
     async def _drive(
@@ -150,7 +153,7 @@ class Files:
         """The text of a file, or `limit` lines of it from the 1-based `line`.
 
         Raises:
-            RequestError: -32002 for a missing file, -32603 with a sentence otherwise.
+            RpcError: -32002 for a missing file, -32603 with a sentence otherwise.
         """
         try:
             try:
@@ -168,7 +171,7 @@ class Files:
         """Write a whole file.
 
         Raises:
-            RequestError: -32603 with a sentence; nothing was written.
+            RpcError: -32603 with a sentence; nothing was written.
         """
         try:
             await self._disk.write_text_file(path, content)
@@ -185,127 +188,110 @@ def window(text: str, line: int | None, limit: int | None) -> str:
     return "".join(lines[start:] if limit is None else lines[start : start + limit])
 
 
-def _request_error(path: str, error: WorkspaceError) -> RequestError:
+def _request_error(path: str, error: WorkspaceError) -> RpcError:
     if isinstance(error, FileMissingError):
-        return RequestError.resource_not_found(path)
-    return RequestError(-32603, error.sentence, {"details": error.sentence})
+        return RpcError(RESOURCE_NOT_FOUND, "There is no such file.", {"uri": path})
+    return RpcError(INTERNAL_ERROR, error.sentence, {"details": error.sentence})
 
 
 class ChatClient:
-    """`acp.Client` for one terminal. A plain class: subclassing the Protocol would inherit stubs that answer null."""
+    """Answers the agent's requests for one terminal. Methods that are not in `requests` were never promised."""
 
-    def __init__(self, files: Files, terminals: Terminals, ask: Callable[[Question], None]) -> None:
+    def __init__(self, files: Files, terminals: Terminals, incoming: Incoming) -> None:
         self._files = files
         self._terminals = terminals
-        self._ask = ask
+        self._incoming = incoming
 
-    async def session_update(self, session_id: str, update: object, **meta: object) -> None:
-        """session/update: the transport handed the wire's object on already; here the SDK has only judged it."""
+    @property
+    def requests(self) -> Mapping[str, RequestHandler]:
+        """The handlers by method."""
+        return {
+            "session/request_permission": self._ask,
+            "elicitation/create": self._ask_words,
+            "fs/read_text_file": self._read_file,
+            "fs/write_text_file": self._write_file,
+            "terminal/create": self._create_terminal,
+            "terminal/output": self._output,
+            "terminal/wait_for_exit": self._wait_for_exit,
+            "terminal/kill": self._kill,
+            "terminal/release": self._release,
+        }
 
-    async def request_permission(
-        self, session_id: str, tool_call: sdk.ToolCallUpdate, options: Sequence[sdk.PermissionOption], **meta: object
-    ) -> sdk.RequestPermissionResponse:
-        """session/request_permission: wait for the user, however long they take."""
-        del session_id, meta
-        choices = tuple(OfferedChoice(option.option_id, option.name, option.kind) for option in options)
-        question = Question(call_of(tool_call), choices)
-        self._ask(question)
+    async def _ask(self, params: msgspec.Raw, context: RequestContext) -> schema.PermissionResponse:
+        """Wait for the user, however long they take."""
+        asked = schema.read_params(params, schema.PermissionRequest)
+        choices = tuple(OfferedChoice(option.option_id, option.name, option.kind) for option in asked.options)
+        question = Question(asked.tool_call, choices)
+        context.on_cancel(lambda: question.reply(None))
+        self._incoming.ask(question)
         chosen = await asyncio.wrap_future(question.answer)
         if chosen is None:
-            return sdk.RequestPermissionResponse(outcome=sdk.DeniedOutcome(outcome="cancelled"))
-        return sdk.RequestPermissionResponse(outcome=sdk.AllowedOutcome(outcome="selected", option_id=chosen))
+            return schema.PermissionResponse(outcome=schema.CancelledOutcome())
+        return schema.PermissionResponse(outcome=schema.SelectedOutcome(option_id=chosen))
 
-    async def read_text_file(
-        self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **meta: object
-    ) -> sdk.ReadTextFileResponse:
-        """fs/read_text_file."""
-        del session_id, meta
-        return sdk.ReadTextFileResponse(content=await self._files.read(path, line, limit))
-
-    async def write_text_file(
-        self, session_id: str, path: str, content: str, **meta: object
-    ) -> sdk.WriteTextFileResponse:
-        """fs/write_text_file."""
-        del session_id, meta
-        await self._files.write(path, content)
-        return sdk.WriteTextFileResponse()
-
-    async def create_terminal(
-        self,
-        session_id: str,
-        command: str,
-        args: Sequence[str] | None = None,
-        env: Sequence[sdk.EnvVariable] | None = None,
-        cwd: str | None = None,
-        output_byte_limit: int | None = None,
-        **meta: object,
-    ) -> sdk.CreateTerminalResponse:
-        """terminal/create."""
-        del session_id, meta
-        if cwd is None:
-            raise acp.RequestError(-32602, "A terminal needs a cwd; send the session's folder.")
-        variables = {variable.name: variable.value for variable in env or ()}
-        terminal_id = await self._terminals.create(command, args or (), variables, cwd, output_byte_limit)
-        return sdk.CreateTerminalResponse(terminal_id=terminal_id)
-
-    async def terminal_output(self, session_id: str, terminal_id: str, **meta: object) -> sdk.TerminalOutputResponse:
-        """terminal/output."""
-        del session_id, meta
-        output, status = await self._terminals.output(terminal_id)
-        response = sdk.TerminalOutputResponse(output=output.text, truncated=output.truncated)
-        if status is not None:
-            response.exit_status = sdk.TerminalExitStatus(exit_code=status.exit_code, signal=status.signal)
-        return response
-
-    async def release_terminal(self, session_id: str, terminal_id: str, **meta: object) -> sdk.ReleaseTerminalResponse:
-        """terminal/release."""
-        del session_id, meta
-        await self._terminals.release(terminal_id)
-        return sdk.ReleaseTerminalResponse()
-
-    async def wait_for_terminal_exit(
-        self, session_id: str, terminal_id: str, **meta: object
-    ) -> sdk.WaitForTerminalExitResponse:
-        """terminal/wait_for_exit."""
-        del session_id, meta
-        status = await self._terminals.wait(terminal_id)
-        return sdk.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
-
-    async def kill_terminal(self, session_id: str, terminal_id: str, **meta: object) -> sdk.KillTerminalResponse:
-        """terminal/kill."""
-        del session_id, meta
-        await self._terminals.kill(terminal_id)
-        return sdk.KillTerminalResponse()
-
-    async def create_elicitation(self, message: str, mode: object, **meta: object) -> sdk.CreateElicitationResponse:
-        """elicitation/create: a form of one choice, one text, or both; any other one is declined."""
-        del meta
-        fields = form_fields(mode)
+    async def _ask_words(self, params: msgspec.Raw, context: RequestContext) -> schema.ElicitationResponse:
+        """A form of one choice, one text, or both; any other one is declined."""
+        asked = schema.read_params(params, schema.ElicitationRequest)
+        fields = form_fields(asked)
         if fields is None:
-            return sdk.DeclineElicitationResponse(action="decline")
-        question = fields.question(message)
-        self._ask(question)
+            return schema.ElicitationResponse(action="decline")
+        question = fields.question(asked.message)
+        context.on_cancel(lambda: question.reply(None))
+        self._incoming.ask(question)
         answer = await asyncio.wrap_future(question.answer)
         if answer is None:
-            return sdk.CancelElicitationResponse(action="cancel")
+            return schema.ElicitationResponse(action="cancel")
         name = fields.choice if answer in fields.options else fields.words
         if not answer or not name:
-            return sdk.DeclineElicitationResponse(action="decline")
-        return sdk.AcceptElicitationResponse(action="accept", content={name: answer})
+            return schema.ElicitationResponse(action="decline")
+        return schema.ElicitationResponse(action="accept", content={name: answer})
 
-    async def complete_elicitation(self, elicitation_id: str, **meta: object) -> None:
-        """elicitation/complete: never promised in initialize."""
+    async def _read_file(self, params: msgspec.Raw, context: RequestContext) -> schema.ReadTextFileResponse:
+        del context
+        wanted = schema.read_params(params, schema.ReadTextFileRequest)
+        return schema.ReadTextFileResponse(content=await self._files.read(wanted.path, wanted.line, wanted.limit))
 
-    async def ext_method(self, method: str, params: dict[str, object]) -> dict[str, object]:
-        """A method of somebody's own: none is known."""
-        del params
-        raise acp.RequestError.method_not_found(f"_{method}")
+    async def _write_file(self, params: msgspec.Raw, context: RequestContext) -> None:
+        del context
+        wanted = schema.read_params(params, schema.WriteTextFileRequest)
+        await self._files.write(wanted.path, wanted.content)
 
-    async def ext_notification(self, method: str, params: dict[str, object]) -> None:
-        """A notification of somebody's own: ignored, as the protocol asks."""
+    async def _create_terminal(self, params: msgspec.Raw, context: RequestContext) -> schema.CreateTerminalResponse:
+        del context
+        wanted = schema.read_params(params, schema.CreateTerminalRequest)
+        if wanted.cwd is None:
+            raise RpcError(INVALID_PARAMS, "A terminal needs a cwd; send the session's folder.")
+        variables = {variable.name: variable.value for variable in wanted.env}
+        limit = wanted.output_byte_limit
+        name = await self._terminals.create(wanted.command, wanted.args, variables, wanted.cwd, limit)
+        return schema.CreateTerminalResponse(terminal_id=name)
 
-    def on_connect(self, conn: acp.Agent) -> None:
-        """Nothing to do: conversation.py holds the connection."""
+    async def _output(self, params: msgspec.Raw, context: RequestContext) -> dict[str, object]:
+        del context
+        output, status = await self._terminals.output(_terminal(params))
+        ended = {} if status is None else {"exitStatus": _exit_status(status)}
+        # Our struct leaves out what is false, and the protocol wants it.
+        return {"output": output.text, "truncated": output.truncated, **ended}
+
+    async def _wait_for_exit(self, params: msgspec.Raw, context: RequestContext) -> schema.TerminalExitStatus:
+        del context
+        return _exit_status(await self._terminals.wait(_terminal(params)))
+
+    async def _kill(self, params: msgspec.Raw, context: RequestContext) -> None:
+        del context
+        await self._terminals.kill(_terminal(params))
+
+    async def _release(self, params: msgspec.Raw, context: RequestContext) -> None:
+        del context
+        await self._terminals.release(_terminal(params))
+
+
+def _terminal(params: msgspec.Raw) -> str:
+    return schema.read_params(params, schema.TerminalRequest).terminal_id
+
+
+def _exit_status(status: ExitStatus) -> schema.TerminalExitStatus:
+    return schema.TerminalExitStatus(exit_code=status.exit_code, signal=status.signal)
 
 
 class FormFields(Struct, frozen=True):
@@ -323,24 +309,28 @@ class FormFields(Struct, frozen=True):
         return Question(call, tuple(OfferedChoice(name, name, "allow_once") for name in self.options), takes_words=True)
 
 
-def form_fields(mode: object) -> FormFields | None:
+class _Property(msgspec.Struct, rename="camel"):
+    type: str = ""
+    enum: tuple[str, ...] = ()
+    one_of: object = None
+
+
+class _Form(msgspec.Struct):
+    properties: dict[str, _Property] = field(default_factory=dict[str, _Property])
+
+
+def form_fields(asked: schema.ElicitationRequest) -> FormFields | None:
     """The fields of a form; None for what one line cannot answer."""
-    if not isinstance(mode, sdk.ElicitationFormSessionMode | sdk.ElicitationFormRequestMode):
+    if asked.mode != "form":
         return None
-    properties = mode.requested_schema.properties or {}
-    texts = {name: one for name, one in properties.items() if isinstance(one, sdk.ElicitationStringPropertySchema)}
-    choices = [(name, tuple(one.enum)) for name, one in texts.items() if one.enum]
-    words = [name for name, one in texts.items() if not one.enum and not one.one_of]
-    if len(choices) + len(words) != len(properties) or not properties or len(choices) > 1 or len(words) > 1:
+    try:
+        properties = msgspec.convert(asked.requested_schema, _Form).properties
+    except msgspec.ValidationError:
+        return None
+    texts = {name: one for name, one in properties.items() if one.type == "string" and one.one_of is None}
+    choices = [(name, one.enum) for name, one in texts.items() if one.enum]
+    words = [name for name, one in texts.items() if not one.enum]
+    if len(texts) != len(properties) or not texts or len(choices) > 1 or len(words) > 1:
         return None
     choice, options = choices[0] if choices else ("", ())
     return FormFields(choice, options, words[0] if words else "")
-
-
-def call_of(tool_call: sdk.ToolCallUpdate) -> schema.ToolCallUpdate:
-    """A call as our own wire struct; only its id and title when the rest is something that we do not know."""
-    try:
-        encoded = tool_call.model_dump_json(by_alias=True, exclude_none=True)
-        return msgspec.json.decode(encoded, type=schema.ToolCallUpdate)
-    except msgspec.ValidationError:
-        return schema.ToolCallUpdate(tool_call_id=tool_call.tool_call_id, title=tool_call.title)

@@ -5,17 +5,16 @@ screen; everything for it goes into the inbox.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
-import acp
 import anyio
-from acp import schema as sdk
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from pattern_acp import __version__
+from pattern_acp.acp import schema
 from pattern_acp.cli.chat.agent_process import AgentProcess
 from pattern_acp.cli.chat.client import ChatClient, Files, Terminals
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
@@ -25,13 +24,13 @@ from pattern_acp.cli.chat.session_info import told_by_us
 from pattern_acp.cli.chat.transport import Incoming, PipeTransport
 from pattern_acp.cli.session_ids import beginning_of, meant
 from pattern_acp.domain.action_lines import split_action
+from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.workspace.terminal import Terminal
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-CLOSE_SECONDS = 1.0
 
 LIST_PAGES = 100
 """Pages of session/list that are looked through for a session."""
@@ -65,23 +64,17 @@ class Opened(Struct, frozen=True):
     is_new: bool = True
 
 
-class _WithOptions(Protocol):
-    """The shared part of the answers to session/new, load and resume."""
+class _Version(Struct, rename="camel"):
+    """The part of an agent's answer to initialize that a chat of any agent needs."""
 
-    @property
-    def modes(self) -> sdk.SessionModeState | None: ...
-
-    @property
-    def config_options(
-        self,
-    ) -> "list[sdk.SessionConfigOptionSelect | sdk.SessionConfigOptionBoolean] | None": ...
+    protocol_version: int
 
 
 class Conversation(Struct):
     """A connection to the agent, and the session that is open on it."""
 
     agent: AgentProcess
-    connection: "acp.ClientSideConnection"
+    connection: Dispatcher
     terminals: Terminals
     incoming: Incoming
     session_id: str = ""
@@ -96,18 +89,17 @@ class Conversation(Struct):
         Raises:
             ChatError: the agent is gone, or speaks another version.
         """
-        capabilities = sdk.ClientCapabilities(
-            fs=sdk.FileSystemCapabilities(read_text_file=True, write_text_file=True),
+        capabilities = schema.ClientCapabilities(
+            fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True),
             terminal=True,
-            elicitation=sdk.ElicitationCapabilities(form=sdk.ElicitationFormCapabilities()),
+            elicitation=schema.ElicitationCapabilities(form=schema.Flag()),
         )
-        client = sdk.Implementation(name="pattern-acp-chat", title="pattern-acp chat", version=__version__)
-        answer = await self.request(
-            self.connection.initialize(
-                protocol_version=acp.PROTOCOL_VERSION, client_capabilities=capabilities, client_info=client
-            )
+        client = schema.Implementation(name="pattern-acp-chat", title="pattern-acp chat", version=__version__)
+        hello = schema.InitializeRequest(
+            protocol_version=Raw(b"1"), client_capabilities=capabilities, client_info=client
         )
-        if answer.protocol_version != acp.PROTOCOL_VERSION:
+        answer = await self.request("initialize", hello, _Version)
+        if answer.protocol_version != schema.PROTOCOL_VERSION:
             raise ChatError(f"The agent speaks version {answer.protocol_version} of ACP; this chat speaks version 1.")
 
     async def open(self, wanted: SessionToOpen) -> Opened:
@@ -118,7 +110,7 @@ class Conversation(Struct):
         """
         if wanted.latest or wanted.session_id:
             return await self._reopen(wanted)
-        answer = await self.request(self.connection.new_session(cwd=wanted.cwd, mcp_servers=[]))
+        answer = await self.request("session/new", _place(wanted.cwd), schema.NewSessionResponse)
         self.session_id = answer.session_id
         return _opened(answer, Opened(answer.session_id, wanted.cwd))
 
@@ -130,12 +122,13 @@ class Conversation(Struct):
                 # A slash command takes none; they wait for the first prompt of the model.
                 images, self.images = self.images, ()
             piped, self.piped = self.piped, None
-            blocks = [
+            blocks = (
                 *([text_block(piped)] if piped is not None else ()),
-                sdk.TextContentBlock(type="text", text=text),
+                schema.TextContent(text=text),
                 *map(image_block, images),
-            ]
-            answer = await self.request(self.connection.prompt(session_id=self.session_id, prompt=blocks))
+            )
+            asked = schema.PromptRequest(session_id=self.session_id, prompt=blocks)
+            answer = await self.request("session/prompt", asked, schema.PromptResponse)
             end = _ended(answer)
         except ChatError as error:
             is_shown = isinstance(error, AgentRefusedError) and error.is_shown
@@ -147,15 +140,16 @@ class Conversation(Struct):
     async def cancel(self) -> None:
         """Cancel the running turn; pending questions are answered with `cancelled` (ACP v1, cancellation)."""
         try:
-            await self.connection.cancel(session_id=self.session_id)
-        except ConnectionError:
+            await self.connection.notify("session/cancel", schema.SessionRequest(session_id=self.session_id))
+        except ConnectionClosedError:
             logger.info("the agent was gone before the turn could be cancelled")
         self.incoming.withdraw()
 
     async def stop_subagent(self) -> None:
         """End the subagent that was started last, if one runs; the turn goes on."""
         try:
-            await self.request(self.connection.ext_method("pattern/subagent/stop", {"sessionId": self.session_id}))
+            wanted = schema.SessionRequest(session_id=self.session_id)
+            await self.request("_pattern/subagent/stop", wanted, dict[str, object])
         except ChatError as error:
             logger.info("no subagent was ended: %s", error.sentence)
 
@@ -167,38 +161,39 @@ class Conversation(Struct):
             sentence = f"There is no session {session_id}; `pattern-acp sessions list --all` lists them."
             raise ChatError(sentence, failure_code="session.unknown")
         self.session_id = session_id
-        opening = self.connection.load_session if wanted.replay else self.connection.resume_session
-        answer = await self.request(opening(session_id=session_id, cwd=cwd, mcp_servers=[]))
+        recorded = {"sessionId": session_id, **_place(cwd)}
+        method = "session/load" if wanted.replay else "session/resume"
+        answer = await self.request(method, recorded, schema.OpenedSessionResponse)
         title = (found.title or "") if found is not None else ""
         opened = _opened(answer, Opened(session_id, cwd, title, is_new=False))
         return await self._set(wanted, opened)
 
     async def _set(self, wanted: SessionToOpen, opened: Opened) -> Opened:
         if wanted.mode and wanted.mode != opened.mode:
-            await self.request(self.connection.set_session_mode(session_id=self.session_id, mode_id=wanted.mode))
+            mode = schema.SetModeRequest(session_id=self.session_id, mode_id=wanted.mode)
+            await self.request("session/set_mode", mode, schema.EmptyResponse)
             opened = replace(opened, mode=wanted.mode)
         if wanted.model and wanted.model != opened.model:
-            setting = self.connection.set_config_option(
-                config_id="model", session_id=self.session_id, value=wanted.model
-            )
-            await self.request(setting)
+            await self._choose("model", wanted.model)
             opened = replace(opened, model=wanted.model)
         if wanted.thinking and not opened.is_new and opened.thinking and wanted.thinking != opened.thinking:
-            setting = self.connection.set_config_option(
-                config_id="thought_level", session_id=self.session_id, value=wanted.thinking
-            )
-            await self.request(setting)
+            await self._choose("thought_level", wanted.thinking)
             opened = replace(opened, thinking=wanted.thinking)
         return opened
 
-    async def _find(self, wanted: SessionToOpen) -> "sdk.SessionInfo | None":
+    async def _choose(self, option: str, value: str) -> None:
+        setting = schema.SetConfigOptionRequest(session_id=self.session_id, config_id=option, value=value)
+        await self.request("session/set_config_option", setting, schema.SetConfigOptionResponse)
+
+    async def _find(self, wanted: SessionToOpen) -> schema.SessionInfo | None:
         """The wanted session in session/list, which is sorted from the newest to the oldest."""
         beginning = beginning_of(wanted.session_id)
-        alike: dict[str, sdk.SessionInfo] = {}
+        alike: dict[str, schema.SessionInfo] = {}
         cursor: str | None = None
         for _ in range(LIST_PAGES):
             cwd = wanted.cwd if wanted.latest else None
-            page = await self.request(self.connection.list_sessions(cwd=cwd, cursor=cursor))
+            wish = schema.ListSessionsRequest(cwd=cwd, cursor=cursor)
+            page = await self.request("session/list", wish, schema.ListSessionsResponse)
             for session in page.sessions:
                 if wanted.latest or session.session_id == wanted.session_id:
                     return session
@@ -211,21 +206,23 @@ class Conversation(Struct):
             raise ChatError(f"There is no session in {wanted.cwd} yet; leave out --continue to start one.")
         return alike.get(meant(wanted.session_id, tuple(alike)))
 
-    async def request(self, answer: Awaitable[T]) -> T:
-        """Wait for the agent's answer.
+    async def request(self, method: str, params: object, result: type[T]) -> T:
+        """Ask the agent and wait for its answer.
 
         Raises:
             AgentRefusedError: the agent answered with an error.
             AgentGoneError: the agent is gone.
         """
         try:
-            return await answer
-        except acp.RequestError as error:
+            return await self.connection.request(method, params, result, deadline=None, repair=schema.repair)
+        except RemoteError as error:
             refused = AgentRefusedError(sentence_of(error))
             refused.failure_code = code_of(error) or refused.failure_code
             refused.is_shown = _data_of(error).get("shown") is True
             raise refused from error
-        except ConnectionError as error:
+        except InvalidResultError as error:
+            raise AgentRefusedError(error.sentence) from error
+        except ConnectionClosedError as error:
             raise await self.agent.gone() from error
 
 
@@ -236,60 +233,66 @@ async def open_conversation(
     """Connect to a started agent; `Conversation.initialize` comes first."""
     async with anyio.create_task_group() as tasks:
         terminals = Terminals(terminal, tasks)
-        transport = PipeTransport(agent.stdin, agent.stdout, incoming.look)
-        client = ChatClient(Files(), terminals, incoming.ask)
-        # Forms are still unstable for the SDK.
-        connection = acp.connect_to_agent(client, transport, use_unstable_protocol=True)
-        conversation = Conversation(agent, connection, terminals, incoming)
+        client = ChatClient(Files(), terminals, incoming)
+        connection = Dispatcher(
+            PipeTransport(agent.stdin, agent.stdout),
+            requests=client.requests,
+            notifications={"session/update": incoming.take_update},
+            translate=lambda _: None,
+        )
+        tasks.start_soon(connection.run)
         try:
-            yield conversation
+            yield Conversation(agent, connection, terminals, incoming)
         finally:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-                await connection.close()
             tasks.cancel_scope.cancel()
 
 
-def image_block(image: GivenImage) -> "sdk.ImageContentBlock":
+def _place(cwd: str) -> dict[str, object]:
+    # Our structs leave out what is empty, and the protocol wants the empty list.
+    return {"cwd": cwd, "mcpServers": []}
+
+
+def image_block(image: GivenImage) -> schema.ImageContent:
     """An image for the wire."""
-    return sdk.ImageContentBlock(type="image", data=image.data, mime_type=image.media_type, uri=image.uri)
+    return schema.ImageContent(data=image.data, mime_type=image.media_type, uri=image.uri)
 
 
-def text_block(given: GivenText) -> "sdk.EmbeddedResourceContentBlock":
+def text_block(given: GivenText) -> schema.EmbeddedResource:
     """A text that is not the user's words, for the wire."""
-    contents = sdk.TextResourceContents(uri=given.uri, text=given.text, mime_type="text/plain")
-    return sdk.EmbeddedResourceContentBlock(type="resource", resource=contents)
+    contents = schema.ResourceContents(uri=given.uri, text=given.text, mime_type="text/plain")
+    return schema.EmbeddedResource(resource=contents)
 
 
-def sentence_of(error: "acp.RequestError") -> str:
+def sentence_of(error: RemoteError) -> str:
     """An error of the agent as a sentence: its details, which our agent writes for people, else its message."""
     details = _data_of(error).get("details")
     if isinstance(details, str) and details:
         return details
-    return f"The agent answered with error {error.code}: {error}"
+    return f"The agent answered with error {error.code}: {error.message}"
 
 
-def code_of(error: "acp.RequestError") -> str:
+def code_of(error: RemoteError) -> str:
     """The code of a failure in an error of our agent; empty in one of another."""
     code = _data_of(error).get("code")
     return code if isinstance(code, str) else ""
 
 
-def _data_of(error: "acp.RequestError") -> Mapping[str, object]:
+def _data_of(error: RemoteError) -> Mapping[str, object]:
     data: object = error.data
     return cast("dict[str, object]", data) if isinstance(data, dict) else {}
 
 
-def _opened(answer: _WithOptions, known: Opened) -> Opened:
+def _opened(answer: schema.NewSessionResponse | schema.OpenedSessionResponse, known: Opened) -> Opened:
     """`known` with the mode, model and thinking of the agent's answer."""
     mode = answer.modes.current_mode_id if answer.modes is not None else ""
     options = answer.config_options or ()
-    current = {each.id: each.current_value for each in options if isinstance(each, sdk.SessionConfigOptionSelect)}
+    current = {each.id: each.current_value for each in options if isinstance(each, schema.SelectConfigOption)}
     return replace(known, mode=mode, model=current.get("model", ""), thinking=current.get("thought_level", ""))
 
 
-def _ended(answer: sdk.PromptResponse) -> PromptAnswered:
+def _ended(answer: schema.PromptResponse) -> PromptAnswered:
     """The end of a turn, with what our agent adds."""
-    told = told_by_us(answer.field_meta)
+    told = told_by_us(answer.meta)
     jobs, failure = told.get("backgroundJobs"), told.get("failure")
     return PromptAnswered(
         answer.stop_reason,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-from acp import RequestError
 
 from pattern_acp.cli.chat.client import Terminals, command_line
 from pattern_acp.config.load import process_environment
+from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 
 PYTHON = sys.executable
@@ -67,13 +67,13 @@ async def test_a_released_terminal_is_forgotten_and_whoever_waits_is_let_go(tmp_
             tasks.start_soon(served.wait, name)
             await anyio.lowlevel.checkpoint()
             await served.release(name)
-        with pytest.raises(RequestError):
+        with pytest.raises(RpcError):
             await served.output(name)
 
 
 async def test_a_folder_that_is_missing_is_an_error_for_the_agent(tmp_path: Path):
     async with terminals() as served:
-        with pytest.raises(RequestError, match="no folder"):
+        with pytest.raises(RpcError, match="no folder"):
             await served.create(PYTHON, [], {}, str(tmp_path / "nope"), None)
 
 

@@ -1,15 +1,17 @@
-"""Lines of the agent become messages for the SDK."""
+"""Lines of the agent, and what of them goes to the terminal's thread."""
 
-import json
 import queue
 
 import anyio
+import msgspec
 import pytest
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.events import Happening, Inbox, OfferedChoice, Question, Updated
-from pattern_acp.cli.chat.transport import Incoming, Message, PipeTransport
+from pattern_acp.cli.chat.transport import Incoming, PipeTransport
+from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.transport import Oversize
 
 
 class Bytes(ByteReceiveStream, ByteSendStream):
@@ -34,54 +36,35 @@ class Bytes(ByteReceiveStream, ByteSendStream):
         return
 
 
-async def received(*chunks: bytes) -> list[Message]:
-    transport = PipeTransport(Bytes(), Bytes(*chunks), lambda _: True)
-    found: list[Message] = []
+async def received(*chunks: bytes) -> list[bytes | Oversize]:
+    transport = PipeTransport(Bytes(), Bytes(*chunks))
+    found: list[bytes | Oversize] = []
     with anyio.fail_after(30):
-        while (message := await transport.receive()) is not None:
-            found.append(message)
-    assert transport.ended.is_set()
+        while (line := await transport.receive()) is not None:
+            found.append(line)
     return found
 
 
-async def test_messages_are_read_however_the_bytes_are_cut():
-    assert await received(b'{"a":', b"1}\n\n", b'{"b":2}\n{"c"', b":3}\n") == [{"a": 1}, {"b": 2}, {"c": 3}]
+async def test_lines_are_read_however_the_bytes_are_cut():
+    assert await received(b'{"a":', b"1}\n\n", b'{"b":2}\n{"c"', b":3}\n") == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 
-async def test_lines_that_are_no_objects_are_left_out():
-    assert await received(b'[]\n42\nnot json\n\xff\xfe\n{"a":1}\n') == [{"a": 1}]
-
-
-async def test_a_message_is_one_line_of_ascii():
-    pipe = Bytes()
-    await PipeTransport(pipe, Bytes(), lambda _: True).send({"text": "é\n"})
-    assert pipe.written == b'{"text":"\\u00e9\\n"}\n'
-    assert json.loads(pipe.written) == {"text": "é\n"}
-
-
-async def test_an_agent_that_is_gone_is_a_connection_error():
-    with pytest.raises(ConnectionError):
-        await PipeTransport(Bytes(broken=True), Bytes(), lambda _: True).send({})
-
-
-async def test_what_is_looked_at_and_kept_does_not_reach_the_sdk():
-    lines = b'{"method":"$/cancel_request"}\n{"id":1}\n'
-    transport = PipeTransport(Bytes(), Bytes(lines), Incoming(queue.SimpleQueue[Happening]()).look)
-    with anyio.fail_after(30):
-        assert await transport.receive() == {"id": 1}
+async def test_an_agent_that_is_gone_is_a_closed_connection():
+    with pytest.raises(ConnectionClosedError):
+        await PipeTransport(Bytes(broken=True), Bytes()).send(b"{}\n")
 
 
 def test_updates_go_into_the_inbox_as_they_are():
     inbox: Inbox = queue.SimpleQueue[Happening]()
-    update = {"sessionUpdate": "new_kind", "_meta": {"x": None}}
-    message: Message = {"method": "session/update", "params": {"sessionId": "s", "update": update}}
-    assert Incoming(inbox).look(message)
-    assert inbox.get_nowait() == Updated(update)
+    Incoming(inbox).take_update(
+        msgspec.Raw(b'{"sessionId": "s", "update": {"sessionUpdate": "new_kind", "_meta": {"x": null}}}')
+    )
+    assert inbox.get_nowait() == Updated({"sessionUpdate": "new_kind", "_meta": {"x": None}})
 
 
-def test_a_withdrawn_request_closes_open_questions():
+def test_a_withdrawal_closes_open_questions():
     incoming = Incoming(queue.SimpleQueue[Happening]())
     question = Question(schema.ToolCallUpdate(tool_call_id="c"), (OfferedChoice("a", "A", "allow_once"),))
     incoming.ask(question)
-    assert not incoming.look({"method": "$/cancel_request", "params": {"requestId": 1}})
+    incoming.withdraw()
     assert question.answer.result(0) is None
