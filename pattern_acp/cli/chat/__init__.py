@@ -2,7 +2,8 @@
 
 Two threads share the work. The main one owns the terminal: it draws, reads keys and takes Ctrl-C. The other runs the
 event loop: the agent process, the connection, files and terminals. They meet in an inbox of happenings (events.py).
-The package speaks to the agent through ACP alone, with our own dispatcher and wire structs, and must not know how it works.
+The package speaks to the agent through ACP alone, with our own dispatcher and wire structs, and must not know how it
+works.
 
 Exit codes: 0 when the turn ended well; 1 on an error, a refusal, or a limit that cut the turn; 130 when the turn was
 cancelled.
