@@ -6,6 +6,7 @@ the connection.
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -76,6 +77,19 @@ class LinePrompt:
             make_private_directory(self._file.parent)
             os.close(open_private_append(str(self._file), os.O_WRONLY | os.O_CREAT | os.O_APPEND))
             readline.write_history_file(self._file)
+
+    def forget(self, command: str) -> None:
+        """Drop the lines that hold what `/memory forget LABEL PASSAGE` forgets, the command among them."""
+        found = _FORGETTING.match(command)
+        if readline is None or found is None:
+            return
+        from pattern_acp.memory.forgotten import forget_passage
+
+        forgotten = forget_passage(found[1])
+        for number in range(readline.get_current_history_length(), 0, -1):
+            if forgotten.holds(readline.get_history_item(number) or ""):
+                readline.remove_history_item(number - 1)
+        self.close()
 
     def read(self, sign: str) -> str | None:
         """The next prompt; None at the end of input.
@@ -168,6 +182,8 @@ NO_MODEL = "No model is set up, so only plain commands such as “find TEXT” a
 
 KEPT = "The up arrow brings the line back. "
 
+_FORGETTING = re.compile(r"/memory\s+forget\s+(?:--yes\s+)?\S+\s+(?:--yes\s+)?(?!--all\s*$)(.+)", re.DOTALL)
+
 LEAVE = frozenset({"/quit", "/exit"})
 
 
@@ -238,6 +254,7 @@ class Interactive:
         """Run a turn; whether the chat can go on."""
         with quiet_keys(sys.stdin):
             end = self._turns.run(text)
+        self._prompt.forget(text)
         self._known.background_jobs = end.background_jobs
         if end.error and not end.is_shown:
             self._stage.screen.print(Text(one_line(end.error), style="red"))

@@ -128,3 +128,25 @@ def test_pasted_lines_are_one_prompt(tmp_path: Path, pasted: bytes):
 def test_the_history_is_for_the_person_alone(tmp_path: Path):
     lines_read(tmp_path / "new", b"one\n")
     assert (tmp_path / "new" / "chat_history").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the console itself keeps lines there")
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("/memory forget project the vault code", ["likes tea"]),
+        ("/memory forget --yes archive “VAULT CODE”", ["likes tea"]),
+        ("/memory forget project --all", ["likes tea", "the Vault\u00a0code is 4711"]),
+        ("forget the vault code", ["likes tea", "the Vault\u00a0code is 4711"]),
+    ],
+)
+def test_what_is_forgotten_is_not_brought_back_by_the_arrow_key(tmp_path: Path, command: str, left: list[str]):
+    code = (
+        "import readline, sys; from pathlib import Path; from pattern_acp.cli.chat.interactive import LinePrompt\n"
+        "prompt = LinePrompt(Path(sys.argv[1]), lambda: []); prompt.open()\n"
+        "[readline.add_history(line) for line in ('likes tea', 'the Vault\\u00a0code is 4711', sys.argv[2])]\n"
+        "prompt.close(); prompt.forget(sys.argv[2])"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path), command], env=agent_environment(tmp_path), check=True)
+    lines = (tmp_path / "chat_history").read_text("utf-8").splitlines()
+    assert [line for line in lines if line not in {command, "_HiStOrY_V2_"}] == left
