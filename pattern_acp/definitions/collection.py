@@ -14,6 +14,7 @@ from pattern_acp.definitions.commands import CommandDefinition, find_commands, i
 from pattern_acp.definitions.files import DefinitionFiles
 from pattern_acp.definitions.skills import SkillDefinition, find_skills
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
 COMMANDS = "commands"
@@ -39,8 +40,7 @@ class Definitions(Struct, frozen=True):
                 yield ProjectPart(PartKind.COMMAND, f"/{command.name}", command.body + runs, _digest(command.body))
         for skill in self.skills:
             if skill.of_project:
-                files = f"\nfiles: {', '.join(skill.files)}" if skill.files else ""
-                yield ProjectPart(PartKind.SKILL, skill.name, skill.description + files, skill.digest)
+                yield ProjectPart(PartKind.SKILL, skill.name, skill.shown, skill.digest)
 
 
 NO_DEFINITIONS = Definitions()
@@ -60,8 +60,8 @@ def find_definitions(project: str, own: Path) -> Definitions:
     for name in PROJECT_FOLDERS:
         narrows = name != ".claude"
         place = root / name
-        commands += find_commands(place / COMMANDS, root, reading, of_project=True, narrows=narrows)
-        skills += find_skills(place / SKILLS, root, reading, of_project=True)
+        commands += find_commands(place / COMMANDS, root, reading, tier=TrustTier.PROJECT, narrows=narrows)
+        skills += find_skills(place / SKILLS, root, reading, tier=TrustTier.PROJECT)
     return Definitions(_first(commands), _first(skills), tuple(reading.problems))
 
 

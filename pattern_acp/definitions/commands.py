@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pattern_acp.definitions.files import DefinitionFiles, files_below, read_document, read_text
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.origin import TrustTier
 
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
 _PLACE = late_pattern(r"\$(?:ARGUMENTS\b|([1-9])(?![0-9]))")
@@ -27,13 +28,18 @@ class CommandDefinition(Struct, frozen=True):
     hint: str
     body: str
     path: str
-    of_project: bool = False
+    tier: TrustTier = TrustTier.USER
     tools: tuple[str, ...] = ()
     """The only tools that its turn may use; none: all of them."""
 
+    @property
+    def of_project(self) -> bool:
+        """True for a command that the project brings."""
+        return self.tier is TrustTier.PROJECT
+
 
 def find_commands(
-    folder: Path, boundary: Path, reading: DefinitionFiles, *, of_project: bool = False, narrows: bool = True
+    folder: Path, boundary: Path, reading: DefinitionFiles, *, tier: TrustTier = TrustTier.USER, narrows: bool = True
 ) -> Iterator[CommandDefinition]:
     """The commands below `folder`; what cannot be used is reported.
 
@@ -52,7 +58,7 @@ def find_commands(
             continue
         document = read_document(text)
         if document.problem:
-            reading.problems.append(f"{path}: {document.problem}; the command is there without it.")
+            reading.problems.append(f"{document.place_in(path)}: {document.problem}; the command is there without it.")
         first = next((line.lstrip("# ") for line in document.body.splitlines() if line.strip()), "")
         yield CommandDefinition(
             name,
@@ -60,7 +66,7 @@ def find_commands(
             (document.text("argument-hint") or ("ARGUMENTS" if _PLACE.search(document.body) else ""))[:100],
             document.body,
             str(path),
-            of_project,
+            tier,
             document.items("allowed-tools") if narrows else (),
         )
 

@@ -6,11 +6,13 @@ not know: what the files mean.
 
 import os
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.domain.late_pattern import late_pattern
 
@@ -21,14 +23,21 @@ HEAD_CHARACTERS = 16_000
 
 _KEY = late_pattern(r"(?P<key>[A-Za-z][A-Za-z0-9_-]*)[ \t]*:(?:[ \t]+(?P<value>.*))?")
 _BLOCK = late_pattern(r"[|>][+-]?\d?")
+_NOT_PLAIN = late_pattern(r"""^["'\[|>]|\s#|[\n\r\t]|\s\s""")
 
 
 class Document(Struct, frozen=True):
-    """A file's head and the text below it; `problem` says what is wrong with the head, as the end of a sentence."""
+    """A file's head and the text below it.
+
+    `problem` says what is wrong with the head, as a sentence without its end; `line` and `column`, from 1, say where.
+    """
 
     head: Mapping[str, Value] = field(default_factory=dict[str, Value])
     body: str = ""
     problem: str = ""
+    line: int = 1
+    column: int = 1
+    entries: Mapping[str, "Entry"] = field(default_factory=dict[str, "Entry"])
 
     def text(self, key: str) -> str:
         """The value of `key` on one line; empty when there is none."""
@@ -42,6 +51,32 @@ class Document(Struct, frozen=True):
             return value
         return tuple(item.strip() for item in re.split(r",(?![^()]*\))", value) if item.strip())
 
+    def table(self, key: str) -> "Document":
+        """The keys below `key`, such as those of `metadata`; empty where its value is text or a list."""
+        entry = self.entries.get(key)
+        if entry is None or entry.begins or not entry.below:
+            return Document()
+        return _read_head(textwrap.dedent("\n".join(entry.below)).split("\n"), "", entry.line + 1)
+
+    def place_in(self, path: Path) -> str:
+        """The place of the problem, in the form in which editors and terminals open it."""
+        return f"{path}:{self.line}:{self.column}"
+
+    def with_problem(self, key: str, problem: str) -> "Document":
+        """The same with a problem of the value of `key`."""
+        entry = self.entries.get(key)
+        line, column = (entry.line, entry.column) if entry is not None else (1, 1)
+        return replace(self, problem=problem, line=line, column=column)
+
+
+class Entry(Struct, frozen=True):
+    """A key of a head as the file has it: the line and column of its value, and the lines below its own."""
+
+    line: int
+    column: int
+    begins: str = ""
+    below: tuple[str, ...] = ()
+
 
 def read_document(text: str) -> Document:
     """Split a file into head and body. Never fails: a head that cannot be read is empty and says why."""
@@ -49,44 +84,111 @@ def read_document(text: str) -> Document:
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return Document(body=text.strip())
-    end = next((number for number, line in enumerate(lines[1:], start=1) if line.rstrip() in {"---", "..."}), 0)
+    end = _end_of_head(lines)
     if not end:
-        return Document(problem="its head has no closing line ---")
+        return Document(problem="the head that begins here has no closing line ---")
     head_lines, body = lines[1:end], "\n".join(lines[end + 1 :]).strip()
     if sum(map(len, head_lines)) > HEAD_CHARACTERS:
-        return Document(body=body, problem=f"its head is longer than {HEAD_CHARACTERS} characters")
-    return _read_head(head_lines, body)
+        return Document(body=body, problem=f"the head is longer than {HEAD_CHARACTERS} characters")
+    return _read_head(head_lines, body, 2)
 
 
-def _read_head(lines: list[str], body: str) -> Document:
+def with_values(text: str, values: Mapping[str, str], body: str | None = None) -> str:
+    """The text of a file with other values in its head, and another body unless that is None.
+
+    Everything else stays as it is, to the byte: unknown keys, nested tables, comments, the ends of lines.
+    """
+    newline = "\r\n" if text.split("\n", 1)[0].endswith("\r") else "\n"
+    lines = text.split("\n")
+    end = _end_of_head(lines) if lines[0].removeprefix("\ufeff").rstrip() == "---" else 0
+    if not end:
+        lines, end = ["---" + newline[:-1], "---" + newline[:-1], text], 1
+    head, rest = lines[1:end], lines[end:]
+    for key, value in values.items():
+        written = f"{key}: {quoted(value)}{newline[:-1]}"
+        places = [
+            at for at, line in enumerate(head) if (match := _KEY.fullmatch(line.rstrip())) and match["key"] == key
+        ]
+        if not places:
+            head.append(written)
+            continue
+        past = places[0] + 1
+        while past < len(head) and _goes_on(head[past]):
+            past += 1
+        # Blank lines before the next key belong to nobody.
+        while past > places[0] + 1 and not head[past - 1].strip():
+            past -= 1
+        head[places[0] : past] = [written]
+    if body is not None:
+        rest = [rest[0] if rest[0].endswith("\r") or newline == "\n" else f"{rest[0]}\r", *body.split("\n")]
+    return "\n".join((lines[0], *head, *rest))
+
+
+def quoted(text: str) -> str:
+    """`text` as the value of a key, on one line, as plain text where that reads the same."""
+    flat = text.strip()
+    if flat == text and text and not _NOT_PLAIN.search(text):
+        return text
+    written = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{written}"'
+
+
+def _end_of_head(lines: list[str]) -> int:
+    return next((number for number, line in enumerate(lines[1:], start=1) if line.rstrip() in {"---", "..."}), 0)
+
+
+def _goes_on(line: str) -> bool:
+    """Tell whether a line belongs to the key above; a list may stand as far left as its key."""
+    return not line.strip() or line[0] in " \t-"
+
+
+def _read_head(lines: list[str], body: str, first: int) -> Document:
+    """Read the lines of a head, of which the file has the first at line `first`."""
     head: dict[str, Value] = {}
+    entries: dict[str, Entry] = {}
     position = 0
     while position < len(lines):
-        line = lines[position]
+        line, number = lines[position], first + position
         position += 1
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _KEY.fullmatch(line.rstrip())
         if match is None:
-            return Document(body=body, problem=f"line {position + 1} of its head is not `key: value`")
+            column = len(line) - len(line.lstrip()) + 1
+            return Document(body=body, problem="this line of the head is not `key: value`", line=number, column=column)
+        key, begins = match["key"], (match["value"] or "").strip()
+        if key in head:
+            return Document(body=body, problem=f"the head has the key `{key}` twice", line=number)
         below: list[str] = []
-        # A list may stand as far left as its key.
-        while position < len(lines) and (not lines[position].strip() or lines[position][0] in " \t-"):
+        while position < len(lines) and _goes_on(lines[position]):
             below.append(lines[position])
             position += 1
-        head[match["key"]] = _value((match["value"] or "").strip(), below)
-    return Document(head, body)
+        entry = Entry(number, (match.start("value") if begins else len(line.rstrip())) + 1, begins, tuple(below))
+        problem = _problem_of(begins, below)
+        if problem:
+            return Document(body=body, problem=problem, line=number, column=entry.column)
+        head[key], entries[key] = _value(begins, below), entry
+    return Document(head, body, entries=entries)
+
+
+def _problem_of(raw: str, below: list[str]) -> str:
+    whole = " ".join((raw, *below))
+    for mark, name in (('"', "quoted text"), ("'", "quoted text")):
+        if raw.startswith(mark) and mark not in re.sub(r"\\.", "", whole[1:]):
+            return f"the {name} that begins here has no closing {mark}"
+    return "the list that begins here has no closing ]" if raw.startswith("[") and "]" not in whole else ""
 
 
 def _value(raw: str, below: list[str]) -> Value:
     if _BLOCK.fullmatch(raw):
         return _block(below, folded=raw[0] == ">")
-    if raw.startswith("[") and raw.endswith("]"):
-        return tuple(_unquoted(item) for item in raw[1:-1].split(",") if item.strip())
     items = [line.strip() for line in below if line.strip()]
+    whole = " ".join((raw, *items)).strip()
+    if whole.startswith("[") and whole.endswith("]"):
+        return tuple(_unquoted(item) for item in whole[1:-1].split(",") if item.strip())
     if not raw and items and all(item == "-" or item.startswith("- ") for item in items):
         return tuple(_unquoted(item[1:].strip()) for item in items)
-    return _unquoted(" ".join((raw, *items)).strip())
+    return _unquoted(whole)
 
 
 def _block(lines: list[str], *, folded: bool) -> str:
@@ -117,7 +219,7 @@ class DefinitionFiles(Struct):
     problems: list[str] = field(default_factory=list[str])
 
 
-def files_below(folder: Path, boundary: Path, reading: DefinitionFiles) -> Iterator[Path]:
+def files_below(folder: Path, boundary: Path, reading: DefinitionFiles, *, most: int = MOST_FILES) -> Iterator[Path]:
     """Every file below `folder`, in the order of their names; those that a link leads to outside `boundary` are not.
 
     Blocks while it looks at the disk; what cannot be looked at is left out.
@@ -127,8 +229,8 @@ def files_below(folder: Path, boundary: Path, reading: DefinitionFiles) -> Itera
     while waiting:
         place, level = waiting.pop(0)
         for path in _children(place):
-            if found >= MOST_FILES:
-                reading.problems.append(f"{folder} holds more than {MOST_FILES} files; the rest is not looked at.")
+            if found >= most:
+                reading.problems.append(f"{folder} holds more than {most} files; the rest is not looked at.")
                 return
             if not _is_inside(path, boundary):
                 reading.problems.append(f"{path} is a link that leads out of {boundary}, so it is not used.")

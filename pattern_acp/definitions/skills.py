@@ -1,20 +1,39 @@
 """Skills: folders with a SKILL.md, in the open format of agentskills.io.
 
-Owns: finding them, their name and description, and the files beside. Must not know: when one is loaded.
+Owns: finding them, what their heads say, the files beside, and their text with arguments. Must not know: when one is
+loaded. The tier of a skill is that of the place where it was found.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from pattern_acp.definitions.files import FILE_BYTES, DefinitionFiles, files_below, read_document, read_text
+from pattern_acp.definitions.commands import expanded
+from pattern_acp.definitions.files import FILE_BYTES, DefinitionFiles, Document, files_below, read_document, read_text
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.origin import TrustTier
 
 SKILL_FILE = "SKILL.md"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+MOST_FILES = 4_000
+"""Files below one folder of skills that are looked at: 200 skills with 20 files each."""
+
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+TIERS = frozenset((*TrustTier, "first-party", "project-local", "plugin-installed"))
+"""Words that a head may have for a tier, ours and those of earlier formats; none of them gains anything."""
+
+_READ = frozenset(
+    (
+        *("name", "description", "keywords", "tags", "allowed-tools", "arguments", "argument-hint", "metadata"),
+        *("disable-model-invocation", "user-invocable", "trust_tier", "trust-tier"),
+    )
+)
 
 
 class SkillDefinition(Struct, frozen=True):
@@ -26,39 +45,70 @@ class SkillDefinition(Struct, frozen=True):
     folder: str
     files: tuple[str, ...] = ()
     digest: str = ""
-    of_project: bool = False
+    tier: TrustTier = TrustTier.USER
+    bundle: str = ""
+    """The bundle that brought it; empty for none."""
+    keywords: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Tools that it says it needs. They are shown and grant nothing."""
+    arguments: tuple[str, ...] = ()
+    """Names of its arguments, for places such as `$branch` in its text."""
+    hint: str = ""
+    for_model: bool = True
+    """False for one that only the user loads."""
+    for_user: bool = True
+    """False for one that is no slash command."""
+    claim: str = ""
+    """The tier that its head claims."""
+    more: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other keys of its head, such as `license`."""
+
+    @property
+    def of_project(self) -> bool:
+        """True for a skill that the project brings."""
+        return self.tier is TrustTier.PROJECT
+
+    @property
+    def source(self) -> str:
+        """Its tier, with the name of its bundle."""
+        return f"bundle {self.bundle}" if self.bundle else self.tier.value
+
+    @property
+    def shown(self) -> str:
+        """The text that the user reads before they trust it."""
+        lines = [self.description]
+        lines += [f"says that it uses: {', '.join(self.tools)}"] if self.tools else []
+        lines += [f"files: {', '.join(self.files)}"] if self.files else []
+        return "\n".join(lines)
+
+    def text(self, typed: str) -> str:
+        """Its instructions with what was typed behind its name filled in."""
+        words = typed.split()
+        body = self.body
+        for number, name in enumerate(self.arguments):
+            value = words[number] if number < len(words) else ""
+            body = re.sub(rf"\$(?:{re.escape(name)}\b|\{{{re.escape(name)}\}})", lambda _, v=value: v, body)
+        # A place for what was typed that is filled in already needs no second one at the end.
+        return body if body != self.body and "$ARGUMENTS" not in self.body else expanded(body, typed, {})
 
 
 def find_skills(
-    folder: Path, boundary: Path, reading: DefinitionFiles, *, of_project: bool = False
+    folder: Path, boundary: Path, reading: DefinitionFiles, *, tier: TrustTier = TrustTier.USER, bundle: str = ""
 ) -> Iterator[SkillDefinition]:
     """The skills in the folders of `folder`; what cannot be used is reported."""
     by_skill: dict[str, list[Path]] = {}
-    for path in files_below(folder, boundary, reading):
+    for path in files_below(folder, boundary, reading, most=MOST_FILES):
         parts = path.relative_to(folder).parts
         if len(parts) > 1:
             by_skill.setdefault(parts[0], []).append(path)
     for name, paths in by_skill.items():
         place = folder / name
-        main = place / SKILL_FILE
-        text = read_text(main, reading) if main in paths else None
-        if text is None:
+        if place / SKILL_FILE not in paths:
             continue
-        document = read_document(text)
-        called = document.text("name") or name
-        if document.problem or not document.text("description") or not _NAME.fullmatch(called):
-            why = document.problem or "its head needs a name (letters, digits, - and _) and a description"
-            reading.problems.append(f"{main}: {why}; the skill is left out.")
-            continue
-        yield SkillDefinition(
-            called,
-            document.text("description"),
-            document.body,
-            str(place),
-            tuple(path.relative_to(place).as_posix() for path in paths if path != main),
-            _digest(paths),
-            of_project,
-        )
+        found = _read_skill(place, tuple((path, _stamp(path)) for path in paths))
+        reading.problems += found.problems
+        if found.skill is not None:
+            yield replace(found.skill, tier=tier, bundle=bundle)
 
 
 def read_skill_file(skill: SkillDefinition, name: str) -> str | None:
@@ -66,7 +116,77 @@ def read_skill_file(skill: SkillDefinition, name: str) -> str | None:
     return read_text(Path(skill.folder, name), DefinitionFiles()) if name in skill.files else None
 
 
-def _digest(paths: list[Path]) -> str:
+class _Found(Struct, frozen=True):
+    skill: SkillDefinition | None
+    problems: tuple[str, ...]
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+@lru_cache(maxsize=1_024)
+def _read_skill(place: Path, files: tuple[tuple[Path, tuple[int, ...]], ...]) -> _Found:
+    """Read a skill; each prompt looks at all of them, so that one whose files are as they were is not read again."""
+    reading = DefinitionFiles()
+    main = place / SKILL_FILE
+    text = read_text(main, reading)
+    if text is None:
+        return _Found(None, tuple(reading.problems))
+    document = _checked(read_document(text), place.name)
+    if document.problem:
+        return _Found(None, (f"{document.place_in(main)}: {document.problem}; the skill is left out.",))
+    paths = [path for path, _ in files]
+    metadata = document.table("metadata")
+    keywords = (*document.items("keywords"), *document.items("tags"), *metadata.items("keywords"))
+    skill = SkillDefinition(
+        document.text("name") or place.name,
+        document.text("description"),
+        document.body,
+        str(place),
+        tuple(path.relative_to(place).as_posix() for path in paths if path != main),
+        _digest(place, paths),
+        keywords=tuple(dict.fromkeys(keywords)),
+        tools=document.items("allowed-tools"),
+        arguments=tuple(name.strip("[]<>") for name in " ".join(document.items("arguments")).split()),
+        hint=(document.text("argument-hint") or document.text("arguments"))[:100],
+        for_model=document.text("disable-model-invocation") != "true",
+        for_user=document.text("user-invocable") != "false",
+        claim=_claim(document)[1],
+        more={key: document.text(key)[:200] for key in document.head if key not in _READ and document.text(key)},
+    )
+    return _Found(skill, ())
+
+
+def _checked(document: Document, folder: str) -> Document:
+    """The head of a SKILL.md, with the first thing that keeps it from being a skill."""
+    if document.problem:
+        return document
+    if not document.entries:
+        return replace(document, problem="it begins with no head, which needs a name and a description")
+    if "name" in document.head and not document.text("name"):
+        return document.with_problem("name", "the name is empty")
+    if not _NAME.fullmatch(document.text("name") or folder):
+        return document.with_problem("name", "the name may have letters, digits, - and _, and 64 characters at most")
+    if not document.text("description"):
+        return document.with_problem("description", "the head needs a description")
+    key, claim = _claim(document)
+    if claim and claim not in TIERS:
+        return document.with_problem(key, f"there is no tier {claim[:40]!r}; tiers are {', '.join(TrustTier)}")
+    return document
+
+
+def _claim(document: Document) -> tuple[str, str]:
+    return next(
+        ((key, document.text(key)) for key in ("trust_tier", "trust-tier") if key in document.head), ("trust_tier", "")
+    )
+
+
+def _digest(place: Path, paths: list[Path]) -> str:
     contents: list[list[str]] = []
     for path in paths:
         try:
@@ -74,5 +194,5 @@ def _digest(paths: list[Path]) -> str:
             content = sha256_hex(path.read_bytes()) if size <= FILE_BYTES else f"{size} bytes"
         except OSError:
             content = "unreadable"
-        contents.append([str(path), content])
-    return sha256_hex(canonical_json(contents))
+        contents.append([path.relative_to(place).as_posix(), content])
+    return sha256_hex(canonical_json([list(item) for item in contents]))

@@ -34,6 +34,18 @@ class Origin(StrEnum):
     MCP = "mcp"
 
 
+class TrustTier(StrEnum):
+    """The party behind a definition, by the place where its bytes were found, never by a claim inside."""
+
+    BUILT_IN = "built-in"
+    USER = "user"
+    BUNDLE = "bundle"
+    """Installed by the user from others, and agreed to as it is."""
+    PROJECT = "project"
+    AD_HOC = "ad-hoc"
+    """Written by the agent, and agreed to by the user."""
+
+
 class DataSource(Struct, frozen=True):
     """Data that a session has read, and what the user would call the place that it is from."""
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from pattern_acp.definitions import files
 from pattern_acp.definitions.collection import find_definitions
 from pattern_acp.definitions.commands import expanded, inline_commands
 from pattern_acp.definitions.skills import read_skill_file
+from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import digest_of_parts
 
 
@@ -65,9 +67,70 @@ def test_what_cannot_be_used_is_named_and_stops_nothing(tmp_path: Path):
     assert [command.name for command in found.commands] == ["head"]
     assert found.skills == ()
     told = "\n".join(found.problems)
-    for words in ("a b.md cannot be", "line 2 of its head", "leads out of", "as text", "larger than", "needs a name"):
+    for words in (
+        "a b.md cannot be",
+        "head.md:2:1: this line of the head",
+        "leads out of",
+        "as text",
+        "larger than",
+        "bare/SKILL.md:1:1: it begins with no head",
+    ):
         assert words in told
     assert len(found.problems) == 6
+
+
+@pytest.mark.parametrize(
+    ("head", "place", "words"),
+    [
+        ("name: ''\ndescription: x", "2:7", "the name is empty"),
+        ("name: a b\ndescription: x", "2:7", "letters, digits"),
+        ("name: a", "1:1", "needs a description"),
+        ("name: a\ndescription:", "3:13", "needs a description"),
+        ("name: a\ndescription: x\ntrust_tier: root", "4:13", "no tier 'root'; tiers are built-in, user, bundle"),
+        ("name: a\ndescription: 'x", "3:14", "no closing '"),
+    ],
+)
+def test_a_skill_that_cannot_be_used_is_named_with_file_line_and_column(
+    tmp_path: Path, head: str, place: str, words: str
+):
+    write(tmp_path / ".pattern" / "skills" / "one" / "SKILL.md", f"---\n{head}\n---\nBody.")
+    found = find_definitions(str(tmp_path), tmp_path / "own")
+    assert found.skills == ()
+    (told,) = found.problems
+    assert f"SKILL.md:{place}: " in told
+    assert words in told
+
+
+@pytest.mark.parametrize("claim", ["built-in", "first-party", "user"])
+def test_the_tier_of_a_skill_is_that_of_its_place_whatever_its_head_claims(tmp_path: Path, claim: str):
+    text = f"---\nname: a\ndescription: x\ntrust_tier: {claim}\n---\nBody."
+    write(tmp_path / ".pattern" / "skills" / "a" / "SKILL.md", text)
+    write(tmp_path / "own" / "skills" / "b" / "SKILL.md", text.replace("name: a", "name: b"))
+    found = {skill.name: skill for skill in find_definitions(str(tmp_path), tmp_path / "own").skills}
+    assert (found["a"].tier, found["b"].tier) == (TrustTier.PROJECT, TrustTier.USER)
+    assert found["a"].claim == claim
+
+
+def test_the_head_of_a_skill_is_read_as_the_field_writes_it(tmp_path: Path):
+    head = (
+        "name: release\ndescription: Makes releases\nlicense: MIT\nallowed-tools: Bash(git:*), Read\n"
+        "arguments: [version, branch]\ntags: ship\nmetadata:\n  keywords: [changelog, tag]\nuser-invocable: false\n"
+        "disable-model-invocation: true\n"
+    )
+    write(tmp_path / "own" / "skills" / "release" / "SKILL.md", f"---\n{head}---\nTag $version on ${{branch}}.")
+    (skill,) = find_definitions(str(tmp_path), tmp_path / "own").skills
+    assert (skill.keywords, skill.tools) == (("ship", "changelog", "tag"), ("Bash(git:*)", "Read"))
+    assert (skill.arguments, skill.for_model, skill.for_user) == (("version", "branch"), False, False)
+    assert skill.more == {"license": "MIT"}
+    assert skill.text("1.2 main") == "Tag 1.2 on main."
+    assert skill.text("") == "Tag  on ."
+
+
+def test_a_skill_has_the_same_identity_in_another_folder(tmp_path: Path):
+    for place in ("one", "two"):
+        write(tmp_path / place / "skills" / "a" / "SKILL.md", "---\nname: a\ndescription: x\n---\n")
+    one, two = (find_definitions(str(tmp_path / "p"), tmp_path / place).skills[0] for place in ("one", "two"))
+    assert one.digest == two.digest
 
 
 def test_only_so_many_files_are_looked_at(tmp_path: Path):
