@@ -80,6 +80,7 @@ async def test_after_logout_sessions_want_authentication_and_after_authenticate_
         assert await editor.prompt(session, "Hi") == {"stopReason": "end_turn"}
 
 
+@pytest.mark.first_version("the error belongs to the state and has other data")
 async def test_a_configured_model_without_its_key_is_refused_with_the_variable_named():
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
         editor, cwd = agent.editor, str(agent.folder)

@@ -147,6 +147,7 @@ async def assert_sound(agent: RunningAgent, session: str) -> None:
     assert (await agent.database.read(lambda tx: verify_stream(tx, session))).ok
 
 
+@pytest.mark.first_version("a prompt that cannot be saved is answered with an error")
 async def test_a_constellation_that_became_read_only_stops_the_turn_and_says_so():
     async with running_agent(ScriptedProvider([says("Hello."), says("Hello.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
@@ -177,6 +178,7 @@ async def mend(agent: RunningAgent) -> None:
     await agent.database.write(lambda tx: tx.all("PRAGMA max_page_count = 1000000"))
 
 
+@pytest.mark.first_version("a prompt that cannot be saved is answered with an error")
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 async def test_a_full_disk_at_the_prompt_says_that_nothing_was_saved(mode: str):
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
@@ -214,6 +216,7 @@ async def test_a_disk_that_fills_up_during_an_answer_stops_the_turn_with_nothing
         assert [message.text for message in conversation(model.requests[-1])] == ["Hi", "Again"]
 
 
+@pytest.mark.first_version("a call is shown as pending before it is recorded")
 async def test_a_disk_that_fills_up_during_a_call_leaves_no_call_open_in_the_editor():
     model = ScriptedProvider([calls("run_command", command="cat big.txt"), says("Hello."), says("Hello.")])
     async with running_agent(model) as agent:
@@ -237,6 +240,7 @@ async def test_a_disk_that_fills_up_during_a_call_leaves_no_call_open_in_the_edi
         await assert_sound(agent, session)
 
 
+@pytest.mark.first_version("a prompt that was withdrawn is answered with an error")
 async def test_a_cancel_is_answered_while_another_process_holds_the_lock():
     model = ScriptedProvider([says("One.")])
     async with running_agent(model) as agent:
@@ -259,6 +263,7 @@ async def test_a_cancel_is_answered_while_another_process_holds_the_lock():
         assert ends == ["cancelled", "end_turn"]
 
 
+@pytest.mark.first_version("a prompt that cannot be saved is answered with an error")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody delete an open file")
 async def test_a_constellation_that_was_deleted_meanwhile_stops_the_turn_and_says_so():
     model = ScriptedProvider([says("One."), says("Two.")])

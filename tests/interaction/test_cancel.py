@@ -228,6 +228,7 @@ async def sent(agent: RunningAgent, method: str, times: int = 1) -> None:
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.first_version("a prompt that was withdrawn is answered with an error")
 async def test_while_an_earlier_prompt_is_ending_both_are_answered_cancelled_in_order():
     waits = gate()
     model = ScriptedProvider([(*says("One"), waits), AFTERWARDS])
@@ -339,6 +340,7 @@ async def test_a_cancel_of_one_session_leaves_the_other_running():
                 assert await second.stop_reason() == "end_turn"
 
 
+@pytest.mark.first_version("the answer of a prompt is its message")
 async def test_a_withdrawn_prompt_answers_cancelled():
     waits = gate()
     model = ScriptedProvider([(*says("One"), waits), AFTERWARDS])

@@ -207,6 +207,7 @@ async def test_a_large_paste_is_kept_whole_and_the_model_can_read_what_it_was_no
         assert titles == ["First line of the log (+30,000 lines)"]
 
 
+@pytest.mark.first_version("a prompt that comes during a turn joins it")
 async def test_a_prompt_that_is_refused_does_not_let_the_next_one_overtake_a_running_turn():
     waits = gate()
     model = ScriptedProvider([(*says("One."), waits), says("Two.")])

@@ -58,6 +58,7 @@ def notes(model: ScriptedProvider) -> str:
     return model.requests[-1].volatile
 
 
+@pytest.mark.first_version("the number of background commands is an update")
 @posix
 async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person():
     model = ScriptedProvider([calls("run_command", command=SERVE, background=True), says("It runs."), says("Yes.")])

@@ -129,6 +129,7 @@ async def test_a_session_goes_on_in_a_new_process():
             assert model.requests[0].tools == first.model.requests[0].tools
 
 
+@pytest.mark.first_version("the error has other data")
 @pytest.mark.parametrize(
     "session", ["ses_unknown", "", "../../etc/passwd", "x" * 5000, "\ud800", "'; DROP TABLE sessions"]
 )
@@ -178,6 +179,7 @@ async def test_loading_while_the_sessions_own_prompt_runs_is_refused_and_the_pro
         assert ("agent", "so far and on") in shown(await load(agent, session))
 
 
+@pytest.mark.first_version("a replay has whole messages")
 async def test_two_loads_at_once_replay_one_after_the_other():
     async with running_agent(ScriptedProvider([says("Hello."), says("Bye.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))

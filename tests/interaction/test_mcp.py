@@ -253,6 +253,7 @@ async def test_a_slow_server_delays_the_first_prompt_by_three_seconds_at_most_an
         assert "> MCP servers that did not start: mute (it cannot be reached)." in agent.editor.said()
 
 
+@pytest.mark.first_version("a prompt that was withdrawn is answered with an error")
 async def test_a_cancel_while_servers_are_waited_for_is_answered_at_once():
     async with running_agent(ScriptedProvider([says("one")])) as agent:
         answer = await agent.editor.request("session/new", {"cwd": str(agent.folder), "mcpServers": [passed("mute")]})
@@ -286,6 +287,7 @@ async def test_a_server_that_dies_fails_its_call_and_is_said_to_be_gone():
         assert "The MCP server dies is not there now." in model.requests[-1].volatile
 
 
+@pytest.mark.first_version("the input of a command has a type")
 async def test_prompts_of_a_server_are_slash_commands_and_their_text_is_a_resource():
     model = ScriptedProvider([says("Fire is hot.")])
     async with running_agent(model) as agent:

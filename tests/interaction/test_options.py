@@ -65,6 +65,7 @@ async def test_a_request_that_lacks_something_is_refused(params: JsonDict):
         assert error.code == INVALID_PARAMS
 
 
+@pytest.mark.first_version("an option takes values of type `id` alone")
 async def test_a_boolean_value_is_understood_and_refused_where_there_is_no_switch():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
@@ -88,6 +89,7 @@ async def test_an_unknown_mode_or_session_is_refused():
             assert error.code == RESOURCE_NOT_FOUND
 
 
+@pytest.mark.first_version("there are no modes")
 async def test_modes_and_options_stay_in_step_whichever_is_set():
     async with running_agent(ScriptedProvider([])) as agent:
         editor = agent.editor
@@ -141,6 +143,7 @@ async def test_a_model_that_does_not_think_has_no_thought_level():
         assert agent.model.requests[-1].thought_level == "high"
 
 
+@pytest.mark.first_version("there are no modes")
 async def test_the_command_that_switches_the_model_tells_modes_and_options():
     async with running_agent(ScriptedProvider([]), others={"other": ScriptedProvider([])}) as agent:
         session = await agent.editor.open_session(str(agent.folder))

@@ -85,6 +85,7 @@ async def test_anything_but_an_offered_allowance_is_a_refusal_and_the_turn_goes_
         assert answered.answer in {"reject_once", "cancelled"}
 
 
+@pytest.mark.first_version("diffs are patches")
 async def test_the_question_shows_the_diff_first_the_reason_and_the_whole_call():
     model = ScriptedProvider([NEW_FILE, says("Done.")])
     async with running_agent(model) as agent:

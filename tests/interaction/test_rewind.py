@@ -115,6 +115,7 @@ async def test_a_file_that_others_changed_is_kept_unless_the_person_says_so():
         assert (agent.folder / "a.txt").read_text() == "the person's\n"
 
 
+@pytest.mark.first_version("diffs are patches")
 async def test_the_preview_shows_turns_files_with_differences_and_conflicts_and_a_refusal_changes_nothing():
     asked: list[JsonDict] = []
 

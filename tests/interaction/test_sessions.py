@@ -101,6 +101,7 @@ async def test_ids_are_unique():
         assert len(set(ids)) == 20
 
 
+@pytest.mark.first_version("the commands are in the answer")
 async def test_nothing_is_told_of_a_session_before_its_answer_and_the_commands_follow():
     async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
@@ -126,6 +127,7 @@ async def test_nothing_is_asked_of_the_editor_before_it_knows_the_session(method
         assert [name for name, _ in agent.editor.requests if name.startswith(("fs/", "terminal/"))] == []
 
 
+@pytest.mark.first_version("the commands are in the answer")
 async def test_the_commands_are_told_again_at_the_first_prompt_and_not_at_the_second():
     async with running_agent(ScriptedProvider([says("one"), says("two")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))

@@ -68,6 +68,7 @@ async def test_a_line_that_needs_a_shell_goes_as_a_script_that_is_removed_afterw
         assert not list(agent.folder.glob("**/command-*"))
 
 
+@pytest.mark.first_version("the output is in a terminal of ours")
 async def test_a_command_without_output_says_how_it_ended_once():
     async with running_agent(running("true"), settings=AUTO) as agent:
         await go(agent)
@@ -176,6 +177,7 @@ async def test_a_client_that_follows_our_terminals_sees_output_and_end_live():
         assert {meta["terminal_output"]["terminal_id"] for meta in metas if "terminal_output" in meta} == {name}
 
 
+@pytest.mark.first_version("the output is in a terminal of ours")
 @posix
 async def test_other_clients_see_the_output_as_text():
     async with running_agent(running("printf hello; exit 2"), settings=AUTO) as agent:

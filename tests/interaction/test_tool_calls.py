@@ -243,6 +243,7 @@ async def test_a_file_of_two_megabytes_is_written_in_short_lines(character: str)
         assert (agent.folder / "big.txt").read_text(encoding="utf-8") == content
 
 
+@pytest.mark.first_version("diffs are patches")
 async def test_an_edit_of_a_large_file_shows_the_changed_region():
     lines = [f"line {number}\n" for number in range(100_000)]
     model = ScriptedProvider(

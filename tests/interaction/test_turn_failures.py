@@ -192,6 +192,7 @@ async def test_the_failure_is_recorded_in_the_transaction_that_ends_the_turn_or_
         assert (await agent.database.read(lambda tx: verify_stream(tx, session))).ok
 
 
+@pytest.mark.first_version("a failure is an error of the state")
 async def test_refused_keys_are_named_by_the_same_code_in_the_answer():
     model = ScriptedProvider(WAYS["refused key"].model)
     async with running_agent(model) as agent:

@@ -35,6 +35,7 @@ from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session_conflict import release_leases
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.folder_changes import FolderChanges
+from tests.support.both_versions import editor_kind
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
 from tests.support.models import FakeModels, fake_model
 from tests.support.official_schema import kept_schema, kept_second_schema
@@ -126,7 +127,9 @@ async def running_agent(
         async with open_database(path, clock=SystemClock()) as opened:
             shared = shared_means(opened, models, settings or Settings(editor_deadline_seconds=30))
             near, far = loopback_pair()
-            editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission, also=also)
+            plain = introduce and files is None and capabilities is None
+            make = editor_kind(plain=plain)
+            editor = make(far, files=files, capabilities=capabilities, permission=permission, also=also)
             async with anyio.create_task_group() as tasks:
                 services = LateServices()
                 agent = Agent(near, services, to_rpc_error)
