@@ -5,6 +5,7 @@ its pieces of text together. Must not know: sessions.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol, TypeVar, cast
 
 import anyio
@@ -283,6 +284,11 @@ class EditorView:
         """See `SessionView.settle`."""
         await self._batch.flush()
 
+    def asking(self, call_id: ToolCallId) -> AbstractAsyncContextManager[None]:
+        """Ask the user about a call in a block; version 1 has no update for it."""
+        del call_id
+        return nullcontext()
+
     def _terminal_meta(self, call_id: ToolCallId, content: Sequence[object]) -> dict[str, object] | None:
         """Return the metadata that announces a terminal of ours to the client before its first output."""
         if not self._abilities.terminal_meta or call_id in self._known_terminals:
@@ -364,50 +370,73 @@ class EditorApprover:
         self._view = view
 
     async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
-        """See `Approver.ask`."""
-        await self._view.settle()
-        try:
-            response = await self._dispatcher.request(
-                "session/request_permission",
-                self._params(request),
-                schema.PermissionResponse,
-                deadline=None,
-                repair=schema.repair,
-            )
-        except (RemoteError, InvalidResultError):
-            return PermissionAnswer.REJECT_ONCE
-        except ConnectionClosedError:
+        """See `Approver.ask`. An option that was not offered is a refusal (opensumi#4707)."""
+        chosen = await self._chosen(request.call.call_id, self._params(request))
+        if chosen is None:
             return PermissionAnswer.CANCELLED
-        answer = answer_of(response.outcome, request)
-        if answer is PermissionAnswer.CANCELLED:
-            await anyio.sleep(CANCEL_SECONDS)
-        return answer
+        offered = {option.answer.value: option.answer for option in request.options}
+        return offered.get(chosen, PermissionAnswer.REJECT_ONCE)
 
     async def put(self, question: UserQuestion) -> str | None:
         """See `UserContact.put`."""
-        await self._view.settle()
         if self._abilities.forms:
-            return await form_answer(self._dispatcher, self._session_id, question)
+            return await self._filled(question)
         if self._abilities.one_of_a_kind or not question.options:
             return None
+        chosen = await self._chosen(question.call.call_id, self._question(question))
+        return "" if chosen is None else chosen_option(question, chosen)
+
+    async def _chosen(self, call_id: ToolCallId, params: schema.Wire) -> str | None:
+        """The id of the chosen option, empty without a readable one; None for a question that was withdrawn."""
         try:
-            response = await self._dispatcher.request(
-                "session/request_permission",
-                self._question(question),
-                schema.PermissionResponse,
-                deadline=None,
-                repair=schema.repair,
-            )
-        except (RemoteError, InvalidResultError):
+            response = await self._answer(call_id, "session/request_permission", params, schema.PermissionResponse)
+        except ConnectionClosedError:
             return None
+        if response is None:
+            return ""
+        if response.outcome.outcome == "cancelled":
+            await anyio.sleep(CANCEL_SECONDS)
+            return None
+        return (response.outcome.option_id or "") if response.outcome.outcome == "selected" else ""
+
+    async def _filled(self, question: UserQuestion) -> str | None:
+        """The answer to a form with a choice and a field for own words."""
+        params = schema.ElicitationRequest(
+            session_id=self._session_id,
+            tool_call_id=question.call.call_id,
+            message=with_visible_characters(question.text),
+            requested_schema=form_of(question),
+            mode="form",
+        )
+        try:
+            response = await self._answer(
+                question.call.call_id, "elicitation/create", params, schema.ElicitationResponse
+            )
         except ConnectionClosedError:
             return ""
-        if isinstance(response.outcome, schema.CancelledOutcome):
-            await anyio.sleep(CANCEL_SECONDS)
+        if response is None:
+            return None
+        if response.action != "accept":
+            if response.action == "cancel":
+                await anyio.sleep(CANCEL_SECONDS)
             return ""
-        return chosen_option(question, response.outcome.option_id)
+        fields = [response.content.get(name) for name in ("answer", "own_words")] if response.content else []
+        return ". ".join(text.strip() for text in fields if isinstance(text, str) and text.strip())
 
-    def _question(self, question: UserQuestion) -> schema.PermissionRequest:
+    async def _answer(self, call_id: ToolCallId, method: str, params: schema.Wire, kind: type[T]) -> T | None:
+        """The client's answer to a question about a call; None where it gives none that can be read.
+
+        Raises:
+            ConnectionClosedError: the connection ended first.
+        """
+        await self._view.settle()
+        async with self._view.asking(call_id):
+            try:
+                return await self._dispatcher.request(method, params, kind, deadline=None, repair=schema.repair)
+            except (RemoteError, InvalidResultError):
+                return None
+
+    def _question(self, question: UserQuestion) -> schema.Wire:
         call = question.call
         return schema.PermissionRequest(
             session_id=self._session_id,
@@ -422,7 +451,7 @@ class EditorApprover:
             options=answer_options(question),
         )
 
-    def _params(self, request: ApprovalRequest) -> schema.PermissionRequest:
+    def _params(self, request: ApprovalRequest) -> schema.Wire:
         call = request.call
         # The preview comes first: CodeCompanion shows a diff only when it is content[0].
         content = (*call.content, TextContent(with_visible_characters(request.reason)))
@@ -469,31 +498,6 @@ def _answers(question: UserQuestion) -> list[tuple[str, str]]:
     return [(once if number == 1 else f"{once}_{number}", option) for number, option in enumerate(question.options, 1)]
 
 
-async def form_answer(dispatcher: Dispatcher, session_id: SessionId, question: UserQuestion) -> str | None:
-    """Put a question as a form with a choice and a field for own words."""
-    params = schema.ElicitationRequest(
-        session_id=session_id,
-        tool_call_id=question.call.call_id,
-        message=with_visible_characters(question.text),
-        requested_schema=form_of(question),
-        mode="form",
-    )
-    try:
-        response = await dispatcher.request(
-            "elicitation/create", params, schema.ElicitationResponse, deadline=None, repair=schema.repair
-        )
-    except (RemoteError, InvalidResultError):
-        return None
-    except ConnectionClosedError:
-        return ""
-    if response.action != "accept":
-        if response.action == "cancel":
-            await anyio.sleep(CANCEL_SECONDS)
-        return ""
-    given = [response.content.get(name) for name in ("answer", "own_words")] if response.content else []
-    return ". ".join(text.strip() for text in given if isinstance(text, str) and text.strip())
-
-
 def form_of(question: UserQuestion) -> JsonObject:
     """The form for a question."""
     own: JsonObject = {"type": "string", "title": "In your own words" if question.options else "Your answer"}
@@ -505,14 +509,6 @@ def form_of(question: UserQuestion) -> JsonObject:
         "enum": [one_line(option) for option in question.options],
     }
     return {"type": "object", "properties": {"answer": choice, "own_words": own}}
-
-
-def answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> PermissionAnswer:
-    """The answer; an option that was not offered is a refusal (opensumi#4707)."""
-    if isinstance(outcome, schema.CancelledOutcome):
-        return PermissionAnswer.CANCELLED
-    offered = {option.answer.value: option.answer for option in request.options}
-    return offered.get(outcome.option_id, PermissionAnswer.REJECT_ONCE)
 
 
 def abilities_of(client: schema.ClientCapabilities, info: schema.Implementation | None = None) -> EditorAbilities:

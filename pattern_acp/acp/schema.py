@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from pattern_acp.acp.initialize_response import PROTOCOL_VERSION
 from pattern_acp.acp.schema_client import (
-    CancelledOutcome,
     CreateTerminalRequest,
     CreateTerminalResponse,
     ElicitationRequest,
@@ -24,7 +23,6 @@ from pattern_acp.acp.schema_client import (
     PermissionResponse,
     ReadTextFileRequest,
     ReadTextFileResponse,
-    SelectedOutcome,
     TerminalExitStatus,
     TerminalOutputResponse,
     TerminalRequest,
@@ -242,7 +240,6 @@ __all__ = [
     "AvailableCommand",
     "AvailableCommandsUpdate",
     "BooleanConfigOption",
-    "CancelledOutcome",
     "ClientCapabilities",
     "ClientSessionCapabilities",
     "CommandInput",
@@ -302,7 +299,6 @@ __all__ = [
     "SelectConfigOption",
     "SelectGroup",
     "SelectOption",
-    "SelectedOutcome",
     "SessionCapabilities",
     "SessionInfo",
     "SessionInfoUpdate",

@@ -1,7 +1,5 @@
 """Requests of the agent to the client, and their responses (ACP v1, permission, file system, terminals)."""
 
-from typing import TypeAlias
-
 from pattern_acp.acp.schema_session import EnvVariable, MetaWire, ToolCallUpdate
 from pattern_acp.domain.canonical import JsonObject
 
@@ -22,17 +20,11 @@ class PermissionRequest(MetaWire, frozen=True, kw_only=True):
     options: tuple[PermissionOption, ...]
 
 
-class SelectedOutcome(MetaWire, frozen=True, kw_only=True, tag_field="outcome", tag="selected"):
-    """The user pressed a button."""
+class PermissionOutcome(MetaWire, frozen=True, kw_only=True):
+    """The user's choice: `selected` or `cancelled`. An outcome that we do not know chooses nothing."""
 
-    option_id: str
-
-
-class CancelledOutcome(MetaWire, frozen=True, kw_only=True, tag_field="outcome", tag="cancelled"):
-    """The question was withdrawn."""
-
-
-PermissionOutcome: TypeAlias = SelectedOutcome | CancelledOutcome
+    outcome: str
+    option_id: str | None = None
 
 
 class PermissionResponse(MetaWire, frozen=True, kw_only=True):

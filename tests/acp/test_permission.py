@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema
-from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer, abilities_of, answer_of
+from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer, abilities_of
 from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
@@ -55,7 +55,25 @@ async def test_an_option_that_was_not_offered_is_a_refusal():
 
         editor.permission = always
         assert await asked(editor, dispatcher) is PermissionAnswer.REJECT_ONCE
-    assert answer_of(schema.CancelledOutcome(), REQUEST) is PermissionAnswer.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"),
+    [
+        ({"outcome": "cancelled"}, PermissionAnswer.CANCELLED),
+        ({"outcome": "postponed", "optionId": "allow_once"}, PermissionAnswer.REJECT_ONCE),
+        ({"outcome": "selected"}, PermissionAnswer.REJECT_ONCE),
+    ],
+)
+async def test_nothing_is_allowed_without_an_option(outcome: JsonDict, answer: PermissionAnswer):
+    async with connected_editor() as (editor, dispatcher):
+
+        async def say(params: JsonDict) -> JsonDict:
+            del params
+            return outcome
+
+        editor.permission = say
+        assert await asked(editor, dispatcher) is answer
 
 
 ALWAYS = ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Always in this session")

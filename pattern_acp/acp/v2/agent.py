@@ -74,7 +74,7 @@ def second_version(connection: Connection) -> Tables:
         "session/delete": serve(v1.SessionRequest, lambda ours: ours.first.delete),
         "session/set_config_option": serve(schema.SetConfigOptionRequest, lambda ours: ours.set_config_option),
         "tool_call/cancel": serve(schema.CancelToolCallRequest, lambda ours: ours.cancel_call),
-        "terminal/cancel": serve(schema.CancelTerminalRequest, lambda ours: ours.cancel_terminal),
+        "terminal/cancel": serve(v1.TerminalRequest, lambda ours: ours.cancel_terminal),
         "session/prompt": serve(schema.PromptRequest, lambda ours: ours.prompt),
         "session/fork": serve(extensions.ForkSessionRequest, lambda ours: ours.fork),
         "session/archive": serve(v1.SessionRequest, lambda ours: ours.archive),

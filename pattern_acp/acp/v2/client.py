@@ -4,22 +4,20 @@ Owns: the order of updates, the state of the foreground, and the `Approver` of v
 Batching and previews are those of `acp.client`.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import PurePath
 
-import anyio
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema as v1
 from pattern_acp.acp.client import (
-    CANCEL_SECONDS,
     Chunk,
+    EditorApprover,
     EditorClient,
     EditorView,
     FlushTimer,
     answer_options,
-    chosen_option,
-    form_answer,
     with_previews,
 )
 from pattern_acp.acp.content import shown_input
@@ -59,8 +57,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserQuestion
+from pattern_acp.policy.approver import ApprovalRequest, UserQuestion
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.session.ports import ClientDescription
@@ -165,14 +162,16 @@ class SecondView(EditorView):
         beside = tuple(schema.BackgroundTerminal(terminal_id=call_id) for call_id in self._background)
         return schema.ForegroundState(state=self.state, background=beside)
 
-    async def begin_question(self, call_id: ToolCallId) -> None:
-        """Show that the foreground waits for the user, unless other calls go on."""
+    @asynccontextmanager
+    async def asking(self, call_id: ToolCallId) -> AsyncGenerator[None]:
+        """Show that the foreground waits for the user, unless other calls go on, and that it goes on behind it."""
         self._asking.append(call_id)
-        await self._show_blocked()
-
-    async def end_question(self, call_id: ToolCallId) -> None:
-        """Show that the foreground goes on, once nothing waits for the user any more."""
-        self._asking.remove(call_id)
+        try:
+            await self._show_blocked()
+            yield
+        finally:
+            # All that is left of a question that is withdrawn with the work that asked it.
+            self._asking.remove(call_id)
         if self._asking:
             await self._show_blocked()
         elif self.state == "requires_action":
@@ -189,10 +188,6 @@ class SecondView(EditorView):
                 if state != self.state:
                     await self.show_state(state)
 
-    def forget_question(self, call_id: ToolCallId) -> None:
-        """The question was withdrawn with the work that asked it."""
-        self._asking.remove(call_id)
-
     async def replay_beginning(self, events: Sequence[Event]) -> int:
         """See `SessionView.replay_beginning`."""
         updates = beginning_updates([await with_previews(event) for event in events])
@@ -205,7 +200,7 @@ class SecondView(EditorView):
 
     async def show_notices(self, sentences: Sequence[str]) -> bool:
         """See `SessionView.show_notices`."""
-        await self._put(*(schema.Notice(severity="info", title=sentence) for sentence in sentences))
+        await self._put(*(v1.Notice(severity="info", title=sentence) for sentence in sentences))
         return True
 
     async def close_calls(self) -> None:
@@ -315,79 +310,25 @@ class SecondView(EditorView):
         await self._dispatcher.notify("session/update", params)
 
 
-class SecondApprover:
-    """Asks through a client of version 2; the same answers as from `acp.client.EditorApprover`."""
+class SecondApprover(EditorApprover):
+    """Asks through a client of version 2."""
 
     def __init__(self, session_id: SessionId, dispatcher: Dispatcher, view: SecondView, *, forms: bool) -> None:
         """`forms`: the client serves elicitation/create with forms."""
-        self._session_id = session_id
-        self._dispatcher = dispatcher
-        self._view = view
-        self._forms = forms
+        super().__init__(session_id, dispatcher, EditorAbilities(forms=forms), view)
+        self._second = view
 
-    async def put(self, question: UserQuestion) -> str | None:
-        """See `UserContact.put`."""
-        if not self._forms and not question.options:
-            return None
-        await self._view.settle()
-        await self._view.begin_question(question.call.call_id)
-        try:
-            if self._forms:
-                answer = await form_answer(self._dispatcher, self._session_id, question)
-            else:
-                answer = await self._chosen(question)
-        except anyio.get_cancelled_exc_class():
-            self._view.forget_question(question.call.call_id)
-            raise
-        await self._view.end_question(question.call.call_id)
-        return answer
-
-    async def _chosen(self, question: UserQuestion) -> str | None:
-        params = schema.PermissionRequest(
+    def _question(self, question: UserQuestion) -> schema.PermissionRequest:
+        return schema.PermissionRequest(
             session_id=self._session_id,
             title=one_line(question.call.title),
             description=with_visible_characters(question.text),
             subject=_subject_of(question.call),
             options=answer_options(question),
         )
-        try:
-            response = await self._dispatcher.request(
-                "session/request_permission", params, schema.PermissionResponse, deadline=None, repair=v1.repair
-            )
-        except (RemoteError, InvalidResultError):
-            return None
-        except ConnectionClosedError:
-            return ""
-        if response.outcome.outcome == "cancelled":
-            await anyio.sleep(CANCEL_SECONDS)
-            return ""
-        return chosen_option(question, response.outcome.option_id or "")
 
-    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
-        """See `Approver.ask`."""
-        await self._view.settle()
-        await self._view.begin_question(request.call.call_id)
-        try:
-            response = await self._dispatcher.request(
-                "session/request_permission",
-                permission_request(self._session_id, request, self._view.cwd),
-                schema.PermissionResponse,
-                deadline=None,
-                repair=v1.repair,
-            )
-        except (RemoteError, InvalidResultError):
-            answer = PermissionAnswer.REJECT_ONCE
-        except ConnectionClosedError:
-            return PermissionAnswer.CANCELLED
-        except anyio.get_cancelled_exc_class():
-            self._view.forget_question(request.call.call_id)
-            raise
-        else:
-            answer = _answer_of(response.outcome, request)
-        await self._view.end_question(request.call.call_id)
-        if answer is PermissionAnswer.CANCELLED:
-            await anyio.sleep(CANCEL_SECONDS)
-        return answer
+    def _params(self, request: ApprovalRequest) -> schema.PermissionRequest:
+        return permission_request(self._session_id, request, self._second.cwd)
 
 
 def permission_request(session_id: SessionId, request: ApprovalRequest, cwd: str) -> schema.PermissionRequest:
@@ -428,15 +369,6 @@ def _command_of(request: ApprovalRequest, cwd: str) -> schema.CommandSubject | N
         return None
     runs_in = str(PurePath(cwd, folder)) if isinstance(folder, str) else cwd
     return schema.CommandSubject(command=command, cwd=runs_in, tool_call_id=call.call_id)
-
-
-def _answer_of(outcome: schema.PermissionOutcome, request: ApprovalRequest) -> PermissionAnswer:
-    if outcome.outcome == "cancelled":
-        return PermissionAnswer.CANCELLED
-    if outcome.outcome != "selected":
-        return PermissionAnswer.REJECT_ONCE
-    offered = {option.answer.value: option.answer for option in request.options}
-    return offered.get(outcome.option_id or "", PermissionAnswer.REJECT_ONCE)
 
 
 class SecondFaces:

@@ -131,9 +131,7 @@ class SecondMethods:
         end()
         return v1.EmptyResponse()
 
-    async def cancel_terminal(
-        self, request: schema.CancelTerminalRequest, context: RequestContext, /
-    ) -> v1.EmptyResponse:
+    async def cancel_terminal(self, request: v1.TerminalRequest, context: RequestContext, /) -> v1.EmptyResponse:
         """terminal/cancel: ends a background command; its end is shown once it has come."""
         jobs = self.sessions.get(request.session_id).jobs
         started = [job for job in (jobs.all() if jobs is not None else ()) if job.call_id == request.terminal_id]

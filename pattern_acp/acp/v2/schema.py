@@ -20,13 +20,14 @@ from pattern_acp.acp.schema import (
     Implementation,
     LoadSessionRequest,
     MetaWire,
+    Notice,
     PermissionOption,
     PlanEntry,
-    PromptBlock,
     SelectOption,
     SessionInfoUpdate,
     SessionRequest,
     Terminal,
+    TerminalExitStatus,
     ToolCallLocation,
     UsageUpdate,
     UserMessageChunk,
@@ -66,11 +67,10 @@ class SessionInfo(v1.SessionInfo, frozen=True, kw_only=True):
     archived: bool
 
 
-class ListSessionsResponse(MetaWire, frozen=True, kw_only=True):
+class ListSessionsResponse(v1.ListSessionsResponse, frozen=True, kw_only=True):
     """One page, and where the next one starts."""
 
     sessions: tuple[SessionInfo, ...]
-    next_cursor: str | None = None
 
 
 class SetSessionTitleRequest(SessionRequest, frozen=True, kw_only=True):
@@ -85,11 +85,9 @@ class SetSessionTitleResponse(MetaWire, frozen=True, kw_only=True):
     title: str
 
 
-class PromptRequest(MetaWire, frozen=True, kw_only=True):
+class PromptRequest(v1.PromptRequest, frozen=True, kw_only=True):
     """A message of the user. Two prompts of one session with the same key are one."""
 
-    session_id: str
-    prompt: tuple[PromptBlock, ...]
     idempotency_key: str | None = None
 
 
@@ -125,17 +123,13 @@ class SetConfigOptionResponse(MetaWire, frozen=True, kw_only=True):
     config_options: tuple[ConfigOption, ...]
 
 
-class CommandInput(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class CommandInput(v1.CommandInput, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """The text that may follow a command's name."""
 
-    hint: str
 
-
-class AvailableCommand(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="command"):
+class AvailableCommand(v1.AvailableCommand, frozen=True, kw_only=True, tag_field="type", tag="command"):
     """A slash command, named without the slash."""
 
-    name: str
-    description: str
     input: CommandInput | None = None
 
 
@@ -188,15 +182,14 @@ class ToolCallStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class CancelToolCallRequest(MetaWire, frozen=True, kw_only=True):
+class CancelToolCallRequest(SessionRequest, frozen=True, kw_only=True):
     """Cancel one call and leave the turn to go on."""
 
-    session_id: str
     tool_call_id: str
 
 
-class ToolCallCapabilities(MetaWire, frozen=True, kw_only=True):
-    """The controls of a call that its user has."""
+class Controls(MetaWire, frozen=True, kw_only=True):
+    """The controls that the user has of a call or a terminal."""
 
     cancel: Flag
 
@@ -213,32 +206,28 @@ class ToolCall(MetaWire, frozen=True, kw_only=True):
     locations: tuple[ToolCallLocation, ...] | None = None
     raw_input: object = msgspec.UNSET
     raw_output: object = msgspec.UNSET
-    capabilities: ToolCallCapabilities | msgspec.UnsetType | None = msgspec.UNSET
+    capabilities: Controls | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ToolCallUpdate(ToolCall, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="tool_call_update"):
     """A call, new or changed, as a session update."""
 
 
-class UserMessage(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="user_message"):
+class _WholeMessage(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate"):
+    message_id: str
+    content: tuple[ContentBlock, ...]
+
+
+class UserMessage(_WholeMessage, frozen=True, kw_only=True, tag="user_message"):
     """A message of the user; its content replaces what was known of it."""
 
-    message_id: str
-    content: tuple[ContentBlock, ...]
 
-
-class AgentMessage(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_message"):
+class AgentMessage(_WholeMessage, frozen=True, kw_only=True, tag="agent_message"):
     """A message of the agent; its content replaces what was known of it."""
 
-    message_id: str
-    content: tuple[ContentBlock, ...]
 
-
-class AgentThought(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="agent_thought"):
+class AgentThought(_WholeMessage, frozen=True, kw_only=True, tag="agent_thought"):
     """Reasoning of the agent; its content replaces what was known of it."""
-
-    message_id: str
-    content: tuple[ContentBlock, ...]
 
 
 class RpcErrorObject(Wire, frozen=True, kw_only=True):
@@ -350,26 +339,6 @@ class TerminalSize(MetaWire, frozen=True, kw_only=True):
     rows: int
 
 
-class TerminalCapabilities(MetaWire, frozen=True, kw_only=True):
-    """The controls of a terminal that its user has."""
-
-    cancel: Flag
-
-
-class CancelTerminalRequest(MetaWire, frozen=True, kw_only=True):
-    """End the command of one terminal."""
-
-    session_id: str
-    terminal_id: str
-
-
-class TerminalExitStatus(MetaWire, frozen=True, kw_only=True):
-    """The end of a command, where it is known how."""
-
-    exit_code: int | None = None
-    signal: str | None = None
-
-
 class TerminalUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="terminal_update"):
     """A terminal of ours, new or changed: what is absent stays as it is."""
 
@@ -379,7 +348,7 @@ class TerminalUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpda
     output: TerminalOutput | None = None
     exit_status: TerminalExitStatus | None = None
     size: TerminalSize | None = None
-    capabilities: TerminalCapabilities | msgspec.UnsetType | None = msgspec.UNSET
+    capabilities: Controls | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class TerminalOutputChunk(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="terminal_output_chunk"):
@@ -387,13 +356,6 @@ class TerminalOutputChunk(MetaWire, frozen=True, kw_only=True, tag_field="sessio
 
     terminal_id: str
     data: str
-
-
-class Notice(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="notice"):
-    """A sentence for the user, shown once and part of no history."""
-
-    severity: str
-    title: str
 
 
 class PlanItems(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="items"):
@@ -473,16 +435,3 @@ class PermissionRequest(MetaWire, frozen=True, kw_only=True):
     options: tuple[PermissionOption, ...]
     description: str | None = None
     subject: ToolCallSubject | CommandSubject | None = None
-
-
-class PermissionOutcome(MetaWire, frozen=True, kw_only=True):
-    """The user's choice; an outcome that we do not know chooses nothing."""
-
-    outcome: str
-    option_id: str | None = None
-
-
-class PermissionResponse(MetaWire, frozen=True, kw_only=True):
-    """The user's answer."""
-
-    outcome: PermissionOutcome

@@ -215,7 +215,7 @@ def tool_call(call: ToolCallView) -> schema.ToolCallUpdate:
 
 def running_call(call_id: ToolCallId, sandbox: str, *, is_cancellable: bool) -> schema.ToolCallUpdate:
     """A call that runs from now on, in a sandbox or not, and that its user may be able to cancel."""
-    can = schema.ToolCallCapabilities(cancel=v1.Flag()) if is_cancellable else msgspec.UNSET
+    can = schema.Controls(cancel=v1.Flag()) if is_cancellable else msgspec.UNSET
     about: dict[str, object] | None = {"pattern": {"sandbox": sandbox}} if sandbox else None
     running = schema.ToolCallStatus.IN_PROGRESS
     return schema.ToolCallUpdate(tool_call_id=call_id, status=running, capabilities=can, meta=about)
@@ -297,7 +297,7 @@ def no_longer_cancellable(update: schema.SessionUpdate) -> schema.SessionUpdate:
 
 def terminal_left(call_id: ToolCallId) -> schema.TerminalUpdate:
     """A terminal that ended with its call, nobody saw how."""
-    return schema.TerminalUpdate(terminal_id=call_id, exit_status=schema.TerminalExitStatus())
+    return schema.TerminalUpdate(terminal_id=call_id, exit_status=v1.TerminalExitStatus())
 
 
 def background_terminal(event: JobShown, *, is_known: bool) -> schema.TerminalUpdate:
@@ -309,13 +309,13 @@ def background_terminal(event: JobShown, *, is_known: bool) -> schema.TerminalUp
         cwd=event.cwd or None,
         output=schema.TerminalOutput(data=_base64(so_far)) if so_far else None,
         size=schema.TerminalSize(cols=event.size[0], rows=event.size[1]) if event.size is not None else None,
-        capabilities=schema.TerminalCapabilities(cancel=v1.Flag()),
+        capabilities=schema.Controls(cancel=v1.Flag()),
     )
 
 
 def background_end(event: JobOver) -> schema.TerminalUpdate:
     """The end of such a command."""
-    ended = schema.TerminalExitStatus(exit_code=event.exit_code, signal=event.signal)
+    ended = v1.TerminalExitStatus(exit_code=event.exit_code, signal=event.signal)
     return schema.TerminalUpdate(terminal_id=event.call_id, exit_status=ended, capabilities=None)
 
 
@@ -328,7 +328,7 @@ def ended_terminals(event: ToolCallFinished) -> list[schema.SessionUpdate]:
             command=item.command,
             cwd=item.cwd or None,
             output=schema.TerminalOutput(data=_base64(shortened(item.output))),
-            exit_status=schema.TerminalExitStatus(),
+            exit_status=v1.TerminalExitStatus(),
         )
         for item in terminals[:1]
     ]
@@ -340,7 +340,7 @@ def terminal_updates(event: TerminalStreamed | TerminalEnded | JobStreamed) -> l
         return [
             schema.TerminalOutputChunk(terminal_id=event.call_id, data=_base64(piece)) for piece in pieces(event.data)
         ]
-    ended = schema.TerminalExitStatus(exit_code=event.exit_code, signal=event.signal)
+    ended = v1.TerminalExitStatus(exit_code=event.exit_code, signal=event.signal)
     return [schema.TerminalUpdate(terminal_id=event.call_id, exit_status=ended)]
 
 
