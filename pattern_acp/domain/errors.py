@@ -5,6 +5,7 @@
     ├── DatabaseError          the constellation file (db/errors.py refines it)
     ├── JournalError           a broken chain, an unknown session, a held lease
     ├── BlockError             a block, an edit, a document (memory/errors.py refines it)
+    ├── TaskError              a task or a list of them (tasks/errors.py refines it)
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
     ├── SignInError            keys and sign-ins (credentials/model.py refines it)
@@ -57,6 +58,10 @@ class JournalError(PatternError):
 
 class BlockError(PatternError):
     """A memory block cannot be read or changed as asked; nothing was changed."""
+
+
+class TaskError(PatternError):
+    """A task cannot be read or changed as asked; nothing was changed."""
 
 
 class PolicyError(PatternError):

@@ -75,6 +75,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "events_redacted": ("redaction", "cause"),
     "budget_changed": ("scope", "allowance", "by"),
     "handoff_left": ("state",),
+    "tasks_changed": ("operation", "task_ids"),
     "message": ("role",),
     "text": ("type",),
     "thinking": ("type", "wire", "provider"),

@@ -259,6 +259,7 @@ _Rest: TypeAlias = (
     | events.JobEnded
     | events.EventsRedacted
     | events.BudgetChanged
+    | events.TasksChanged
 )
 
 

@@ -615,6 +615,18 @@ class PlanUpdated(Struct, frozen=True):
     plan: Plan
 
 
+class TasksChanged(Struct, frozen=True):
+    """Tasks of one list were changed: `number` is that of the update, `update_hash` the SHA-256 of it."""
+
+    list_id: str
+    number: int
+    operation: str
+    task_ids: tuple[str, ...]
+    update_hash: str
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+
+
 class UsageReported(Struct, frozen=True):
     """Tokens of one model request, tokens now in context, the model's window, and the session's cost so far.
 
@@ -741,4 +753,5 @@ Event: TypeAlias = (
     | BudgetChanged
     | HandoffLeft
     | MemoryRecalled
+    | TasksChanged
 )

@@ -1,4 +1,4 @@
-"""One block's Loro document. With `memory/containers.py`, which it alone calls, the only module that imports loro.
+"""One block's Loro document. With `memory/containers.py`, which it alone calls, it imports loro for all of memory.
 
 Owns: loading, editing, merging and exporting a document, and turning loro's errors into ours. Must not know: SQL,
 limits, labels beyond the name that an error gives.
@@ -284,7 +284,7 @@ def _refusals(name: str) -> Generator[None, None, None]:
     try:
         yield
     except BaseException as error:
-        if _is_from_loro(error):
+        if is_from_loro(error):
             raise DocumentError(name, str(error)) from error
         raise
 
@@ -295,12 +295,13 @@ def _damage(name: str) -> Generator[None, None, None]:
     try:
         yield
     except BaseException as error:
-        if _is_from_loro(error):
+        if is_from_loro(error):
             raise BlockCorruptError(name, str(error)) from error
         raise
 
 
-def _is_from_loro(error: BaseException) -> bool:
+def is_from_loro(error: BaseException) -> bool:
+    """True for what loro raises: a bare `BaseException` or a panic of Rust."""
     # Exactly these two: a subclass is someone else's, such as cancellation or an interrupt.
     kind = type(error)
     return kind is BaseException or (kind.__module__, kind.__qualname__) == ("pyo3_runtime", "PanicException")

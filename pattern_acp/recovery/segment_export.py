@@ -293,10 +293,13 @@ TABLES = StateTables(
         "block_archives",
         "archival_entries",
         "bound_entries",
+        "task_lists",
+        "task_updates",
+        "tasks",
     ),
-    whole=("block_shares", "folder_trust", "memory_files"),
+    whole=("block_shares", "folder_trust", "memory_files", "task_edges"),
 )
-"""The tables that segments contain besides events and their large payloads. Rows of the last three are deleted when
+"""The tables that segments contain besides events and their large payloads. Rows of the last four are deleted when
 they no longer apply; of the others only forgetting deletes any, and that begins the segments anew."""
 
 MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")

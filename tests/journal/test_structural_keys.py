@@ -104,6 +104,8 @@ SessionCreated.model SessionCreated.parent SessionCreated.persona SessionCreated
 SessionOpened.additional_directories SessionOpened.cwd SessionOpened.how
 SessionRewound.parts SessionRewound.rewind_id SessionRewound.turn_id
 SubagentRecorded.call_id SubagentRecorded.thread_id SubagentRecorded.turn_id
+TasksChanged.call_id TasksChanged.list_id TasksChanged.operation TasksChanged.task_ids TasksChanged.turn_id
+TasksChanged.update_hash
 ToolCallFinished.call_id ToolCallFinished.failure ToolCallFinished.turn_id
 ToolCallStarted.turn_id
 ToolResultExtended.call_id ToolResultExtended.turn_id

@@ -1,0 +1,140 @@
+-- Statements of tasks. Every write carries last_seq, the number of its event (rule R1).
+
+-- name: newest_list
+-- The newest list of an owner that has room for one more task.
+SELECT id, base, base_update, head_update, size
+FROM task_lists
+WHERE scope = :scope AND owner = :owner AND size < :most
+ORDER BY rowid DESC
+LIMIT 1;
+
+-- name: get_list
+-- One list.
+SELECT id, base, base_update, head_update, size FROM task_lists WHERE id = :id;
+
+-- name: list_updates
+-- The updates of a list behind one, in order.
+SELECT data FROM task_updates WHERE list_id = :id AND number > :after ORDER BY number;
+
+-- name: insert_list
+-- Add a list.
+INSERT INTO task_lists (id, scope, owner, size, base, base_update, head_update, last_seq)
+VALUES (:id, :scope, :owner, :size, :base, 1, 1, :seq);
+
+-- name: advance_list
+-- Note a further update of a list, with a new base where one is due.
+UPDATE task_lists
+SET head_update = :number, size = :size, last_seq = :seq,
+    base = coalesce(:base, base), base_update = iif(:base IS NULL, base_update, :number)
+WHERE id = :id AND head_update = :number - 1;
+
+-- name: insert_update
+-- Add an update of a list.
+INSERT INTO task_updates (list_id, number, data, last_seq) VALUES (:id, :number, :data, :seq);
+
+-- name: next_number
+-- The number of the next task.
+SELECT coalesce(max(number), 0) + 1 FROM tasks;
+
+-- name: put_task
+-- Write the row of a task as its document says.
+INSERT INTO tasks (id, number, list_id, scope, owner, status, rank, doer, session, words, updated_ms, task, last_seq)
+SELECT :id, :number, id, scope, owner, :status, :rank, :doer, :session, :words, :updated_ms, :task, :seq
+FROM task_lists
+WHERE id = :list_id
+ON CONFLICT (id) DO UPDATE
+SET number = excluded.number, status = excluded.status, rank = excluded.rank, doer = excluded.doer,
+    session = excluded.session, words = excluded.words, updated_ms = excluded.updated_ms, task = excluded.task,
+    last_seq = excluded.last_seq;
+
+-- name: delete_edges
+-- Delete the edges of a task that its document has no longer; `keep` is a JSON list of [kind, target].
+DELETE FROM task_edges
+WHERE source = :source AND json_array(kind, target) NOT IN (SELECT value FROM json_each(:keep));
+
+-- name: put_edge
+-- Add an edge.
+INSERT OR IGNORE INTO task_edges (source, kind, target, last_seq) VALUES (:source, :kind, :target, :seq);
+
+-- name: find_task
+-- A task in sight, by its id or number, with its list; the owners are a JSON list of [scope, owner].
+SELECT t.list_id, t.task
+FROM tasks AS t
+WHERE (t.id = :id OR t.number = :number)
+    AND EXISTS (
+        SELECT 1 FROM json_each(:owners) AS o WHERE o.value ->> 0 = t.scope AND o.value ->> 1 = t.owner
+    );
+
+-- name: active_task
+-- The task that a session works on: the one it touched last.
+SELECT list_id, task FROM tasks
+WHERE session = :session AND status IN ('in_progress', 'blocked')
+ORDER BY updated_ms DESC, number DESC
+LIMIT 1;
+
+-- name: has_tasks
+-- Whether these owners have an open task.
+SELECT 1
+FROM json_each(:owners) AS o
+JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
+WHERE t.status IN ('todo', 'in_progress', 'blocked')
+LIMIT 1;
+
+-- name: list_tasks
+-- The tasks of several owners that fit, by state and priority, then number. Conditions that are NULL are none.
+SELECT t.task
+FROM json_each(:owners) AS o
+CROSS JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
+WHERE (:statuses IS NULL OR t.status IN (SELECT value FROM json_each(:statuses)))
+    AND (:doers IS NULL OR t.doer IN (SELECT value FROM json_each(:doers)))
+    AND (:keyword = '' OR instr(t.words, :keyword) > 0)
+    AND (
+        :blocks IS NULL
+        OR EXISTS (SELECT 1 FROM task_edges AS e WHERE e.source = t.id AND e.kind = 'blocks' AND e.target = :blocks)
+    )
+    AND (
+        :blocked IS NULL
+        OR :blocked = EXISTS (
+            SELECT 1 FROM task_edges AS e JOIN tasks AS b ON b.id = e.source
+            WHERE e.target = t.id AND e.kind = 'blocks' AND b.status IN ('todo', 'in_progress', 'blocked')
+        )
+    )
+ORDER BY t.rank, t.number
+LIMIT :most;
+
+-- name: blockers_of
+-- The open tasks that block each of these tasks; `ids` is a JSON list.
+SELECT e.target, b.number
+FROM json_each(:ids) AS wanted
+JOIN task_edges AS e ON e.target = wanted.value AND e.kind = 'blocks'
+JOIN tasks AS b ON b.id = e.source
+WHERE b.status IN ('todo', 'in_progress', 'blocked')
+ORDER BY b.number;
+
+-- name: edges_at
+-- The edges that begin (:forward) or end (:reverse) at these tasks; `ids` is a JSON list.
+SELECT e.source, e.kind, e.target
+FROM json_each(:ids) AS wanted
+JOIN task_edges AS e ON e.source = wanted.value
+WHERE :forward
+UNION
+SELECT e.source, e.kind, e.target
+FROM json_each(:ids) AS wanted
+JOIN task_edges AS e ON e.target = wanted.value
+WHERE :reverse
+ORDER BY 1, 2, 3;
+
+-- name: tasks_of
+-- These tasks in sight; `ids` and the owners are JSON lists.
+SELECT t.task
+FROM json_each(:ids) AS wanted
+JOIN tasks AS t ON t.id = wanted.value
+JOIN json_each(:owners) AS o ON o.value ->> 0 = t.scope AND o.value ->> 1 = t.owner
+ORDER BY wanted.key;
+
+-- name: count_tasks
+-- How many tasks each state has; the owners are a JSON list of [scope, owner].
+SELECT t.status, count(*)
+FROM json_each(:owners) AS o
+JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
+GROUP BY t.status;

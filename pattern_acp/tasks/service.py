@@ -1,0 +1,180 @@
+"""Tasks of one session over the constellation.
+
+Owns: whose tasks a session sees, who is said to have changed them, and which one it works on. Must not know: the model,
+ACP, or how an answer reads.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.plan import Plan
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.tasks import store
+from pattern_acp.tasks.model import (
+    GraphQuery,
+    LinkKind,
+    Task,
+    TaskFilter,
+    TaskGraph,
+    TaskPatch,
+    TaskRow,
+    TaskStatus,
+    TaskStep,
+    patched,
+    steps_of,
+)
+
+T = TypeVar("T")
+
+
+class TaskDesk(Struct, frozen=True):
+    """Whose tasks are meant: `owners` in sight, new ones of the last of them, and the stream of the events."""
+
+    owners: tuple[tuple[Scope, str], ...]
+    stream: str
+    session: str = ""
+    """The session that works on tasks; empty for a command of the terminal."""
+    author: str = "user"
+    """The one who comments and takes tasks."""
+    actor: Actor = Actor.HUMAN
+    origin: Origin = Origin.PERSON
+
+
+class Tasks:
+    """Tasks as a session or a command sees and changes them. Every change is one transaction with its event."""
+
+    def __init__(self, database: Database, desk: TaskDesk, *, clock: Clock, ids: IdFactory, peer: int) -> None:
+        """`peer` is the Loro peer of this process start."""
+        self.turn_id: TurnId | None = None
+        self._database = database
+        self._desk = desk
+        self._clock = clock
+        self._ids = ids
+        self._peer = peer
+
+    async def list(self, asked: TaskFilter) -> tuple[TaskRow, ...]:
+        """The tasks that fit, with what blocks them.
+
+        Raises:
+            DatabaseError: the constellation cannot be read.
+        """
+        if asked.is_impossible:
+            return ()
+        return await self._database.read(lambda tx: store.list_tasks(tx, self._desk.owners, asked))
+
+    async def get(self, ref: str) -> Task:
+        """The task of a reference.
+
+        Raises:
+            TaskNotFoundError: there is none in sight.
+        """
+        return await self._database.read(lambda tx: store.find_task(tx, self._desk.owners, ref))
+
+    async def graph(self, asked: GraphQuery) -> TaskGraph:
+        """The tasks around one.
+
+        Raises:
+            TaskNotFoundError: there is none in sight.
+        """
+        return await self._database.read(lambda tx: store.walk(tx, self._desk.owners, asked))
+
+    async def active(self) -> Task | None:
+        """The task that this session works on, or None."""
+        session = self._desk.session
+        return await self._database.read(lambda tx: store.active_task(tx, session)) if session else None
+
+    async def create(
+        self, title: str, patch: TaskPatch, *, scope: Scope = Scope.PROJECT, call_id: ToolCallId | None = None
+    ) -> Task:
+        """Add a task with the fields of `patch`.
+
+        Raises:
+            TaskRefusedError: the title cannot be one.
+        """
+        return await self._write(lambda tx, writer: self._created(tx, title, patch, scope, writer), call_id)
+
+    async def update(self, ref: str, patch: TaskPatch, *, call_id: ToolCallId | None = None) -> Task:
+        """Change fields of a task. One that is begun belongs to this session from then on.
+
+        Raises:
+            TaskNotFoundError: there is none in sight.
+            TaskRefusedError: nothing would change, or a rule is broken.
+        """
+        patch = self._owned(patch)
+        return await self._write(
+            lambda tx, writer: store.patch_task(tx, self._desk.owners, ref, patch, writer), call_id
+        )
+
+    async def link(
+        self, source: str, kind: LinkKind, target: str, *, remove: bool = False, call_id: ToolCallId | None = None
+    ) -> Task:
+        """Add or remove a link; returns its source.
+
+        Raises:
+            TaskNotFoundError: one of them is not in sight.
+        """
+        act = store.unlink_tasks if remove else store.link_tasks
+        return await self._write(lambda tx, writer: act(tx, self._desk.owners, source, kind, target, writer), call_id)
+
+    async def comment(self, ref: str, words: str, *, call_id: ToolCallId | None = None) -> Task:
+        """Append a comment.
+
+        Raises:
+            TaskNotFoundError: there is none in sight.
+            TaskRefusedError: it has no text.
+        """
+        return await self._write(
+            lambda tx, writer: store.comment_task(tx, self._desk.owners, ref, self._desk.author, words, writer), call_id
+        )
+
+    async def show_plan(self, plan: Plan, title: str, *, call_id: ToolCallId | None = None) -> Task | None:
+        """Make the steps of this session's task those of a plan; without a task, `title` becomes one.
+
+        A plan whose steps are all over ends its task. None: an empty plan of a session without a task.
+
+        Raises:
+            TaskRefusedError: the title cannot be one.
+        """
+        steps = steps_of(plan)
+        return await self._write(lambda tx, writer: self._planned(tx, steps, title, writer), call_id)
+
+    def _planned(self, tx: Transaction, steps: Sequence[TaskStep], title: str, writer: store.TaskWriter) -> Task | None:
+        over = bool(steps) and all(not step.status.is_open for step in steps)
+        patch = TaskPatch(steps=tuple(steps), status=TaskStatus.DONE if over else TaskStatus.IN_PROGRESS)
+        active = store.active_task(tx, self._desk.session)
+        if active is not None:
+            return store.patch_task(tx, self._desk.owners, active.id, patch, writer)
+        if not steps:
+            return None
+        begun = replace(patch, status=TaskStatus.IN_PROGRESS, session=self._desk.session, owner=self._desk.author)
+        task = self._created(tx, title, begun, Scope.PROJECT, writer)
+        return store.patch_task(tx, self._desk.owners, task.id, patch, writer) if over else task
+
+    def _created(self, tx: Transaction, title: str, patch: TaskPatch, scope: Scope, writer: store.TaskWriter) -> Task:
+        owner = next(owner for found, owner in self._desk.owners if found is scope)
+        # Time first, so that ids sort by age.
+        task_id = f"task_{writer.at_ms:012x}{self._ids.new('x')[-20:]}"
+        task = Task(task_id, 0, title, created_ms=writer.at_ms, updated_ms=writer.at_ms)
+        task = patched(task, self._owned(replace(patch, title=title)), writer.at_ms)
+        return store.create_task(tx, scope, owner, task, writer, list_id=self._ids.new("tasklist"))
+
+    def _owned(self, patch: TaskPatch) -> TaskPatch:
+        """The patch, which lets this session work on what it begins."""
+        if patch.status is not TaskStatus.IN_PROGRESS or not self._desk.session:
+            return patch
+        patch = replace(patch, session=self._desk.session)
+        return patch if isinstance(patch.owner, str) else replace(patch, owner=self._desk.author)
+
+    async def _write(self, change: Callable[[Transaction, store.TaskWriter], T], call_id: ToolCallId | None) -> T:
+        desk = self._desk
+        writer = store.TaskWriter(
+            desk.stream, self._peer, self._clock.now_ms(), desk.actor, desk.origin, self.turn_id, call_id
+        )
+        return await self._database.write(lambda tx: change(tx, writer))

@@ -1,0 +1,453 @@
+"""Tasks in the constellation: lists as documents, and the rows and edges that follow from them.
+
+Owns: the tables of tasks. Must not know: the model, sessions, or how tasks are shown. A change is made on the document;
+its event, its update, the task's row and its edges are one transaction (rules R1, R2), so none is ever ahead.
+
+An owner's tasks are in lists of at most `LARGEST_LIST`: what a change costs is what loading a list costs, which grows
+with its length (0.5 ms for 50 tasks, 5 ms for 500), however many tasks there are.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pattern_acp.db.columns import data, integer, text
+from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import storable
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.plan import PlanPriority
+from pattern_acp.journal.events import TasksChanged
+from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.tasks.document import TaskDocument
+from pattern_acp.tasks.errors import NotATaskListError, TaskNotFoundError, TaskRefusedError
+from pattern_acp.tasks.model import (
+    OPEN,
+    GraphEdge,
+    GraphQuery,
+    LinkKind,
+    Task,
+    TaskComment,
+    TaskFilter,
+    TaskGraph,
+    TaskLink,
+    TaskPatch,
+    TaskRow,
+    TaskStatus,
+    patched,
+)
+
+_QUERIES = load_queries("pattern_acp.tasks")
+
+Owners: TypeAlias = Sequence[tuple[Scope, str]]
+"""The owners whose tasks are in sight."""
+
+LARGEST_LIST = 64
+"""Most tasks of a list."""
+
+REBASE_UPDATES = 8
+"""Updates behind the base of a list that make a new base due."""
+
+_NO_FRONTIERS = b"\x00"
+_KNOWN = 5
+_STATES = {
+    TaskStatus.IN_PROGRESS: 0,
+    TaskStatus.BLOCKED: 1,
+    TaskStatus.TODO: 2,
+    TaskStatus.DONE: 3,
+    TaskStatus.DROPPED: 4,
+}
+_PRIORITIES = {PlanPriority.HIGH: 0, PlanPriority.MEDIUM: 1, PlanPriority.LOW: 2}
+
+
+class TaskWriter(Struct, frozen=True):
+    """The one who writes: the stream of its events, and what they say of it. `peer` is the Loro peer of the process."""
+
+    stream: str
+    peer: int
+    at_ms: int
+    actor: Actor
+    origin: Origin
+    turn_id: TurnId | None = None
+    call_id: ToolCallId | None = None
+
+
+class _OpenList(Struct, frozen=True):
+    list_id: str
+    document: TaskDocument
+    base_update: int
+    head_update: int
+    size: int
+
+
+def create_task(tx: Transaction, scope: Scope, owner: str, task: Task, writer: TaskWriter, *, list_id: str) -> Task:
+    """Append a task to the owner's newest list, or to a new list `list_id`; returns it with its number.
+
+    Raises:
+        TaskRefusedError: it has no title.
+        NotATaskListError: the list is damaged.
+    """
+    task = replace(checked(task), number=_next_number(tx))
+    params: dict[str, SqlValue] = {"scope": scope.value, "owner": owner, "most": LARGEST_LIST}
+    row = tx.one(_QUERIES["newest_list"], params)
+    if row is not None:
+        opened = _open(tx, row, writer.peer)
+        before = opened.document.frontiers
+        opened.document.add(task)
+        _commit(tx, opened, before, "create", [task], writer, added=1)
+        return task
+    document = TaskDocument(list_id, writer.peer)
+    document.add(task)
+    update = document.export_update(_NO_FRONTIERS)
+    seq = _event(tx, list_id, 1, "create", [task], update, writer)
+    fields: dict[str, SqlValue] = {"id": list_id, "scope": scope.value, "owner": storable(owner), "size": 1, "seq": seq}
+    tx.execute(_QUERIES["insert_list"], {**fields, "base": document.shallow_snapshot()})
+    tx.execute(_QUERIES["insert_update"], {"id": list_id, "number": 1, "data": update, "seq": seq})
+    _project(tx, list_id, [task], seq)
+    return task
+
+
+def change_task(
+    tx: Transaction, owners: Owners, ref: str, operation: str, change: Callable[[Task], Task], writer: TaskWriter
+) -> Task:
+    """Change one task by a function of what it is; a change that leaves it as it is writes nothing.
+
+    Raises:
+        TaskNotFoundError: no such task is in sight.
+        TaskRefusedError: the change breaks a rule.
+        NotATaskListError: its list is damaged.
+    """
+    list_id, task_id = _located(tx, owners, ref)
+    row = tx.one(_QUERIES["get_list"], {"id": list_id})
+    if row is None:
+        raise NotATaskListError(list_id, "it is missing")
+    opened = _open(tx, row, writer.peer)
+    before = opened.document.find(task_id)
+    if before is None:
+        raise NotATaskListError(list_id, f"the task {task_id} is not in it")
+    after = checked(change(before))
+    if after == before:
+        return before
+    version = opened.document.frontiers
+    opened.document.change(before, after)
+    _commit(tx, opened, version, operation, [after], writer)
+    return after
+
+
+def patch_task(tx: Transaction, owners: Owners, ref: str, patch: TaskPatch, writer: TaskWriter) -> Task:
+    """Change fields of a task.
+
+    Raises:
+        TaskRefusedError: the patch is empty or breaks a rule.
+        TaskNotFoundError, NotATaskListError: see `change_task`.
+    """
+    if patch.is_empty:
+        raise TaskRefusedError(f"Nothing of the task {ref} was changed: name a field to change.")
+    return change_task(tx, owners, ref, "update", lambda task: patched(task, patch, writer.at_ms), writer)
+
+
+def link_tasks(tx: Transaction, owners: Owners, source: str, kind: LinkKind, target: str, writer: TaskWriter) -> Task:
+    """Add a link to the source task, and to it alone; one that is there is left as it is. Returns the source.
+
+    Raises:
+        TaskNotFoundError: one of them is not in sight.
+        NotATaskListError: see `change_task`.
+    """
+    link = TaskLink(kind, find_task(tx, owners, target).id)
+
+    def linked(task: Task) -> Task:
+        if link in task.links:
+            return task
+        return replace(task, links=_sorted((*task.links, link)), updated_ms=writer.at_ms)
+
+    return change_task(tx, owners, source, "link", linked, writer)
+
+
+def unlink_tasks(tx: Transaction, owners: Owners, source: str, kind: LinkKind, target: str, writer: TaskWriter) -> Task:
+    """Take a link from the source task; one that is not there changes nothing. Returns the source.
+
+    Raises:
+        TaskNotFoundError, NotATaskListError: see `link_tasks`.
+    """
+    link = TaskLink(kind, find_task(tx, owners, target).id)
+
+    def unlinked(task: Task) -> Task:
+        if link not in task.links:
+            return task
+        return replace(task, links=tuple(one for one in task.links if one != link), updated_ms=writer.at_ms)
+
+    return change_task(tx, owners, source, "unlink", unlinked, writer)
+
+
+def comment_task(tx: Transaction, owners: Owners, ref: str, author: str, words: str, writer: TaskWriter) -> Task:
+    """Append a comment by `author`, which the program sets.
+
+    Raises:
+        TaskRefusedError: it has no text.
+        TaskNotFoundError, NotATaskListError: see `change_task`.
+    """
+    if not words.strip():
+        raise TaskRefusedError(f"The comment on the task {ref} has no text.")
+    comment = TaskComment(author, writer.at_ms, words)
+    return change_task(
+        tx,
+        owners,
+        ref,
+        "comment",
+        lambda task: replace(task, comments=(*task.comments, comment), updated_ms=writer.at_ms),
+        writer,
+    )
+
+
+def merge_update(tx: Transaction, list_id: str, update: bytes, writer: TaskWriter) -> tuple[Task, ...]:
+    """Take in an update of another copy of a list; returns the tasks as they are then.
+
+    Raises:
+        NotATaskListError: there is no such list, or the update is damaged or builds on something that is missing.
+    """
+    row = tx.one(_QUERIES["get_list"], {"id": list_id})
+    if row is None:
+        raise NotATaskListError(list_id, "it is missing")
+    opened = _open(tx, row, writer.peer)
+    before = opened.document.frontiers
+    known = len(opened.document.tasks)
+    opened.document.merge(update)
+    tasks = opened.document.tasks
+    if opened.document.frontiers != before:
+        _commit(tx, opened, before, "merge", tasks, writer, added=len(tasks) - known)
+    return tasks
+
+
+def find_task(tx: Transaction, owners: Owners, ref: str) -> Task:
+    """The task in sight of a reference: `12`, `#12` or its id.
+
+    Raises:
+        TaskNotFoundError: names the newest open tasks.
+    """
+    row = _row_of(tx, owners, ref)
+    if row is None:
+        newest = list_tasks(tx, owners, TaskFilter(statuses=OPEN, limit=_KNOWN))
+        raise TaskNotFoundError(ref, tuple(f"{one.task.ref} {one.task.title}" for one in newest))
+    return _decoded(row[1])
+
+
+def active_task(tx: Transaction, session: str) -> Task | None:
+    """The task that a session works on, or None."""
+    row = tx.one(_QUERIES["active_task"], {"session": storable(session)})
+    return None if row is None else _decoded(row[1])
+
+
+def has_open_tasks(tx: Transaction, owners: Owners) -> bool:
+    """True if there is anything left to do."""
+    return tx.one(_QUERIES["has_tasks"], {"owners": json.dumps(owners)}) is not None
+
+
+def list_tasks(tx: Transaction, owners: Owners, asked: TaskFilter) -> tuple[TaskRow, ...]:
+    """The tasks that fit: what is worked on first, then by priority and number. Two statements, however many there are.
+
+    A filter that matches nothing asks the database nothing.
+    """
+    if asked.is_impossible:
+        return ()
+    params: dict[str, SqlValue] = {
+        "owners": json.dumps(owners),
+        "statuses": None if asked.statuses is None else json.dumps(asked.statuses),
+        "doers": None if asked.owners is None else json.dumps(asked.owners),
+        "keyword": storable(asked.keyword.casefold()),
+        "blocks": asked.blocks,
+        "blocked": None if asked.has_blockers is None else int(asked.has_blockers),
+        "most": asked.limit,
+    }
+    tasks = [_decoded(row[0]) for row in tx.all(_QUERIES["list_tasks"], params)]
+    if not tasks:
+        return ()
+    blockers: dict[str, list[int]] = {}
+    for row in tx.all(_QUERIES["blockers_of"], {"ids": json.dumps([task.id for task in tasks])}):
+        blockers.setdefault(text(row[0]), []).append(integer(row[1]))
+    return tuple(TaskRow(task, tuple(blockers.get(task.id, ()))) for task in tasks)
+
+
+def count_tasks(tx: Transaction, owners: Owners) -> dict[TaskStatus, int]:
+    """Count the tasks of each state; states of no task are left out."""
+    rows = tx.all(_QUERIES["count_tasks"], {"owners": json.dumps(owners)})
+    return {TaskStatus(text(row[0])): integer(row[1]) for row in rows}
+
+
+def walk(tx: Transaction, owners: Owners, asked: GraphQuery) -> TaskGraph:
+    """The tasks around one, breadth first: one statement a level, and one for the tasks themselves.
+
+    Raises:
+        TaskNotFoundError: the root is not in sight.
+    """
+    root = find_task(tx, owners, asked.root)
+    seen, level, truncated = {root.id: root}, [root.id], False
+    edges: dict[GraphEdge, None] = {}
+    forward, reverse = asked.direction != "reverse", asked.direction != "forward"
+    for _ in range(asked.depth):
+        if not level:
+            break
+        found = _edges_at(tx, level, forward=forward, reverse=reverse)
+        ends = dict.fromkeys(end for edge in found for end in (edge.source, edge.target) if end not in seen)
+        left = max(0, asked.most - len(seen))
+        wanted = list(ends)[:left]
+        truncated = truncated or len(wanted) < len(ends)
+        rows = tx.all(_QUERIES["tasks_of"], {"ids": json.dumps(wanted), "owners": json.dumps(owners)}) if wanted else []
+        reached = [_decoded(row[0]) for row in rows]
+        seen |= {task.id: task for task in reached}
+        edges |= dict.fromkeys(found)
+        level = [task.id for task in reached]
+    if level and not truncated and asked.depth:
+        beyond = _edges_at(tx, level, forward=forward, reverse=reverse)
+        truncated = any(end not in seen for edge in beyond for end in (edge.source, edge.target))
+        edges |= dict.fromkeys(beyond)
+    inside = tuple(edge for edge in edges if edge.source in seen and edge.target in seen)
+    return TaskGraph(tuple(seen.values()), inside, truncated)
+
+
+def checked(task: Task) -> Task:
+    """The task as it can be stored: without halves of characters, and with a title.
+
+    Raises:
+        TaskRefusedError: it has no title, or a title of several lines.
+    """
+    title = " ".join(task.title.split())
+    if not title:
+        raise TaskRefusedError("A task needs a title: one line that says what is to be done.")
+    if len(title) > LONGEST_TITLE:
+        raise TaskRefusedError(f"A title has at most {LONGEST_TITLE} characters; put the rest into the description.")
+    return _storable(replace(task, title=title))
+
+
+LONGEST_TITLE = 200
+"""Characters of a title."""
+
+
+def _storable(task: Task) -> Task:
+    try:
+        msgspec.json.encode(task)
+    except UnicodeEncodeError:
+        plain = json.loads(storable(json.dumps(msgspec.to_builtins(task), ensure_ascii=False)))
+        return msgspec.convert(plain, Task)
+    return task
+
+
+def _located(tx: Transaction, owners: Owners, ref: str) -> tuple[str, str]:
+    row = _row_of(tx, owners, ref)
+    if row is None:
+        find_task(tx, owners, ref)
+        raise TaskNotFoundError(ref)
+    return text(row[0]), _decoded(row[1]).id
+
+
+def _row_of(tx: Transaction, owners: Owners, ref: str) -> Row | None:
+    plain = ref.strip().removeprefix("#")
+    number = int(plain) if plain.isascii() and plain.isdecimal() and len(plain) < 16 else None
+    params: dict[str, SqlValue] = {"id": storable(plain), "number": number, "owners": json.dumps(owners)}
+    return tx.one(_QUERIES["find_task"], params)
+
+
+def _next_number(tx: Transaction) -> int:
+    row = tx.one(_QUERIES["next_number"])
+    return 1 if row is None else integer(row[0])
+
+
+def _open(tx: Transaction, row: Row, peer: int) -> _OpenList:
+    list_id, base_update, head_update = text(row[0]), integer(row[2]), integer(row[3])
+    parts = [data(row[1])]
+    if head_update > base_update:
+        rows = tx.all(_QUERIES["list_updates"], {"id": list_id, "after": base_update})
+        parts += [data(update[0]) for update in rows]
+    document = TaskDocument.load(list_id, parts, peer=peer)
+    return _OpenList(list_id, document, base_update, head_update, integer(row[4]))
+
+
+def _commit(
+    tx: Transaction,
+    opened: _OpenList,
+    before: bytes,
+    operation: str,
+    tasks: Sequence[Task],
+    writer: TaskWriter,
+    *,
+    added: int = 0,
+) -> None:
+    update, number = opened.document.export_update(before), opened.head_update + 1
+    seq = _event(tx, opened.list_id, number, operation, tasks, update, writer)
+    due = number - opened.base_update >= REBASE_UPDATES
+    fields: dict[str, SqlValue] = {"id": opened.list_id, "number": number, "seq": seq}
+    tx.execute(_QUERIES["insert_update"], {**fields, "data": update})
+    base = opened.document.shallow_snapshot() if due else None
+    tx.execute(_QUERIES["advance_list"], {**fields, "size": opened.size + added, "base": base})
+    _project(tx, opened.list_id, tasks, seq)
+
+
+def _event(
+    tx: Transaction,
+    list_id: str,
+    number: int,
+    operation: str,
+    tasks: Sequence[Task],
+    update: bytes,
+    writer: TaskWriter,
+) -> int:
+    event = TasksChanged(
+        list_id,
+        number,
+        operation,
+        tuple(task.id for task in tasks),
+        sha256_hex(update),
+        writer.turn_id,
+        writer.call_id,
+    )
+    return append(tx, writer.stream, event, actor=writer.actor, origin=writer.origin, at_ms=writer.at_ms).seq
+
+
+def _project(tx: Transaction, list_id: str, tasks: Iterable[Task], seq: int) -> None:
+    """Write the rows and edges that follow from tasks of a list; doing it again changes nothing."""
+    for task in tasks:
+        words = [
+            task.title,
+            task.description,
+            *(step.text for step in task.steps),
+            *(one.text for one in task.comments),
+        ]
+        fields: dict[str, SqlValue] = {
+            "id": task.id,
+            "number": task.number,
+            "list_id": list_id,
+            "status": task.status.value,
+            "rank": 10 * _STATES[task.status] + _PRIORITIES[task.priority],
+            "doer": task.owner or "",
+            "session": task.session or "",
+            "words": "\n".join(words).casefold(),
+            "updated_ms": task.updated_ms,
+            "task": msgspec.json.encode(task).decode(),
+            "seq": seq,
+        }
+        tx.execute(_QUERIES["put_task"], fields)
+        keep = json.dumps([json.dumps([link.kind, link.target], separators=(",", ":")) for link in task.links])
+        tx.execute(_QUERIES["delete_edges"], {"source": task.id, "keep": keep})
+        for link in task.links:
+            edge: dict[str, SqlValue] = {"source": task.id, "kind": link.kind.value, "target": link.target, "seq": seq}
+            tx.execute(_QUERIES["put_edge"], edge)
+
+
+def _edges_at(tx: Transaction, ids: Sequence[str], *, forward: bool, reverse: bool) -> list[GraphEdge]:
+    params: dict[str, SqlValue] = {"ids": json.dumps(ids), "forward": int(forward), "reverse": int(reverse)}
+    rows = tx.all(_QUERIES["edges_at"], params)
+    return [GraphEdge(text(row[0]), LinkKind(text(row[1])), text(row[2])) for row in rows]
+
+
+def _sorted(links: Iterable[TaskLink]) -> tuple[TaskLink, ...]:
+    return tuple(sorted(links, key=lambda link: f"{link.kind} {link.target}"))
+
+
+def _decoded(stored: SqlValue) -> Task:
+    return msgspec.json.decode(text(stored), type=Task)
