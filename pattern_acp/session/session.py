@@ -61,6 +61,8 @@ class PromptTicket(Struct):
     """True once nothing but the prompts before keeps it from running."""
     dropped: tuple[str, ...] = ()
     """The prompts that waited behind this one and were dropped with its cancellation."""
+    last_words: str = ""
+    """A sentence for the user that a cancelled turn shows before its answer, and records nowhere."""
 
     @property
     def text(self) -> str:
@@ -241,9 +243,13 @@ class Session:
         ticket.done.set()
         self.wake_if_due()
 
-    def cancel(self) -> None:
-        """Cancel every prompt that is not answered; the turn names those that are dropped. No-op when idle."""
+    def cancel(self, last_words: str = "") -> None:
+        """Cancel every prompt that is not answered; the turn names those that are dropped. No-op when idle.
+
+        The turn shows `last_words` before it is answered: nothing of it may follow the answer.
+        """
         if self.running is not None:
+            self.running.last_words = last_words or self.running.last_words
             self.running.dropped = tuple(each.text for each in self.waiting if each.overlap is not Overlap.REPLACE)
         ticket = self._ticket
         while ticket is not None:

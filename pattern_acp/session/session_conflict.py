@@ -79,8 +79,16 @@ async def watch_leases(sessions: Sessions, wait: Callable[[], Awaitable[None]]) 
             # The turn meets the same fault, and says so.
             continue
         for session in taken:
-            session.cancel()
-            await say(session, TAKEN_SENTENCE)
+            stop_taken(session)
+
+
+def stop_taken(session: Session) -> None:
+    """Stop the turn of a session that another window took over; it says so itself, before it is answered.
+
+    One that ended while the look was under way has nothing that could be stopped, and may say nothing any more.
+    """
+    if session.is_answering:
+        session.cancel(TAKEN_SENTENCE)
 
 
 def _taken(tx: Transaction, holder: Holder, answering: Sequence[Session]) -> list[Session]:

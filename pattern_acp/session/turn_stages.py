@@ -727,6 +727,8 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: Pr
     with anyio.CancelScope(shield=True), anyio.move_on_after(SHOW_SECONDS), suppress(PatternError):
         # What was recorded too late to be shown must not look as if it still ran.
         await session.view.close_calls()
+        if ticket.last_words:
+            await session.view.show(TextStreamed(MessageId(session.constellation.ids.new("msg")), ticket.last_words))
         await session.view.settle()
 
 

@@ -9,7 +9,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal import leases
 from pattern_acp.journal.leases import this_process
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
+from pattern_acp.session.session_conflict import keep_leases, release_leases, stop_taken, watch_leases
 from tests.support.agent import running_agent
 from tests.support.requests import begin_prompt
 from tests.support.scripts import calls, says
@@ -78,6 +78,26 @@ async def test_a_command_is_stopped_when_another_window_takes_its_session_over()
         assert "took this session over" in first.editor.said()
         assert not (first.folder / "ended.txt").exists()
         tasks.cancel_scope.cancel()
+
+
+async def test_a_turn_says_before_its_answer_that_another_window_stopped_it():
+    model = ScriptedProvider([calls("run_command", command="sleep 60")])
+    async with running_agent(model, settings=Settings(mode="auto")) as first, anyio.create_task_group() as tasks:
+        session = await first.editor.open_session(str(first.folder))
+        running = begin_prompt(tasks, first.editor, session, "Run it")
+        await first.editor.wait_until(lambda: "in_progress" in str(first.editor.updates))
+        stop_taken(first.sessions.get(SessionId(session)))
+        assert await running.end() == {"stopReason": "cancelled"}
+        assert "took this session over" in first.editor.said()
+
+
+async def test_a_turn_that_ended_during_the_look_says_nothing_behind_its_answer():
+    async with running_agent(ScriptedProvider([says("Hello."), says("Again.")])) as first:
+        session = await first.editor.open_session(str(first.folder))
+        await first.editor.prompt(session, "Hello?")
+        stop_taken(first.sessions.get(SessionId(session)))
+        assert (await first.editor.prompt(session, "Again?"))["stopReason"] == "end_turn"
+        assert "took this session over" not in first.editor.said()
 
 
 async def test_nothing_looks_for_takeovers_while_no_turn_runs():
