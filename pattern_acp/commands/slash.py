@@ -170,7 +170,12 @@ COMMANDS: dict[str, Command] = {
             "pattern_acp.session.adoption:run_definitions",
             hint="[diff | adopt]",
         ),
-        Command("skills", "The skills there are, and what each is for", "pattern_acp.session.definitions:run_skills"),
+        Command(
+            "skills",
+            "The skills there are, those about some words, or all about one",
+            "pattern_acp.session.definitions:run_skills",
+            hint="[NAME | WORDS]",
+        ),
         Command(
             "permissions",
             "What is allowed and refused; take a permission back",

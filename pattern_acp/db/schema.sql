@@ -481,3 +481,12 @@ CREATE TABLE task_edges (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX task_edges_by_target ON task_edges (target, kind);
+
+CREATE TABLE skill_uses (
+    source TEXT NOT NULL,                -- the tier of the skill, with the name of its bundle
+    name TEXT NOT NULL,
+    loads INTEGER NOT NULL,              -- how often it was loaded
+    used_ms INTEGER NOT NULL,            -- when it was loaded last
+    last_seq INTEGER NOT NULL REFERENCES events (seq),
+    PRIMARY KEY (source, name)
+) STRICT, WITHOUT ROWID;

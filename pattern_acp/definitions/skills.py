@@ -20,8 +20,14 @@ from pattern_acp.domain.origin import TrustTier
 
 SKILL_FILE = "SKILL.md"
 
+SKILL_TOOL = "skill"
+"""Name of the tool that loads skills, and of the call that shows one which the user loaded."""
+
 MOST_FILES = 4_000
 """Files below one folder of skills that are looked at: 200 skills with 20 files each."""
+
+MOST_NAMED = 20
+"""Files of a skill that its instructions are loaded with the paths of."""
 
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -90,6 +96,25 @@ class SkillDefinition(Struct, frozen=True):
             body = re.sub(rf"\$(?:{re.escape(name)}\b|\{{{re.escape(name)}\}})", lambda _, v=value: v, body)
         # A place for what was typed that is filled in already needs no second one at the end.
         return body if body != self.body and "$ARGUMENTS" not in self.body else expanded(body, typed, {})
+
+
+_LOADED = re.compile(r"\[skill:loaded (?P<name>[A-Za-z0-9_-]{1,64}), (?P<source>[a-z-]+(?: [A-Za-z0-9_-]{1,64})?)\]\n")
+
+
+def framed(skill: SkillDefinition, typed: str) -> str:
+    """The instructions of a skill between the two lines by which models, and `loaded_in`, know them."""
+    # A body cannot end the frame: its own lines of this form are broken up.
+    body = skill.text(typed).replace("[skill:", "[skill :")
+    files = ", ".join(str(Path(skill.folder, name)) for name in skill.files[:MOST_NAMED])
+    more = f" and {len(skill.files) - MOST_NAMED} more" if len(skill.files) > MOST_NAMED else ""
+    beside = f"Its folder is {skill.folder}; its files: {files or 'none'}{more}."
+    return f"[skill:loaded {skill.name}, {skill.source}]\n{beside}\n\n{body}\n[skill:loaded:end]"
+
+
+def loaded_in(text: str) -> tuple[str, str] | None:
+    """The name and the source of the skill that a recorded text of `framed` is about; None for any other text."""
+    match = _LOADED.match(text)
+    return (match["name"], match["source"]) if match else None
 
 
 def find_skills(

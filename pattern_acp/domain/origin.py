@@ -58,6 +58,8 @@ class DataSource(Struct, frozen=True):
     """True for data of the session's own folders."""
     given: bool = False
     """True for data that the user attached to a prompt."""
+    of_user: bool = False
+    """True for instructions of the user's own, such as a skill of theirs."""
     server: str = ""
     """The MCP server that it is from, if it is from one."""
     line: str = ""

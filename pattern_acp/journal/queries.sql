@@ -691,3 +691,12 @@ ON CONFLICT (model) DO UPDATE SET level = excluded.level, last_seq = excluded.la
 -- name: remembered_thinking
 -- How much the user last let a model think.
 SELECT level FROM thinking_choices WHERE model = :model;
+
+-- name: count_skill_use
+-- A skill was loaded.
+INSERT INTO skill_uses (source, name, loads, used_ms, last_seq) VALUES (:source, :name, 1, :at_ms, :seq)
+ON CONFLICT (source, name) DO UPDATE SET loads = loads + 1, used_ms = excluded.used_ms, last_seq = excluded.last_seq;
+
+-- name: list_skill_uses
+-- How often skills were loaded.
+SELECT source, name, loads FROM skill_uses;

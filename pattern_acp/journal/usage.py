@@ -1,9 +1,9 @@
-"""Usage and cost of model requests: the rows that follow from `UsageReported`, and their sums.
+"""Usage and cost of model requests, the rows that follow from `UsageReported`, and their sums; uses of skills.
 
-Owns: the table `usage`. Must not know: prices, budgets, or how sums are shown.
+Owns: the tables `usage` and `skill_uses`. Must not know: prices, budgets, or how sums are shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -161,3 +161,21 @@ def _used(row: Row) -> UsedOnce:
         text(row[13]),
         bool(integer(row[14])),
     )
+
+
+def count_skill_use(tx: Transaction, source: str, name: str, *, at_ms: int, seq: int) -> None:
+    """Count that the skill `name` of a source (its tier, with the name of its bundle) was loaded.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    tx.execute(QUERIES["count_skill_use"], {"source": source, "name": name, "at_ms": at_ms, "seq": seq})
+
+
+def skill_uses(tx: Transaction) -> Mapping[tuple[str, str], int]:
+    """Count how often each skill was loaded, by source and name.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return {(text(row[0]), text(row[1])): integer(row[2]) for row in tx.all(QUERIES["list_skill_uses"])}

@@ -121,6 +121,8 @@ def is_foreign(source: DataSource, *, trusts_folder: bool, beyond_project: bool)
             return True
         case Origin.COMMAND:
             return (beyond_project and not trusts_folder) or _brings_from_outside(source.line)
+        case Origin.WORKSPACE if source.of_user:
+            return False
         case Origin.WORKSPACE if source.of_project:
             return beyond_project and not trusts_folder
         case Origin.WORKSPACE:

@@ -287,6 +287,7 @@ TABLES = StateTables(
         "usage",
         "mcp_pins",
         "thinking_choices",
+        "skill_uses",
         "cursors",
         "blocks",
         "block_updates",

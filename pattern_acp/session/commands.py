@@ -187,7 +187,7 @@ def one_line(text: str, limit: int = 240) -> str:
 def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
     """The commands beside ours: those that the user and the project wrote, and prompts of MCP servers."""
     definitions = session.trust.definitions
-    written = written_commands(definitions, tuple(COMMANDS)) if definitions.commands else ()
+    written = written_commands(definitions, tuple(COMMANDS)) if definitions.commands or definitions.skills else ()
     return (*written, *session.mcp.commands())
 
 

@@ -6,16 +6,22 @@ Owns: which of them may be used now, how they are shown, and a command's way to 
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
+from pattern_acp.commands.document import cell, table
 from pattern_acp.definitions.collection import Definitions
 from pattern_acp.definitions.commands import CommandDefinition, expanded, inline_commands
-from pattern_acp.definitions.skills import SkillDefinition
+from pattern_acp.definitions.skills import SKILL_FILE, SKILL_TOOL, SkillDefinition, framed
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.hooks.answers import matches
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.journal.turn_ends import TurnFailure
@@ -24,7 +30,7 @@ from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust
 from pattern_acp.tools.run_command import printed_by
-from pattern_acp.tools.skill import LoadSkill
+from pattern_acp.tools.skill import LoadSkill, about, find_by_words
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -36,7 +42,7 @@ _TYPED = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 def clashes(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[str, ...]:
-    """Sentences about commands that have the name of a built-in one."""
+    """Sentences about commands that have the name of a built-in one; a skill is loaded by the model all the same."""
     return tuple(
         f"The command /{command.name} of {command.path} has the name of a built-in one, which counts; rename the file."
         for command in definitions.commands
@@ -45,12 +51,14 @@ def clashes(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[str,
 
 
 def written_commands(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[ServerCommand, ...]:
-    """The commands as they are advertised."""
-    return tuple(
-        ServerCommand(command.name, command.description, command.hint)
-        for command in definitions.commands
-        if command.name not in built_in
-    )
+    """The commands as they are advertised, and the skills that the user may load by their names."""
+    written = {
+        command.name: ServerCommand(command.name, command.description, command.hint) for command in definitions.commands
+    }
+    for skill in definitions.skills:
+        if skill.for_user:
+            written.setdefault(skill.name, ServerCommand(skill.name, one_line(skill.description, 200), skill.hint))
+    return tuple(command for name, command in written.items() if name not in built_in)
 
 
 def usable_skills(session: "Session") -> tuple[SkillDefinition, ...]:
@@ -63,22 +71,35 @@ def fix_skills(session: "Session") -> None:
     """Decide once a session's process whether the prompt offers skills, and which it lists."""
     is_open = session.state.skill_tool is None and session.trust.definitions.skills
     if is_open and usable_skills(session):
-        session.state.skill_tool = LoadSkill(lambda: usable_skills(session))
+        session.state.skill_tool = LoadSkill(lambda: usable_skills(session), partial(_uses, session))
+
+
+async def _uses(session: "Session") -> Mapping[tuple[str, str], int]:
+    from pattern_acp.journal.usage import skill_uses
+
+    return await session.constellation.database.read(skill_uses)
 
 
 async def run_skills(session: "Session", argument: str) -> str:
-    """List the skills."""
-    del argument
-    skills = session.trust.definitions.skills
+    """List the skills, search them, or tell all about the one that is named."""
+    skills, uses = session.trust.definitions.skills, await _uses(session)
     if not skills:
         return "There are no skills. A skill is a folder with a SKILL.md, below `.pattern/skills` of the project."
+    named = next((skill for skill in skills if skill.name == argument.strip()), None)
+    if named is not None:
+        return about(named, uses)
+    if argument.strip():
+        found = dict(await anyio.to_thread.run_sync(find_by_words, skills, argument))
+        if not found:
+            return f"No skill has any of these words; there are {len(skills)}."
+        skills = tuple(skill for name in found for skill in skills if skill.name == name)
     usable = usable_skills(session)
-    lines = ["| Skill | What it is for | Where |", "| --- | --- | --- |"]
+    rows: list[list[str]] = []
     for skill in skills:
         where = f"`{skill.folder}`" + ("" if skill in usable else " (not trusted: /trust)")
-        about = " ".join(skill.description.split())[:300].replace("|", "\\|")
-        lines.append(f"| `{skill.name}` | {about} | {where} |")
-    return "\n".join(lines)
+        count = str(uses.get((skill.source, skill.name), 0) or "")
+        rows.append([f"`{skill.name}`", cell(skill.description, 300), skill.source, count, where])
+    return table(["Skill", "What it is for", "Source", "Loaded", "Where"], rows)
 
 
 def command_typed(session: "Session", message: Message) -> tuple[CommandDefinition, str] | None:
@@ -92,6 +113,33 @@ def command_typed(session: "Session", message: Message) -> tuple[CommandDefiniti
     return (found, (match[2] or "").strip()) if found is not None else None
 
 
+def skill_typed(session: "Session", message: Message) -> tuple[SkillDefinition, str] | None:
+    """The skill that the last text of a message names as a command, with what was typed behind it."""
+    match = _TYPED.fullmatch(message.typed_line.strip()) if session.trust.definitions.skills else None
+    if match is None:
+        return None
+    found = next((each for each in session.trust.definitions.skills if each.name == match[1] and each.for_user), None)
+    return (found, (match[2] or "").strip()) if found is not None else None
+
+
+async def _load_typed(session: "Session", turn_id: TurnId, skill: SkillDefinition, typed: str) -> TurnEnd | None:
+    if skill.of_project and not await ensure_trust(session, turn_id, used=True):
+        return await _refuse(session, turn_id, f"/{skill.name} is a skill of this project")
+    asked = f"The user typed /{skill.name}{f' {typed}' if typed else ''}: follow the skill's instructions now."
+    text = f"{framed(skill, typed)}\n\n{asked}"
+    path = str(Path(skill.folder, SKILL_FILE))
+    session.state.waiting.append(Addition(SKILL_TOOL, f"Skill {skill.name}", text, f"skill {skill.name}", path))
+    return None
+
+
+async def _refuse(session: "Session", turn_id: TurnId, what: str) -> TurnEnd:
+    """Take the prompt back: it names something of a folder that is not trusted."""
+    session.state.history.pop()
+    sentence = f"{what}, and the folder is not trusted. {HOW_TO_TRUST}"
+    await session.recorder.record(NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
+    return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
+
+
 async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callable[[], ToolRunner]) -> TurnEnd | None:
     """Put what a typed command stands for beside the prompt; the turn's end when its folder is not trusted.
 
@@ -103,13 +151,11 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
     prompt = session.state.history[-1]
     typed = command_typed(session, prompt)
     if typed is None:
-        return None
+        named = skill_typed(session, prompt)
+        return await _load_typed(session, turn_id, *named) if named is not None else None
     command, arguments = typed
     if command.of_project and not await ensure_trust(session, turn_id, used=True):
-        session.state.history.remove(prompt)
-        sentence = f"/{command.name} is a command of this project, and the folder is not trusted. {HOW_TO_TRUST}"
-        await session.recorder.record(NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
-        return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
+        return await _refuse(session, turn_id, f"/{command.name} is a command of this project")
     lines, runner = inline_commands(command.body, arguments), new_runner()
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)

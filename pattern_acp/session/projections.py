@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from pattern_acp.context.catch_up import CATCH_UP_CALL
 from pattern_acp.db.connection import Transaction
-from pattern_acp.definitions.skills import SkillDefinition
+from pattern_acp.definitions.skills import SKILL_TOOL, SkillDefinition, loaded_in
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (
@@ -21,12 +21,13 @@ from pattern_acp.journal.events import (
     SessionConfigured,
     SessionTitled,
     SubagentRecorded,
+    ToolCallFinished,
     ToolCallStarted,
     TurnEnded,
     TurnStarted,
     UsageReported,
 )
-from pattern_acp.journal.usage import note_usage
+from pattern_acp.journal.usage import count_skill_use, note_usage
 from pattern_acp.mcp_servers.catalogue import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
 from pattern_acp.memory.indexing import index_listed, index_steps, skills_source
@@ -57,6 +58,7 @@ class SessionProjections:
         self.skills: Callable[[], Sequence[SkillDefinition]] = tuple
         """The skills that the session may use now: what is found of them is brought up to date when a turn ends."""
         self._found_skills: tuple[str, ...] | None = None
+        self._skill_calls: set[ToolCallId] = set()
         self._memory = memory
         self._session_id = session_id
         self._persona = persona
@@ -107,6 +109,7 @@ class SessionProjections:
         if isinstance(event, PlanUpdated):
             index_steps(tx, self._session_id, self._search_owner, event.plan, at_ms=now, seq=seq)
         else:
+            self._count_skill(tx, event, now, seq)
             self._note_usage(tx, event, now, seq)
             self._move_cursor(tx, event, now, seq)
 
@@ -124,6 +127,16 @@ class SessionProjections:
             index_listed(tx, "skill", skills_source(owner), owner, texts, at_ms=now, seq=seq)
         # Were this transaction undone, they would be brought up to date at the next start.
         self._found_skills = known
+
+    def _count_skill(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        inner = event.event if isinstance(event, SubagentRecorded) else event
+        if isinstance(inner, ToolCallStarted) and inner.call.name == SKILL_TOOL:
+            self._skill_calls.add(inner.call.call_id)
+        elif isinstance(inner, ToolCallFinished) and inner.call_id in self._skill_calls:
+            self._skill_calls.discard(inner.call_id)
+            loaded = loaded_in(inner.result_text)
+            if loaded is not None:
+                count_skill_use(tx, loaded[1], loaded[0], at_ms=now, seq=seq)
 
     def _note_usage(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         name = event.name if isinstance(event, SubagentRecorded) else ""

@@ -560,7 +560,8 @@ async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools |
     """The tools of this turn, or its end where a written command was typed that may not be used."""
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and policy refuses the rest.
     tools = (*session.constellation.tools, *skill_tools(session), *session.mcp.toolbox.callable())
-    if not session.trust.definitions.commands:
+    definitions = session.trust.definitions
+    if not (definitions.commands or definitions.skills):
         return TurnTools(session, turn.turn_id, tools, budget)
     refused = await expand_command(session, turn.turn_id, TurnTools(session, turn.turn_id, tools, budget).runner)
     if refused is not None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.skills import SKILL_TOOL, loaded_in
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, ResourcePart, TextPart
-from pattern_acp.domain.origin import DataSource, Origin, flat_text
+from pattern_acp.domain.origin import DataSource, Origin, TrustTier, flat_text
 from pattern_acp.domain.paths import absolute_path, display_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
@@ -41,6 +42,8 @@ class DataRead:
         """`roots` are the session's folders; `instructions` the files whose text is part of every request."""
         self._roots = tuple(roots)
         self._calls: dict[ToolCallId, ToolCallView] = {}
+        self._skills: dict[str, str] = {}
+        """The source of each skill that was loaded, by its name."""
         self._size = 0
         self._sources: deque[DataSource] = deque()
         self._ready: list[tuple[DataSource, DataSource]] = []
@@ -123,10 +126,31 @@ class DataRead:
                 line = call.raw_input.get("command")
                 ran = line if isinstance(line, str) else ""
                 return DataSource(origin, f"the output of `{one_line(ran or call.title, SHOWN_NAME)}`", kept, line=ran)
+            case Origin.WORKSPACE if call.name == SKILL_TOOL:
+                return self._of_skill(call, kept)
             case Origin.WORKSPACE if call.kind in _READING:
                 return self._of_files(call, kept)
             case _:
                 return None
+
+    def _of_skill(self, call: ToolCallView, text: str) -> DataSource | None:
+        loaded = loaded_in(text)
+        if loaded is not None:
+            self._skills[loaded[0]] = loaded[1]
+        name = loaded[0] if loaded is not None else self._argument(call, "name")
+        source = self._skills.get(name)
+        if source is None:
+            # A list of skills, or a file of one whose instructions were not read.
+            return DataSource(Origin.WORKSPACE, "the list of skills", text)
+        tier, _, bundle = source.partition(" ")
+        named = f"the skill `{name}`" + (f" of the bundle `{bundle}`" if bundle else "")
+        return DataSource(
+            Origin.WORKSPACE,
+            named,
+            text,
+            of_project=tier == TrustTier.PROJECT,
+            of_user=tier in {TrustTier.USER, TrustTier.BUILT_IN},
+        )
 
     def _of_files(self, call: ToolCallView, text: str) -> DataSource:
         asked = call.raw_input.get("path")
