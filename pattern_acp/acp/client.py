@@ -134,7 +134,7 @@ class ChunkBatch:
         """Send waiting text, then `act`, with nothing in between."""
         async with self._lock:
             while self._waiting:
-                chunk, count = self._joined()
+                chunk, count = self._joined() if len(self._waiting) > 1 else (self._waiting[0], 1)
                 await self._send(chunk)
                 del self._waiting[:count]
                 self._size -= len(chunk.text)
@@ -144,8 +144,6 @@ class ChunkBatch:
 
     def _joined(self) -> tuple[Chunk, int]:
         first = self._waiting[0]
-        if len(self._waiting) == 1:
-            return first, 1
         count, size = 0, 0
         for chunk in self._waiting:
             size += len(chunk.text)

@@ -61,7 +61,9 @@ def changes(before: ProviderRequest, now: ProviderRequest, *, calls_tools: bool 
         changed.append("model")
     if now.tools != before.tools:
         changed.append(f"tools ({_tool_changes(before.tools, now.tools)})")
-    elif (as_text := _as_text(now, calls_tools)) is not _as_text(before, calls_tools):
+    elif now.tool_form is not before.tool_form and (
+        (as_text := _as_text(now, calls_tools)) is not _as_text(before, calls_tools)
+    ):
         changed.append("tools (now as text)" if as_text else "tools (now native)")
     if now.system != before.system:
         changed.append("system")

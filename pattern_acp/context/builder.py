@@ -4,6 +4,7 @@ Owns: shortening texts of a prompt that are too long to be sent whole. Must not 
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ HEAD_SHARE, TAIL_SHARE = 2, 4
 
 def with_shortened(messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -> tuple[Message, ...]:
     """The messages as they are sent: texts of the user's side above `whole` characters have their middle left out."""
-    return tuple(_shortened(message, whole) if message.role is Role.USER else message for message in messages)
+    return tuple(map(_shortened, messages, repeat(whole)))
 
 
 class ShortenedTexts:
@@ -56,6 +57,8 @@ def long_text(messages: Iterable[Message], text_id: str) -> str | None:
 
 
 def _shortened(message: Message, whole: int) -> Message:
+    if message.role is not Role.USER:
+        return message
     # A plain loop: it sees every prompt of the session with every request.
     for part in message.parts:
         if isinstance(part, TextPart | ResourcePart) and len(part.text or "") > whole:

@@ -76,10 +76,10 @@ NOTHING = Section()
 def untrusted_block(mark: str, /, *content: str, **attributes: str | int) -> Section:
     """`content` between marks of this name, each item on lines of its own; what is no section is data."""
     inside: list[str] = []
-    for is_section, items in groupby(content, lambda item: isinstance(item, Section)):
+    for kind, items in groupby(content, type):
         text = "\n".join(items)
         # Together, so that no two items make a mark of their ends.
-        inside.append(text if is_section else harmless(text, within=mark))
+        inside.append(text if kind is Section else harmless(text, within=mark))
     return Section("\n".join((_opening(mark, attributes), *inside, f"</{mark}>")))
 
 
@@ -117,4 +117,6 @@ def attribute(value: str | int) -> str:
 
 
 def _opening(mark: str, attributes: Mapping[str, str | int]) -> str:
+    if not attributes:
+        return f"<{mark}>"
     return "".join((f"<{mark}", *(f' {name}="{attribute(value)}"' for name, value in attributes.items()), ">"))

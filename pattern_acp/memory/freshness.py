@@ -34,8 +34,6 @@ def marked(text: str, command: str, *, now_ms: int) -> str:
 
 def stale_lines(text: str, *, now_ms: int) -> tuple[str, ...]:
     """The lines whose mark is older than `STALE_AFTER`."""
-    if _OPENING not in text:
-        return ()
     limit = _day(now_ms) - STALE_AFTER
     return tuple(
         line.strip() for line in text.split("\n") if (checked := _checked(line)) is not None and checked < limit
@@ -44,7 +42,7 @@ def stale_lines(text: str, *, now_ms: int) -> tuple[str, ...]:
 
 def stale_sentence(text: str, *, now_ms: int) -> str:
     """Sentence that names the stale lines of a text; "" where all are fresh."""
-    stale = stale_lines(text, now_ms=now_ms)
+    stale = stale_lines(text, now_ms=now_ms) if _OPENING in text else ()
     return f"Not checked for long, so find out whether it still holds: {'; '.join(stale)}" if stale else ""
 
 

@@ -5,6 +5,7 @@ know: SQL beyond the query language of FTS5.
 """
 
 import re
+from itertools import filterfalse
 
 from pattern_acp.domain.late_pattern import late_pattern
 
@@ -55,7 +56,7 @@ def query_terms(query: str) -> tuple[str, ...]:
     for token in re.findall(r"[\w'\u2019]+", query):
         for word in (*_WORD.findall(token), *split_identifiers(token).split()):
             found.setdefault(word.lower().replace("\u2019", "'"))
-    telling = [word for word in found if word not in STOP_WORDS]
+    telling = list(filterfalse(STOP_WORDS.__contains__, found))
     return tuple((telling or list(found))[:MOST_TERMS])
 
 

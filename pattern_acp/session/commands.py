@@ -15,7 +15,6 @@ from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.about_user import is_about_user
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import with_visible_characters
@@ -205,7 +204,8 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
         DatabaseError: it could not be recorded; the turn stops.
     """
     prompt = session.state.history[-1]
-    sentence = await _unknown(session, prompt)
+    found = _LOOKS_LIKE_ONE.match(prompt.typed_line)
+    sentence = await _unknown(session, found[1]) if found is not None else ""
     if not sentence:
         return None
     session.state.history.remove(prompt)
@@ -218,15 +218,12 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
     return TurnEnd(StopReason.END_TURN, sentence)
 
 
-async def _unknown(session: "Session", message: Message) -> str:
-    found = _LOOKS_LIKE_ONE.match(message.typed_line)
-    if found is None:
-        return ""
+async def _unknown(session: "Session", name: str) -> str:
     names = [*COMMANDS, *(command.name for command in more_commands(session))]
     # A name that is a path of this machine (`/tmp`) is taken for one.
-    if found[1] in names or await anyio.Path(f"/{found[1]}").exists():
+    if name in names or await anyio.Path(f"/{name}").exists():
         return ""
-    near = difflib.get_close_matches(found[1].lower(), names, 1, NEAR)
+    near = difflib.get_close_matches(name.lower(), names, 1, NEAR)
     meant = f" Did you mean /{near[0]}?" if near else ""
     advice = "/help lists all; with a blank in front, the text goes to the model as it is."
-    return f"There is no command /{found[1]}.{meant} {advice}"
+    return f"There is no command /{name}.{meant} {advice}"

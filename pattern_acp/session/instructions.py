@@ -6,6 +6,7 @@ Owns: when a nested or a changed file joins the conversation. Must not know: whi
 
 import os
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,11 +60,10 @@ async def note_changed_files(session: "Session") -> None:
     state = session.state
     if state.settings.definitions.follow == "keep":
         return
-    before = {file.path: file for file in state.instructions}
-    watched = dict.fromkeys((*before, str(Path(state.cwd, NAMES[0]))))
-    stamps = tuple(_stamp(path) for path in watched)
-    if stamps == state.instruction_stamps or (not before and stamps == (_GONE,)):
+    stamps = _stamps(state.instructions, str(Path(state.cwd, NAMES[0])))
+    if stamps == state.instruction_stamps or (not state.instructions and stamps == (_GONE,)):
         return
+    before = {file.path: file for file in state.instructions}
     own = session.constellation.own_instructions
 
     def look() -> dict[str, ProjectInstruction]:
@@ -87,13 +87,17 @@ async def note_changed_files(session: "Session") -> None:
 _GONE = (0, 0)
 
 
-def _stamp(path: str) -> tuple[int, int]:
-    """Time of the last change, in nanoseconds, and size; zeros for a file that is not there."""
-    try:
-        seen = os.stat(path)  # noqa: PTH116  some at each prompt: a Path costs more than the look
-    except OSError:
-        return _GONE
-    return seen.st_mtime_ns, seen.st_size
+def _stamps(files: Sequence[InstructionFile], expected: str) -> tuple[tuple[int, int], ...]:
+    """Times of the last change, in nanoseconds, and sizes; zeros for a file that is not there."""
+    stamps: dict[str, tuple[int, int]] = {}
+    for path in (*map(attrgetter("path"), files), expected):
+        try:
+            seen = os.stat(path)  # noqa: PTH116  some at each prompt: a Path costs more than the look
+        except OSError:
+            stamps[path] = _GONE
+        else:
+            stamps[path] = seen.st_mtime_ns, seen.st_size
+    return tuple(stamps.values())
 
 
 def addition_of(found: ProjectInstruction, cwd: str) -> Addition:

@@ -111,7 +111,8 @@ def running_warnings(jobs: "Jobs | None") -> str:
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:
     """Notices to the user about commands that ended by themselves since the last turn."""
-    return [f"Background job {job_sentence(job)}" for job in (jobs.untold_ends() if jobs is not None else ())]
+    ended = jobs.untold_ends() if jobs is not None else ()
+    return [f"Background job {job_sentence(job)}" for job in ended] if ended else []
 
 
 async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:

@@ -210,7 +210,11 @@ class Session:
 
     def command_beside(self, parts: Sequence[Part]) -> Typed | None:
         """The command of ours that a prompt is, where it is answered at once beside the turn that runs."""
-        typed = command_in(typed_line(parts)) if self.is_busy and self.state.overlap is not Overlap.REPLACE else None
+        typed = (
+            command_in(typed_line(parts))
+            if self._ticket is not None and self.state.overlap is not Overlap.REPLACE
+            else None
+        )
         return typed if typed is not None and COMMANDS[typed.name].beside else None
 
     def take_own_turn(self) -> PromptTicket:

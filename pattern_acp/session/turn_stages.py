@@ -445,13 +445,9 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     unknown = await refuse_unknown(session, turn.turn_id)
     if unknown is None:
         fix_skills(session)
+        # Another window or a terminal may have allowed something, or taken it back.
+        await refresh_grants(session)
     return unknown
-
-
-async def _read_grants(session: Session, turn: Turn) -> None:
-    """Take over what another window or a terminal allowed or took back."""
-    del turn
-    await refresh_grants(session)
 
 
 async def _show_news(session: Session, turn: Turn) -> None:
@@ -586,7 +582,6 @@ STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
     _record_prompt,
     _run_own_command,
     _check_folder,
-    _read_grants,
     _show_news,
     _run_prompt_hooks,
     _ask,
@@ -652,7 +647,8 @@ class _Composer:
             self._recalled = ()
         if read.repeats:
             self._recalled = (*self._recalled, await tell_repeats(session, turn_id, read.repeats))
-        await add_waiting(session, turn_id)
+        if session.state.waiting:
+            await add_waiting(session, turn_id)
         # What the editor could not do is told before the answer that builds on it.
         await show_notices(session, turn_id)
         return await self.window.fitted() if self.window is not None else await self.compose()
@@ -663,7 +659,7 @@ class _Composer:
         shown = known_memory(state.shown, state.history)
         changes = await memory_changes(session, shown, self._memory) if shown is not None else ()
         return build_request(
-            session_id=session.session_id,
+            session_id=state.session_id,
             stable=stable_part(session),
             model=state.model,
             thought_level=thought_level_of(state.model, state.thought_level),

@@ -370,8 +370,9 @@ class TurnLoop:
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS, ProviderStop.MAX_TOKENS}
         cut_call = cutter(assembly, request) if assembly.stop is ProviderStop.MAX_TOKENS else None
         message = assembly.message(with_calls=with_calls, cut_call=cut_call)
-        message = with_plain_names(message, [tool.name for tool in request.tools])
-        message = with_unique_calls(message, self._call_ids.used, self._ids, all_new=self._call_ids.always_own)
+        if message.tool_calls:
+            message = with_plain_names(message, [tool.name for tool in request.tools])
+            message = with_unique_calls(message, self._call_ids.used, self._ids, all_new=self._call_ids.always_own)
         events: list[NewEvent] = []
         if message.parts:
             events.append(NewEvent(MessageRecorded(turn_id, message, complete=not interrupted)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
@@ -250,15 +250,14 @@ class JournalRecorder:
         self._dirty = True
 
 
-class _Streamed:
+class _Streamed(Struct):
     """The text of a message as it comes, without what the journal has for certain."""
 
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.committed = 0
-        """Characters in the journal, before the first piece."""
-        self.end = ""
-        """Its last characters."""
+    pieces: list[str] = field(default_factory=list[str])
+    committed: int = 0
+    """Characters in the journal, before the first piece."""
+    end: str = ""
+    """Its last characters."""
 
     @property
     def joined(self) -> str:

@@ -70,16 +70,24 @@ class RequestDigests:
     def known(self, request: ProviderRequest, context_window: int) -> RequestKnown:
         """Compute the record of a request to a model with this window, in tokens; then call `recorded`."""
         self._look_at(request.messages)
-        volatile = _text(request.volatile)
-        pieces = (_text(request.system), _encoded(request.tools), volatile)
+        pieces = (
+            request.system.encode("utf-8", "surrogatepass"),
+            _encoded(request.tools),
+            request.volatile.encode("utf-8", "surrogatepass"),
+        )
         rest = _encoded(replace(request, system="", tools=(), messages=(), volatile=""))
         # The name of the level in earlier releases, whose digests stay the same.
         rest = rest.replace(b'"thought_level":"auto"', b'"thought_level":"default"')
-        digests = [hashlib.sha256(piece).digest() for piece in pieces]
-        whole = hashlib.sha256(b"".join((hashlib.sha256(rest).digest(), *digests, *self._digests)))
+        whole = hashlib.sha256(hashlib.sha256(rest).digest())
+        names: list[str] = []
+        for piece in pieces:
+            digest = hashlib.sha256(piece).digest()
+            whole.update(digest)
+            names.append(_short(digest))
+        whole.update(b"".join(self._digests))
         size = len(rest) + sum(map(len, pieces)) + self._size
         last, self._last = self._last, _Last()
-        system, tools, told = map(_short, digests)
+        system, tools, told = names
         shorts = tuple(self._shorts)
         kept = _common(last.messages, shorts)
         self._sent = _Last(shorts, tools, told)
@@ -109,18 +117,16 @@ class RequestDigests:
             before = {id(one.message): one for one in self._known}
             self._known, self._digests, self._shorts, self._size = [], [], [], 0
         for message in messages[len(self._known) :]:
-            known = before.get(id(message)) or _known(message)
+            known = before.get(id(message))
+            if known is None:
+                data = message_bytes(message)
+                digest = hashlib.sha256(data).digest()
+                known = _Known(message, digest, _short(digest), len(data))
             self._known.append(known)
             self._digests.append(known.digest)
             self._shorts.append(known.short)
             self._size += known.size
         self._messages = messages
-
-
-def _known(message: Message) -> _Known:
-    data = message_bytes(message)
-    digest = hashlib.sha256(data).digest()
-    return _Known(message, digest, _short(digest), len(data))
 
 
 def tools_offered(tools: Sequence[ToolSpec]) -> ToolsOffered:
@@ -150,10 +156,6 @@ def _common(before: Sequence[str], now: Sequence[str]) -> int:
 
 def _short(digest: bytes) -> str:
     return digest.hex()[:SHORT_DIGITS]
-
-
-def _text(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _encoded(value: ProviderRequest | tuple[ToolSpec, ...]) -> bytes:

@@ -274,6 +274,8 @@ class Jobs:
 
     def untold_ends(self) -> tuple[Job, ...]:
         """Those that ended by themselves since the model was last told of any."""
+        if not self._jobs:
+            return ()
         return tuple(job for job in self._jobs.values() if job.state is JobState.EXITED and not job.end_told)
 
     def get(self, job_id: str) -> Job:
