@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from pattern_acp.db.connection import SqlValue
 
-EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant", "task", "skill"]
+EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant", "task", "skill", "call"]
 """Source of a passage: a block, an archival entry (in force, or replaced by another), a message by its role, a step
-of a plan, or a skill."""
+of a plan, a skill, or what a tool call did, which only leads to its turn."""
 
 CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant", "task", "skill")
 """Kinds that are searched by default: a superseded entry stays in history, out of search."""

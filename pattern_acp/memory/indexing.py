@@ -16,6 +16,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.plan import Plan
 from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.blocks import Block
@@ -266,11 +267,24 @@ def index_steps(tx: Transaction, session_id: str, owner: str, plan: Plan, *, at_
     index_listed(tx, "task", session_id, owner, steps, at_ms=at_ms, seq=seq)
 
 
-def mask_tasks(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None:
-    """Mask words in every plan step that is indexed."""
-    for row in tx.all(_QUERIES["read_tasks"]):
+LONGEST_DEED = 400
+"""Characters that are indexed of what a tool call did."""
+
+
+def index_deed(tx: Transaction, session_id: str, owner: str, deed: str, *, at_ms: int, seq: int) -> None:
+    """Index what a tool call did. The same once more in a session takes its place: tests run a hundred times a day."""
+    text = storable(deed)[:LONGEST_DEED]
+    item = f"call {sha256_hex(text.partition('`: ')[0].encode())[:16]}"
+    tx.execute(_QUERIES["delete_item"], {"source": session_id, "item": item})
+    insert_passage(tx, "call", session_id, owner, item, text, at_ms, seq)
+
+
+def mask_of_sessions(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None:
+    """Mask words in every plan step and tool call that is indexed."""
+    for row in tx.all(_QUERIES["read_of_sessions"]):
         source, owner, item, text = (columns.text(value) for value in row[1:5])
         masked = mask(text)
         if masked != text:
             tx.execute(_QUERIES["delete_entry"], {"id": row[0]})
-            insert_passage(tx, "task", source, owner, item, masked, columns.integer(row[5]), seq)
+            kind = "call" if row[6] == "call" else "task"
+            insert_passage(tx, kind, source, owner, item, masked, columns.integer(row[5]), seq)

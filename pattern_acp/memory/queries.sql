@@ -399,11 +399,11 @@ FROM search_entries
 WHERE source = :source AND kind = :kind
 ORDER BY id;
 
--- name: read_tasks
--- Every plan step that is indexed.
-SELECT id, source, owner, item, text, at_ms
+-- name: read_of_sessions
+-- Every plan step and tool call that is indexed.
+SELECT id, source, owner, item, text, at_ms, kind
 FROM search_entries
-WHERE kind = 'task';
+WHERE kind IN ('task', 'call');
 
 -- name: delete_item
 -- All passages of one message.
@@ -417,7 +417,7 @@ SELECT DISTINCT owner FROM search_entries WHERE kind IN ('user', 'assistant');
 -- name: move_messages
 -- The messages of one session up to an event, from now on found as another one's.
 UPDATE search_entries SET source = :target
-WHERE source = :source AND kind IN ('user', 'assistant') AND last_seq <= :upto_seq;
+WHERE source = :source AND kind IN ('user', 'assistant', 'call') AND last_seq <= :upto_seq;
 
 -- name: delete_source
 -- Everything indexed of one block or session.
@@ -593,8 +593,12 @@ DELETE FROM embedding_models WHERE id = :id;
 DELETE FROM vectors WHERE model = :model;
 
 -- name: queue_everything
--- Every passage is to be embedded by a model.
-INSERT OR IGNORE INTO embedding_queue (model, entry) SELECT :model, id FROM search_entries;
+-- Every passage is to be embedded by a model; tool calls are found by their words alone.
+INSERT OR IGNORE INTO embedding_queue (model, entry) SELECT :model, id FROM search_entries WHERE kind <> 'call';
+
+-- name: leave_unembedded
+-- One passage that no model embeds.
+DELETE FROM embedding_queue WHERE entry = :entry;
 
 -- name: waiting
 -- Passages that a model has not embedded yet, newest first.

@@ -409,7 +409,9 @@ def insert_passage(
         "at_ms": at_ms,
         "seq": seq,
     }
-    tx.insert(_QUERIES["insert_entry"], entry)
+    number = tx.insert(_QUERIES["insert_entry"], entry)
+    if kind == "call":
+        tx.execute(_QUERIES["leave_unembedded"], {"entry": number})
 
 
 WINDOW_SHARE = 0.4

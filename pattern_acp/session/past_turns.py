@@ -1,7 +1,8 @@
 """Turns of sessions as they went: the prompt, what was done, and the answer.
 
 Owns: reading them from the journal, finding those that fit, and their words for a model. Must not know: which sessions
-there are, or who asks. Nothing is indexed for it: the journal has all of it, without what was redacted.
+there are, or who asks. The search index only leads to sessions: what is told is in the journal, without what was
+redacted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,11 @@ class Deed(Struct, frozen=True):
     changes: bool = False
     is_command: bool = False
 
+    @property
+    def searched(self) -> str:
+        """The words by which it is found."""
+        return "\n".join((mask_secrets(self.text), *(path for path in self.paths if path not in self.text)))
+
 
 class PastTurn(Struct):
     """One turn. `number` counts prompts from 1; times are milliseconds since 1970-01-01 UTC."""
@@ -91,13 +97,14 @@ def past_turns(tx: Transaction, session_id: str, title: str, *, since_ms: int = 
                 # Not what was recalled or compacted, which is shown as a call, too.
                 calls[call.call_id] = call
             case ToolCallFinished() as finished if turns and finished.call_id in calls:
-                turns[-1].deeds.append(_deed(calls[finished.call_id], finished))
+                turns[-1].deeds.append(deed_of(calls[finished.call_id], finished))
             case _:
                 pass
     return [turn for turn in turns if turn.at_ms >= since_ms]
 
 
-def _deed(call: ToolCallView, finished: ToolCallFinished) -> Deed:
+def deed_of(call: ToolCallView, finished: ToolCallFinished) -> Deed:
+    """Describe a call that ended."""
     locations = (*call.locations, *finished.locations)
     paths = tuple(dict.fromkeys(location.path for location in locations))
     title = one_line(finished.title or call.title, _HEAD)

@@ -8,6 +8,7 @@ from pattern_acp.definitions.skills import SKILL_TOOL, SkillDefinition, loaded_i
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
+from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (
     BY_MODEL,
@@ -30,7 +31,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.usage import count_skill_use, note_usage
 from pattern_acp.mcp_servers.catalogue import Pin, store_pin
 from pattern_acp.memory.cursors import move_cursor, note_activity
-from pattern_acp.memory.indexing import index_listed, index_steps, skills_source
+from pattern_acp.memory.indexing import index_deed, index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import Lifetime
@@ -59,6 +60,8 @@ class SessionProjections:
         """The skills that the session may use now: what is found of them is brought up to date when a turn ends."""
         self._found_skills: tuple[str, ...] | None = None
         self._skill_calls: set[ToolCallId] = set()
+        self._calls: dict[str, ToolCallView] = {}
+        """Calls that have not ended."""
         self._memory = memory
         self._session_id = session_id
         self._persona = persona
@@ -110,6 +113,7 @@ class SessionProjections:
             index_steps(tx, self._session_id, self._search_owner, event.plan, at_ms=now, seq=seq)
         else:
             self._count_skill(tx, event, now, seq)
+            self._index_call(tx, event, now, seq)
             self._note_usage(tx, event, now, seq)
             self._move_cursor(tx, event, now, seq)
 
@@ -154,6 +158,19 @@ class SessionProjections:
             note_activity(tx, self._persona, self._search_owner, at_ms=now, seq=seq)
         elif isinstance(event, ToolCallStarted) and event.call.name == CATCH_UP_CALL:
             move_cursor(tx, self._persona, self._search_owner, seq=seq)
+
+    def _index_call(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        if isinstance(event, ToolCallStarted):
+            self._calls[event.call.call_id] = event.call
+        call = self._calls.pop(event.call_id, None) if isinstance(event, ToolCallFinished) else None
+        if call is None or not isinstance(event, ToolCallFinished):
+            return
+        # Late: no call has ended before the first turn.
+        from pattern_acp.session.past_turns import deed_of
+
+        deed = deed_of(call, event)
+        if deed.changes:
+            index_deed(tx, self._session_id, self._search_owner, deed.searched, at_ms=now, seq=seq)
 
     def _index(self, tx: Transaction, kind: MessageKind, message: Message, now: int, seq: int) -> None:
         if message.searched.strip():

@@ -4,6 +4,7 @@ Owns: the way from a passage to its turn. Must not know: how passages are found 
 hit is shown.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,8 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.history import readable, turn_number
-from pattern_acp.journal.sessions import get_session, list_sessions
-from pattern_acp.memory.filters import Filters
+from pattern_acp.journal.sessions import SessionRow, get_session, list_sessions
+from pattern_acp.memory.filters import EntryKind, Filters
 from pattern_acp.memory.recall import SearchResult, message_owners, search
 from pattern_acp.tools.base import SessionHit, ToolInputError, TurnQuery
 
@@ -45,7 +46,10 @@ async def search_sessions(
 
 
 MOST_SESSIONS = 30
-"""Sessions whose turns are looked through, the newest: they are read from the journal."""
+"""Sessions whose turns are looked through: the newest of the time, and as many older ones that the index leads to."""
+
+MOST_PASSAGES = 200
+"""Passages of the index that lead to older sessions, the best by words."""
 
 _LINK = late_pattern(r"pattern-acp://session/(\w+)\?turn=(\d{1,9})")
 
@@ -71,11 +75,8 @@ class ProjectSessions:
         words = query_terms(query.words) if query.words.strip() else ()
 
         def look(tx: Transaction) -> tuple[str, ...]:
-            rows, _ = list_sessions(tx, cwd=self._cwd, cursor=None, limit=MOST_SESSIONS, archived=None)
             found: list[tuple[int, PastTurn]] = []
-            for row in rows:
-                if row.updated_ms < first:
-                    continue
+            for row in self._sessions(tx, query, first, last):
                 turns = readable(partial(past_turns, tx, row.session_id, row.title), [])
                 # The model is in the midst of its own last turn.
                 for turn in turns[:-1] if row.session_id == self._session_id else turns:
@@ -87,6 +88,21 @@ class ProjectSessions:
             return tuple(listed(turn) for turn in kept[:limit])
 
         return await self._database.read(look)
+
+    def _sessions(self, tx: Transaction, query: TurnQuery, first: int, last: int) -> Sequence[SessionRow]:
+        """The sessions of a time in which turns may fit: its newest, and older ones by the index of words."""
+        every, _ = list_sessions(tx, cwd=self._cwd, cursor=None, limit=_ALL_SESSIONS, archived=None)
+        rows = [row for row in every if row.updated_ms >= first and row.created_ms <= last]
+        words, older = f"{query.words} {query.path}".strip(), rows[MOST_SESSIONS:]
+        if not older or not words:
+            return rows[:MOST_SESSIONS]
+        kinds: tuple[EntryKind, ...] = (("call",) if query.done or query.path else ()) + (
+            ("user", "assistant") if query.said else ()
+        )
+        filters = Filters((self._project_key,), kinds, since_ms=first, until_ms=last)
+        best = search(tx, words, filters, limit=MOST_PASSAGES, now_ms=self._clock.now_ms())
+        named = {one.source for one in best}
+        return [*rows[:MOST_SESSIONS], *[row for row in older if row.session_id in named][:MOST_SESSIONS]]
 
     async def opened(self, uri: str, characters: int) -> str:
         """See `SessionAccess.opened`."""

@@ -14,6 +14,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import resolve_path
+from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import MissingSessionError, NotDeletedError
 from pattern_acp.journal.events import (
@@ -24,12 +25,14 @@ from pattern_acp.journal.events import (
     SessionDeleted,
     SessionRestored,
     SessionTitled,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnStarted,
 )
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.indexing import index_steps
+from pattern_acp.memory.indexing import index_deed, index_steps
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
 from pattern_acp.workspace.git import git_facts
@@ -138,8 +141,18 @@ async def restore_session(database: Database, session_id: str, *, now: int, days
 def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], owner: str) -> None:
     for fork, fork_seq in sessions.living_forks(tx, SessionId(session_id)):
         move_messages(tx, fork, session_id, upto_seq=fork_seq)
+    # Late: only what brings a session back or rebuilds the index reads past turns.
+    from pattern_acp.session.past_turns import deed_of
+
+    calls: dict[str, ToolCallView] = {}
     for entry in recorded:
         match entry.event:
+            case ToolCallStarted(call=call):
+                calls[call.call_id] = call
+            case ToolCallFinished() as finished if finished.call_id in calls:
+                deed = deed_of(calls.pop(finished.call_id), finished)
+                if deed.changes:
+                    index_deed(tx, session_id, owner, deed.searched, at_ms=entry.at_ms, seq=entry.seq)
             case TurnStarted(message=message, command=""):
                 _index(tx, session_id, owner, "user", message, entry)
             case MessageRecorded(message=message, for_model=True):
@@ -187,8 +200,11 @@ def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
     return append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now).seq
 
 
+_INDEXED = (TurnStarted, MessageRecorded, PlanUpdated, ToolCallStarted, ToolCallFinished)
+
+
 def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done, _of: None) -> None:
-    """Make the messages and the plan of every session findable, in an index that holds none of them.
+    """Make the messages and the plan of every session findable, and what calls did, in an index that holds none.
 
     What was deleted is found no longer, except as what its living forks share with it. A session of which a message
     cannot be understood stays out. `told` is called before each session with how many are done, and of how many.
@@ -203,7 +219,7 @@ def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done
         if deleted and not forks:
             continue
         try:
-            recorded = read_stream(tx, session_id, kinds=(TurnStarted, MessageRecorded, PlanUpdated))
+            recorded = read_stream(tx, session_id, kinds=_INDEXED)
         except JournalError as error:
             logger.warning("Session %s cannot be searched. %s", session_id, error)
             continue

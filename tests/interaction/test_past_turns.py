@@ -6,8 +6,11 @@ import time
 import pytest
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.db import columns
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import Json
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.searching import MOST_SESSIONS
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.passing_time import PassingClock
 from tests.support.scripts import Turn, calls, says
@@ -126,3 +129,44 @@ async def test_a_link_opens_its_turn_whole_with_its_neighbours():
         text = last_result(model.requests[-1]).text
         assert text.index("turn 1, ") < text.index("turn 2, ") < text.index("Done: Read parser.py")
         assert text.endswith("The agent: It is called parse.")
+
+
+OLD: tuple[Turn, ...] = (calls("run_command", command="echo zeppelin landed"), says("It went well."))
+
+
+async def older(**asked: Json) -> str:
+    """What session_search says after so many sessions that nothing but the index leads to the first."""
+    small = [says("Hello there.")] * (MOST_SESSIONS + 1)
+    model = ScriptedProvider([*OLD, *small, calls("session_search", **asked), says("So it was.")])
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="auto")) as agent:
+        await ask(agent, "Land it.")
+        for _ in small:
+            await ask(agent, "Say hello.")
+        await ask(agent, "What landed?")
+        return last_result(model.requests[-1]).text
+
+
+@pytest.mark.parametrize("asked", [{"query": "zeppelin", "kinds": ["done"]}, {"query": "zeppelin"}])
+async def test_what_was_done_long_ago_is_found_by_the_index(asked: dict[str, Json]):
+    text = await older(**asked)
+    assert "Done: `echo zeppelin landed`" in text
+
+
+async def test_a_command_that_ran_often_is_indexed_once_a_session_and_forgotten_with_its_words():
+    model = ScriptedProvider([*OLD, *OLD, calls("write_file", path="a.py", content="1"), says("Done.")])
+
+    def indexed(tx: Transaction) -> list[str]:
+        rows = tx.all("SELECT text FROM search_entries WHERE kind = 'call' ORDER BY id")
+        return [re.sub(r"\d+\.\d s", "0.0 s", columns.text(row[0])) for row in rows]
+
+    async with running_agent(model, settings=Settings(editor_deadline_seconds=30, mode="auto")) as agent:
+        session = await ask(agent, "Land it.")
+        await agent.editor.prompt(session, "Once more.")
+        await agent.editor.prompt(session, "Write it down.")
+        ran, wrote = await agent.database.read(indexed)
+        assert ran == "`echo zeppelin landed`: Exit code 0 after 0.0 s. … zeppelin landed"
+        assert wrote.startswith("Create a.py")
+        await agent.editor.prompt(session, "/memory forget --yes archive zeppelin landed")
+        assert "zeppelin" not in "".join(await agent.database.read(indexed))
+        queued = await agent.database.read(lambda tx: tx.one("SELECT count(*) FROM embedding_queue"))
+        assert queued is not None

@@ -72,7 +72,7 @@ from pattern_acp.memory.forget import (
 )
 from pattern_acp.memory.forgotten import MARK, Forgotten
 from pattern_acp.memory.history import StoredHistory, run_on_history
-from pattern_acp.memory.indexing import index_block, mask_passages, mask_tasks
+from pattern_acp.memory.indexing import index_block, mask_of_sessions, mask_passages
 from pattern_acp.memory.integrity import damaged_histories
 from pattern_acp.memory.path_notes import mask_bound
 from pattern_acp.memory.recall import remove_source
@@ -293,7 +293,7 @@ class MemoryForgetting:
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
         # Their events lost the words too, whosever blocks they are of.
         mask_reasons(tx, words.mask)
-        mask_tasks(tx, words.mask, seq=appended.seq)
+        mask_of_sessions(tx, words.mask, seq=appended.seq)
         drop_contents(tx, done.kept)
         forget_archived(tx, words, seq=appended.seq)
         mask_bound(tx, words.mask, seq=appended.seq)
