@@ -150,7 +150,7 @@ class Agent:
             "initialize": self._take_introduction,
             "session/prompt": self._register_prompt,
         }
-        self._notifications: dict[str, NotificationHandler] = {"session/cancel": self._cancel}
+        self._notifications: dict[str, NotificationHandler] = {"session/cancel": self.cancel}
         self.dispatcher = Dispatcher(
             transport,
             requests=self._requests,
@@ -271,7 +271,8 @@ class Agent:
             return None
         return methods.register_prompt(schema.read_params(raw, schema.PromptRequest), context)
 
-    def _cancel(self, raw: msgspec.Raw) -> None:
+    def cancel(self, raw: msgspec.Raw) -> None:
+        """Cancel the turn of a session."""
         methods = self._services.methods_if_ready()
         if methods is not None:
             methods.cancel(schema.read_params(raw, schema.SessionRequest))

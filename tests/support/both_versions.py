@@ -57,12 +57,13 @@ class TranslatingEditor(FakeEditor):
 
     _ends: dict[str, list[JsonDict]]
     _calls: set[str]
+    _subagents: set[str]
     _opening = False
     """True while a session is opened, of which the history may be replayed."""
 
     async def initialize(self, introduction: JsonDict | None = None) -> JsonDict:
         """See `FakeEditor.initialize`."""
-        self._ends, self._calls = {}, set()
+        self._ends, self._calls, self._subagents = {}, set(), set()
         return await super().request("initialize", introduction or SECOND)
 
     async def request(self, method: str, params: JsonDict, *, deadline: float = 60.0) -> JsonDict:
@@ -111,6 +112,12 @@ class TranslatingEditor(FakeEditor):
     def _update(self, raw: msgspec.Raw) -> None:
         notification = cast("JsonDict", msgspec.json.decode(raw))
         session, update = notification["sessionId"], notification["update"]
+        if update["sessionUpdate"] == "subagent_update":
+            self._subagents.add(update["sessionId"])
+        if update["sessionUpdate"] == "subagent_update" or session in self._subagents:
+            # Version 1 shows a subagent in the call that it works for.
+            self._note()
+            return
         if update["sessionUpdate"] == "state_update":
             if update.get("stopReason"):
                 self._ends.setdefault(session, []).append(update)

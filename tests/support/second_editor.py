@@ -24,9 +24,15 @@ async def send(editor: FakeEditor, session: str, text: str, key: str = "") -> st
 
 
 def states(editor: FakeEditor) -> list[str]:
-    """All states of the foreground so far, `idle` with its stop reason."""
-    found = editor.of_kind("state_update")
+    """All states of the foreground so far, `idle` with its stop reason; not those of subagents."""
+    own = [one for one in editor.updates if one["sessionId"] not in subagents(editor)]
+    found = [one["update"] for one in own if one["update"]["sessionUpdate"] == "state_update"]
     return [":".join(filter(None, (one["state"], one.get("stopReason", "")))) for one in found]
+
+
+def subagents(editor: FakeEditor) -> list[str]:
+    """The sessions of subagents that were announced so far."""
+    return list(dict.fromkeys(cast("str", one["sessionId"]) for one in editor.of_kind("subagent_update")))
 
 
 async def until_idle(editor: FakeEditor, times: int = 1) -> None:

@@ -46,6 +46,10 @@ class Connection(Protocol):
         """The methods of sessions, if they are built."""
         ...
 
+    def cancel(self, raw: msgspec.Raw) -> None:
+        """Cancel the turn of a session."""
+        ...
+
     def explain(self, error: Exception) -> RpcError | None:
         """Return the error to answer with."""
         ...
@@ -99,7 +103,11 @@ def second_version(connection: Connection) -> Tables:
         "initialize": second.keep_version,
         "session/prompt": second.register_prompt,
     }
-    return Tables(requests, in_order, {v1.MCP_MESSAGE: second.hear_server})
+    notifications: dict[str, NotificationHandler] = {
+        "session/cancel": second.cancel,
+        v1.MCP_MESSAGE: second.hear_server,
+    }
+    return Tables(requests, in_order, notifications)
 
 
 class _Second:
@@ -145,6 +153,13 @@ class _Second:
             return self._over(ready).register_prompt(request, context)
         except Exception as error:
             raise self._explained(error, request) from error
+
+    def cancel(self, raw: msgspec.Raw) -> None:
+        """Cancel a turn, or a subagent."""
+        ready = self._connection.ready_sessions()
+        request = v1.read_params(raw, v1.SessionRequest)
+        if ready is None or not self._over(ready).cancel_subagent(request.session_id):
+            self._connection.cancel(raw)
 
     def hear_server(self, raw: msgspec.Raw) -> None:
         """Take a notification of an MCP server of the client."""

@@ -24,6 +24,9 @@ from pattern_acp.acp.content import shown_input
 from pattern_acp.acp.updates import Compactions, EditorAbilities, locations_of, thought_id, usage_update
 from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.updates import (
+    OfSubagent,
+    Shown,
+    Subagents,
     available_commands,
     background_end,
     background_terminal,
@@ -89,6 +92,7 @@ class SecondView(EditorView):
         self.cwd = ""
         """The session's folder, in which a command runs that names none."""
         self._begun = Compactions()
+        self.subagents = Subagents(session_id, is_live=True)
         self._terminals: dict[ToolCallId, TerminalContent] = {}
         """Terminals of ours that the client was told of, by the call that each has its name from."""
         self._open_terminals: set[ToolCallId] = set()
@@ -190,13 +194,14 @@ class SecondView(EditorView):
 
     async def replay_beginning(self, events: Sequence[Event]) -> int:
         """See `SessionView.replay_beginning`."""
-        updates = beginning_updates([await with_previews(event) for event in events])
+        updates = beginning_updates([await with_previews(event) for event in events], self._session_id)
         await self._put(*updates)
         return len(updates)
 
     async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
         """See `SessionView.replay`."""
-        await self._put(*replay_updates([await with_previews(event) for event in events])[shown:])
+        previewed = [await with_previews(event) for event in events]
+        await self._put(*replay_updates(previewed, self._session_id)[shown:])
 
     async def show_notices(self, sentences: Sequence[str]) -> bool:
         """See `SessionView.show_notices`."""
@@ -205,6 +210,7 @@ class SecondView(EditorView):
 
     async def close_calls(self) -> None:
         """See `SessionView.close_calls`."""
+        await self._put(*self.subagents.given_up())
         for call_id in tuple(self._calls):
             failed = schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.FAILED)
             await self._put(self._begun.given_up(call_id) or failed)
@@ -245,7 +251,7 @@ class SecondView(EditorView):
             self._calls.discard(event.call_id)
             self._working.discard(event.call_id)
             event = await self._end_terminal(event)
-        updates = live_updates(await with_previews(event), self._begun)
+        updates = live_updates(await with_previews(event), self._begun, self.subagents)
         if isinstance(event, ToolCallFinished) and event.call_id in self._cancellable:
             self._cancellable.discard(event.call_id)
             updates = [no_longer_cancellable(update) for update in updates]
@@ -301,12 +307,15 @@ class SecondView(EditorView):
             self._terminals[event.call_id] = terminal
             self._open_terminals.add(event.call_id)
 
-    async def _put(self, *updates: schema.SessionUpdate) -> None:
+    async def _put(self, *updates: Shown) -> None:
         for update in updates:
             await self._batch.then(lambda update=update: self._write(update))
 
-    async def _write(self, update: schema.SessionUpdate) -> None:
-        params = schema.SessionNotification(session_id=self._session_id, update=update)
+    async def _write(self, shown: Shown) -> None:
+        session_id, update = (
+            (shown.session_id, shown.update) if isinstance(shown, OfSubagent) else (self._session_id, shown)
+        )
+        params = schema.SessionNotification(session_id=session_id, update=update)
         await self._dispatcher.notify("session/update", params)
 
 

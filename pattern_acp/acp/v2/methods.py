@@ -131,6 +131,16 @@ class SecondMethods:
         end()
         return v1.EmptyResponse()
 
+    def cancel_subagent(self, session_id: str) -> bool:
+        """session/cancel of a subagent: end it, and leave its turn to go on; False if it does not run."""
+        for session in self.sessions.answering:
+            call_id = view_of(session).subagents.calls.get(session_id)
+            end = None if call_id is None else session.subagents.get(call_id)
+            if end is not None:
+                end()
+                return True
+        return False
+
     async def cancel_terminal(self, request: v1.TerminalRequest, context: RequestContext, /) -> v1.EmptyResponse:
         """terminal/cancel: ends a background command; its end is shown once it has come."""
         jobs = self.sessions.get(request.session_id).jobs

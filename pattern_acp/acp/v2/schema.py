@@ -189,7 +189,7 @@ class CancelToolCallRequest(SessionRequest, frozen=True, kw_only=True):
 
 
 class Controls(MetaWire, frozen=True, kw_only=True):
-    """The controls that the user has of a call or a terminal."""
+    """The controls that the user has of a call, a terminal or a subagent."""
 
     cancel: Flag
 
@@ -371,6 +371,31 @@ class PlanUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate",
     plan: PlanItems
 
 
+class PlanRemoved(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="plan_removed"):
+    """A plan that is no more."""
+
+    plan_id: str
+
+
+class SessionMessage(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="session_message"):
+    """A message from one session to another, such as the task of a subagent."""
+
+    message_id: str
+    sender_session_id: str | None = None
+    recipient_session_id: str | None = None
+    content: tuple[ContentBlock, ...]
+
+
+class SubagentUpdate(MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="subagent_update"):
+    """The session of a subagent, new or changed: what is absent stays as it is."""
+
+    session_id: str
+    title: str | None = None
+    description: str | None = None
+    capabilities: Controls | msgspec.UnsetType | None = msgspec.UNSET
+    state: ForegroundState | None = None
+
+
 class AvailableCommandsUpdate(
     MetaWire, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="available_commands_update"
 ):
@@ -397,6 +422,9 @@ SessionUpdate: TypeAlias = (
     | TerminalUpdate
     | TerminalOutputChunk
     | PlanUpdate
+    | PlanRemoved
+    | SubagentUpdate
+    | SessionMessage
     | AvailableCommandsUpdate
     | ConfigOptionUpdate
     | SessionInfoUpdate

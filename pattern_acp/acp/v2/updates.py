@@ -5,6 +5,7 @@ Beside `acp.updates`, which does the same for version 1; what has one form in bo
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct, field
@@ -37,6 +38,7 @@ from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import (
     ChangedPath,
@@ -52,8 +54,10 @@ from pattern_acp.journal.events import (
     MessageRecorded,
     PlanUpdated,
     SessionTitled,
+    SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
+    TurnEnded,
     TurnStarted,
     UsageReported,
 )
@@ -71,45 +75,137 @@ CANCELLED = ("tool.cancelled", "tool.superseded")
 """Failures of calls that the user ended or came before."""
 
 
-def live_updates(event: Event, compactions: Compactions) -> list[schema.SessionUpdate]:
+class OfSubagent(Struct, frozen=True):
+    """An update of the session of a subagent."""
+
+    session_id: str
+    update: schema.SessionUpdate
+
+
+Shown: TypeAlias = schema.SessionUpdate | OfSubagent
+"""An update of the session itself, or of one of its subagents."""
+
+
+class Subagents(Struct):
+    """The sessions of subagents that run, each with the call that it works for and its own open calls."""
+
+    parent: str = ""
+    """The session that they belong to."""
+    is_live: bool = False
+    """True while they can be cancelled; else they are replayed."""
+    calls: dict[str, ToolCallId] = field(default_factory=dict[str, ToolCallId])
+    _open: dict[str, set[ToolCallId]] = field(default_factory=dict[str, set[ToolCallId]])
+
+    def updates_of(self, recorded: SubagentRecorded) -> list[Shown]:
+        """Return the updates for what happened in a subagent; it is announced before anything else of it."""
+        child = recorded.thread_id
+        match recorded.event:
+            case TurnStarted(message=message):
+                self.calls[child], self._open[child] = recorded.call_id, set()
+                cancel = schema.Controls(cancel=v1.Flag()) if self.is_live else msgspec.UNSET
+                announced = schema.SubagentUpdate(
+                    session_id=child,
+                    title=one_line(recorded.name),
+                    capabilities=cancel,
+                    state=schema.ForegroundState(state="running", background=()),
+                )
+                begun: list[Shown] = [announced, *self._of(child, self._task(child, message))]
+                if self.is_live:
+                    begun.append(OfSubagent(child, schema.StateUpdate(state="running", background=())))
+                return begun
+            case MessageRecorded(message=message):
+                return self._of(child, agent_messages(message))
+            case ToolCallStarted(call=call):
+                self._open.setdefault(child, set()).add(call.call_id)
+                return self._of(child, [tool_call(call)])
+            case ToolCallFinished() as finished:
+                self._open.setdefault(child, set()).discard(finished.call_id)
+                return self._of(child, [*ended_terminals(finished), tool_call_end(finished)])
+            case TurnEnded(stop_reason=stop_reason):
+                return self._ended(child, stop_reason.value)
+            case _:
+                return []
+
+    def given_up(self, call_id: ToolCallId | None = None) -> list[Shown]:
+        """Return the ends of those that did not record their own, of one call or of all."""
+        children = [child for child, call in self.calls.items() if call_id in (None, call)]
+        return [update for child in children for update in self._ended(child, StopReason.CANCELLED.value)]
+
+    def _ended(self, child: str, stop_reason: str) -> list[Shown]:
+        if self.calls.pop(child, None) is None:
+            return []
+        failed = [
+            schema.ToolCallUpdate(tool_call_id=call, status=schema.ToolCallStatus.FAILED)
+            for call in sorted(self._open.pop(child, set()))
+        ]
+        if not self.is_live:
+            idle = schema.ForegroundState(state="idle", background=())
+            return [*self._of(child, failed), schema.SubagentUpdate(session_id=child, state=idle)]
+        ended = schema.StateUpdate(state="idle", stop_reason=stop_reason, background=())
+        mirrored = schema.ForegroundState(state="idle", stop_reason=stop_reason, background=())
+        over = schema.SubagentUpdate(session_id=child, capabilities=None, state=mirrored)
+        return [*self._of(child, [*failed, ended]), over]
+
+    def _task(self, child: str, message: Message) -> list[schema.SessionUpdate]:
+        blocks = [block for part in message.parts for block in blocks_of(part, CHUNK_CHARACTERS)]
+        sent = tuple(blocks[: _fitting(blocks)])
+        sender = self.parent or None
+        message_id = message.message_id
+        return [
+            schema.SessionMessage(
+                message_id=message_id, sender_session_id=sender, recipient_session_id=child, content=sent
+            )
+        ]
+
+    def _of(self, child: str, updates: Sequence[schema.SessionUpdate]) -> list[Shown]:
+        return [OfSubagent(child, update) for update in updates]
+
+
+def live_updates(event: Event, compactions: Compactions, subagents: Subagents) -> list[Shown]:
     """Return the updates for a durable event while a turn runs. Text of the agent was streamed already."""
     compaction = compactions.update_of(event)
-    if compaction is not None:
-        return [compaction]
+    updates: list[Shown] = [] if compaction is None else [compaction]
     match event:
+        case _ if updates:
+            pass
+        case SubagentRecorded():
+            updates = subagents.updates_of(event)
         case TurnStarted(message=message):
-            return user_message(message)
+            updates += user_message(message)
         case ToolCallStarted(call=call):
-            return [tool_call(call)]
+            updates.append(tool_call(call))
         case ToolCallFinished():
-            return [tool_call_end(event)]
+            updates = [*subagents.given_up(event.call_id), tool_call_end(event)]
         case PlanUpdated(plan=plan):
-            return [plan_update(plan)]
+            updates.append(plan_update(plan))
         case UsageReported():
-            return [usage_update(event)]
+            updates.append(usage_update(event))
         case SessionTitled(title):
-            return [v1.SessionInfoUpdate(title=one_line(title))]
+            updates.append(v1.SessionInfoUpdate(title=one_line(title)))
         case _:
-            return []
+            pass
+    return updates
 
 
 class _Replay(Struct):
     compactions: Compactions
-    updates: list[schema.SessionUpdate] = field(default_factory=list[schema.SessionUpdate])
+    subagents: Subagents
+    updates: list[Shown] = field(default_factory=list[Shown])
     plan: Plan | None = None
     usage: UsageReported | None = None
     title: str = ""
     open_calls: dict[ToolCallId, ToolCallView] = field(default_factory=dict[ToolCallId, ToolCallView])
 
 
-def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+def replay_updates(events: Iterable[Event], session_id: str = "") -> list[Shown]:
     """Return the updates of a session, in order: messages whole; last plan, usage and title once, at the end."""
-    replay = _replayed(events)
+    replay = _replayed(events, session_id)
+    replay.updates += replay.subagents.given_up()
     for call_id in replay.open_calls:
         replay.updates.append(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.FAILED))
     given_up = map(replay.compactions.given_up, replay.compactions.unfinished)
     replay.updates.extend(update for update in given_up if update is not None)
-    if replay.plan is not None:
+    if replay.plan is not None and replay.plan.entries:
         replay.updates.append(plan_update(replay.plan))
     if replay.usage is not None:
         replay.updates.append(usage_update(replay.usage))
@@ -118,13 +214,13 @@ def replay_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
     return replay.updates
 
 
-def beginning_updates(events: Iterable[Event]) -> list[schema.SessionUpdate]:
+def beginning_updates(events: Iterable[Event], session_id: str = "") -> list[Shown]:
     """Return the first of `replay_updates` for a history that begins with these events, of whole turns."""
-    return _replayed(events).updates
+    return _replayed(events, session_id).updates
 
 
-def _replayed(events: Iterable[Event]) -> _Replay:
-    replay = _Replay(Compactions())
+def _replayed(events: Iterable[Event], session_id: str) -> _Replay:
+    replay = _Replay(Compactions(), Subagents(session_id))
     for event in events:
         update = replay.compactions.update_of(event)
         if update is not None:
@@ -143,7 +239,10 @@ def _replay_one(replay: _Replay, event: Event) -> None:
         case ToolCallStarted(call=call):
             replay.updates.append(tool_call(call))
             replay.open_calls[call.call_id] = call
+        case SubagentRecorded():
+            replay.updates += replay.subagents.updates_of(event)
         case ToolCallFinished():
+            replay.updates += replay.subagents.given_up(event.call_id)
             replay.updates += [*ended_terminals(event), tool_call_end(event)]
             replay.open_calls.pop(event.call_id, None)
         case PlanUpdated(plan=plan):
@@ -290,7 +389,7 @@ def new_terminal(content: TerminalContent, call_id: ToolCallId) -> schema.Termin
     return schema.TerminalUpdate(terminal_id=call_id, command=content.command, cwd=content.cwd or None)
 
 
-def no_longer_cancellable(update: schema.SessionUpdate) -> schema.SessionUpdate:
+def no_longer_cancellable(update: Shown) -> Shown:
     """The end of a call that its user could cancel."""
     return replace(update, capabilities=None) if isinstance(update, schema.ToolCallUpdate) else update
 
@@ -360,8 +459,10 @@ def usage_of(used: Usage) -> schema.Usage:
     )
 
 
-def plan_update(plan: Plan) -> schema.PlanUpdate:
-    """The whole plan."""
+def plan_update(plan: Plan) -> schema.PlanUpdate | schema.PlanRemoved:
+    """The whole plan; one without entries is removed."""
+    if not plan.entries:
+        return schema.PlanRemoved(plan_id=PLAN_ID)
     entries = tuple(
         v1.PlanEntry(content=one_line(entry.content, PLAN_CHARACTERS), priority=entry.priority, status=entry.status)
         for entry in plan.entries
