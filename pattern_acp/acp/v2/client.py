@@ -26,7 +26,7 @@ from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.updates import (
     OfSubagent,
     Shown,
-    Subagents,
+    SubagentSessions,
     available_commands,
     background_end,
     background_terminal,
@@ -92,7 +92,7 @@ class SecondView(EditorView):
         self.cwd = ""
         """The session's folder, in which a command runs that names none."""
         self._begun = Compactions()
-        self.subagents = Subagents(session_id, is_live=True)
+        self.subagents = SubagentSessions(session_id, is_live=True)
         self._terminals: dict[ToolCallId, TerminalContent] = {}
         """Terminals of ours that the client was told of, by the call that each has its name from."""
         self._open_terminals: set[ToolCallId] = set()

@@ -86,7 +86,7 @@ Shown: TypeAlias = schema.SessionUpdate | OfSubagent
 """An update of the session itself, or of one of its subagents."""
 
 
-class Subagents(Struct):
+class SubagentSessions(Struct):
     """The sessions of subagents that run, each with the call that it works for and its own open calls."""
 
     parent: str = ""
@@ -161,7 +161,7 @@ class Subagents(Struct):
         return [OfSubagent(child, update) for update in updates]
 
 
-def live_updates(event: Event, compactions: Compactions, subagents: Subagents) -> list[Shown]:
+def live_updates(event: Event, compactions: Compactions, subagents: SubagentSessions) -> list[Shown]:
     """Return the updates for a durable event while a turn runs. Text of the agent was streamed already."""
     compaction = compactions.update_of(event)
     updates: list[Shown] = [] if compaction is None else [compaction]
@@ -189,7 +189,7 @@ def live_updates(event: Event, compactions: Compactions, subagents: Subagents) -
 
 class _Replay(Struct):
     compactions: Compactions
-    subagents: Subagents
+    subagents: SubagentSessions
     updates: list[Shown] = field(default_factory=list[Shown])
     plan: Plan | None = None
     usage: UsageReported | None = None
@@ -220,7 +220,7 @@ def beginning_updates(events: Iterable[Event], session_id: str = "") -> list[Sho
 
 
 def _replayed(events: Iterable[Event], session_id: str) -> _Replay:
-    replay = _Replay(Compactions(), Subagents(session_id))
+    replay = _Replay(Compactions(), SubagentSessions(session_id))
     for event in events:
         update = replay.compactions.update_of(event)
         if update is not None:
