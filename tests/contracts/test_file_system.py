@@ -7,15 +7,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.acp.editor_ports import EditorFileSystem
+from pattern_acp.acp.client import ClientServers
+from pattern_acp.acp.editor_ports import EditorFileSystem, ServerFileSystem
+from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.mcp_servers.catalogue import FileTools
+from pattern_acp.mcp_servers.logins import LaunchContext
+from pattern_acp.mcp_servers.server import Server, load_connect
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import FileSystem, TextStore, fingerprint
 from pattern_acp.workspace.local_files import LocalFileSystem
+from tests.support.client_server import BY_META, FILES, ClientServer
 from tests.support.connected_editor import connected_editor
 from tests.support.files import FakeFileSystem
+from tests.support.mcp_fakes import means
 
 Factory = Callable[[], AbstractAsyncContextManager[TextStore]]
 """A factory's store serves any absolute path below a temporary folder."""
@@ -58,6 +65,17 @@ async def editor() -> AsyncGenerator[TextStore, None]:
         yield EditorFileSystem(SessionId("ses_1"), dispatcher, 3)
 
 
+@asynccontextmanager
+async def server() -> AsyncGenerator[TextStore, None]:
+    client = ClientServer(*BY_META)
+    async with connected_editor(client.handlers()) as (_, dispatcher), anyio.create_task_group() as tasks:
+        launch = LaunchContext("/", means(), ask_client=ClientServers(dispatcher).ask)
+        connected = Server(McpServerSettings("editor", "acp", server_id=FILES), launch)
+        tasks.start_soon(connected.run, load_connect())
+        yield ServerFileSystem(connected, FileTools("open_text", "save_text"))
+        tasks.cancel_scope.cancel()
+
+
 FILE_SYSTEMS: dict[str, WholeFactory] = {
     "local": local,
     "fake": fake,
@@ -65,7 +83,7 @@ FILE_SYSTEMS: dict[str, WholeFactory] = {
     "reading only": reading_only,
 }
 
-TEXT_STORES: dict[str, Factory] = {**FILE_SYSTEMS, "editor": editor}
+TEXT_STORES: dict[str, Factory] = {**FILE_SYSTEMS, "editor": editor, "server of the editor": server}
 
 
 @pytest.fixture(params=list(TEXT_STORES))

@@ -80,6 +80,7 @@ class ClientServer:
         path = Path(arguments["path"])
         if "content" in arguments:
             self.buffers[str(path)] = arguments["content"]
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(arguments["content"], encoding="utf-8", newline="")
             return {"content": []}
         if str(path) in self.buffers:
