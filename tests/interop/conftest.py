@@ -84,6 +84,12 @@ def sdk_router() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def sdk_background() -> list[str]:
+    """A client of ACP v2, what is not stable included, for work beside the foreground."""
+    return program_beside("sdk_background.mjs", "sdk", SDK, ZOD)
+
+
+@pytest.fixture(scope="session")
 def sdk_client_v2() -> list[str]:
     """A client of ACP v2 on the official TypeScript SDK."""
     return program_beside("sdk_client_v2.mjs", "sdk", SDK, ZOD)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from typing import cast
 
 import pytest
@@ -75,3 +76,29 @@ def test_the_protocol_router_drives_both_versions_and_what_is_not_stable(sdk_rou
     # What the editor had not saved was read and edited, through the server that it offers.
     assert second["buffer"] == "edited\nworld\n"
     assert second["used"] == ["server/discover", "tools/list", "tools/call"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the command lines are written for a POSIX shell")
+def test_one_call_is_cancelled_a_subagent_is_shown_and_the_end_of_background_work_wakes(
+    sdk_background: list[str], place: Place
+):
+    script = place.home / "play.json"
+    build = "until [ -e go ]; do sleep 0.1; done; echo built"
+    turns = [
+        [{"tool": "run_command", "arguments": {"command": "sleep 60"}}],
+        [{"tool": "delegate", "arguments": {"kind": "explorer", "name": "finder", "task": "Look."}}],
+        [{"tool": "run_command", "arguments": {"command": build, "background": True}}],
+        [{"text": "It builds. "}],
+        [{"text": "It is built."}],
+    ]
+    script.write_text(json.dumps({"turns": turns, "subagents": {"finder": [[{"text": "Found."}]]}}), encoding="utf-8")
+    place.environment.update(PATTERN_ACP_MODEL="scripted/scripted", PATTERN_ACP_SCRIPT=str(script))
+    seen = run(sdk_background, place)
+
+    assert (seen["cancelled"], seen["stops"], seen["exit"]) == ("cancelled", ["end_turn", "end_turn"], 0)
+    assert (seen["running"], seen["left"]) == (["terminal"], 0)
+    assert (seen["children"], seen["work"]) == (
+        1,
+        ["session_message", "state_update", "agent_message", "state_update"],
+    )
+    assert (seen["messages"], seen["said"]) == (1, "It builds. It is built.")
