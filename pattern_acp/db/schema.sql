@@ -490,3 +490,13 @@ CREATE TABLE skill_uses (
     last_seq INTEGER NOT NULL REFERENCES events (seq),
     PRIMARY KEY (source, name)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE definition_sources (
+    identity TEXT PRIMARY KEY,           -- Merkle SHA-256 of the definition (pattern_acp/definitions/identity.py)
+    symbol TEXT NOT NULL,                -- its canonical name, such as skill/pdf
+    source TEXT NOT NULL,                -- JSON: its files, and what it includes with the identities
+    note TEXT NOT NULL DEFAULT '',       -- words of the user on it; no part of the identity
+    last_seq INTEGER NOT NULL REFERENCES events (seq) -- the event that first named it
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX definition_sources_by_event ON definition_sources (last_seq);

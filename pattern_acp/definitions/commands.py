@@ -11,9 +11,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.definitions.files import DefinitionFiles, files_below, read_document, read_text
+from pattern_acp.definitions.files import DefinitionFiles, Document, files_below, read_document, read_text
+from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import TrustTier
+
+COMMAND_FILE = "command.md"
+"""Name of a command's file inside its definition: the name that is typed is that of the definition."""
 
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?::[A-Za-z0-9][A-Za-z0-9_-]{0,63}){0,4}")
 _PLACE = late_pattern(r"\$(?:ARGUMENTS\b|([1-9])(?![0-9]))")
@@ -31,6 +35,23 @@ class CommandDefinition(Struct, frozen=True):
     tier: TrustTier = TrustTier.USER
     tools: tuple[str, ...] = ()
     """The only tools that its turn may use; none: all of them."""
+    text: str = ""
+    """Its file, whole."""
+
+    @property
+    def symbol(self) -> str:
+        """Its canonical name."""
+        return f"command/{self.name}"
+
+    @property
+    def source(self) -> DefinitionSource:
+        """The definition of which its identity is."""
+        return DefinitionSource(self.symbol, {COMMAND_FILE: self.text.encode("utf-8", "surrogatepass")})
+
+    @property
+    def identity(self) -> str:
+        """Its identity (definitions/identity.py)."""
+        return identity_of(self.source)
 
     @property
     def of_project(self) -> bool:
@@ -56,19 +77,33 @@ def find_commands(
         if not _NAME.fullmatch(name):
             reading.problems.append(f"{path} cannot be a command: use letters, digits, - and _ in its name.")
             continue
-        document = read_document(text)
+        command, document = _command_of(name, text, str(path), tier, narrows=narrows)
         if document.problem:
             reading.problems.append(f"{document.place_in(path)}: {document.problem}; the command is there without it.")
-        first = next((line.lstrip("# ") for line in document.body.splitlines() if line.strip()), "")
-        yield CommandDefinition(
-            name,
-            (document.text("description") or first or name)[:200],
-            (document.text("argument-hint") or ("ARGUMENTS" if _PLACE.search(document.body) else ""))[:100],
-            document.body,
-            str(path),
-            tier,
-            document.items("allowed-tools") if narrows else (),
-        )
+        yield command
+
+
+def kept_command(name: str, text: str, path: str, tier: TrustTier, *, narrows: bool) -> CommandDefinition:
+    """A command from the kept text of its file."""
+    return _command_of(name, text, path, tier, narrows=narrows)[0]
+
+
+def _command_of(
+    name: str, text: str, path: str, tier: TrustTier, *, narrows: bool
+) -> tuple[CommandDefinition, Document]:
+    document = read_document(text)
+    first = next((line.lstrip("# ") for line in document.body.splitlines() if line.strip()), "")
+    command = CommandDefinition(
+        name,
+        (document.text("description") or first or name)[:200],
+        (document.text("argument-hint") or ("ARGUMENTS" if _PLACE.search(document.body) else ""))[:100],
+        document.body,
+        path,
+        tier,
+        document.items("allowed-tools") if narrows else (),
+        text,
+    )
+    return command, document
 
 
 def inline_commands(body: str, typed: str = "") -> dict[str, str]:

@@ -13,8 +13,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.definitions.commands import expanded
-from pattern_acp.definitions.files import FILE_BYTES, DefinitionFiles, Document, files_below, read_document, read_text
-from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.definitions.files import DefinitionFiles, Document, files_below, read_document, read_text
+from pattern_acp.definitions.identity import DefinitionSource, Leaves, file_hash, identities, leaves_of
+from pattern_acp.definitions.includes import bodies_of, included_sources
+from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import TrustTier
 
@@ -25,6 +27,9 @@ SKILL_TOOL = "skill"
 
 MOST_FILES = 4_000
 """Files below one folder of skills that are looked at: 200 skills with 20 files each."""
+
+HASHED_BYTES = 8_000_000
+"""A larger file beside a SKILL.md counts by its size alone: each start would read it whole."""
 
 MOST_NAMED = 20
 """Files of a skill that its instructions are loaded with the paths of."""
@@ -37,13 +42,16 @@ TIERS = frozenset((*TrustTier, "first-party", "project-local", "plugin-installed
 _READ = frozenset(
     (
         *("name", "description", "keywords", "tags", "allowed-tools", "arguments", "argument-hint", "metadata"),
-        *("disable-model-invocation", "user-invocable", "trust_tier", "trust-tier"),
+        *("disable-model-invocation", "user-invocable", "trust_tier", "trust-tier", "include"),
     )
 )
 
 
 class SkillDefinition(Struct, frozen=True):
-    """A skill. `files` are those beside SKILL.md, relative to `folder`; `digest` is that of all of them."""
+    """A skill. `files` are those beside SKILL.md, relative to `folder`.
+
+    `digest` is its identity (definitions/identity.py), over all of them and what it includes.
+    """
 
     name: str
     description: str
@@ -68,6 +76,15 @@ class SkillDefinition(Struct, frozen=True):
     """The tier that its head claims."""
     more: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other keys of its head, such as `license`."""
+    includes: tuple[str, ...] = ()
+    """Files of the same root, and folders of skills, whose text stands behind its own."""
+    kept: KeptSource | None = None
+    """The kept source that it was read from; None for one that was read from its folder."""
+
+    @property
+    def symbol(self) -> str:
+        """Its canonical name."""
+        return f"skill/{self.name}"
 
     @property
     def of_project(self) -> bool:
@@ -133,17 +150,85 @@ def find_skills(
         found = _read_skill(place, tuple((path, _stamp(path)) for path in paths))
         reading.problems += found.problems
         if found.skill is not None:
-            yield replace(found.skill, tier=tier, bundle=bundle)
+            skill = replace(found.skill, tier=tier, bundle=bundle)
+            yield _with_included(skill, found.leaves, boundary, reading) if skill.includes else skill
 
 
 def read_skill_file(skill: SkillDefinition, name: str) -> str | None:
     """The text of a file beside a SKILL.md; None when the skill has no such file, or it is no text."""
-    return read_text(Path(skill.folder, name), DefinitionFiles()) if name in skill.files else None
+    if name not in skill.files:
+        return None
+    if skill.kept is None:
+        return read_text(Path(skill.folder, name), DefinitionFiles())
+    try:
+        return skill.kept.files.get(name, b"\xff").decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def skill_sources(
+    skill: SkillDefinition, boundary: Path | None = None
+) -> tuple[tuple[DefinitionSource, ...], dict[str, str]]:
+    """A skill's files as they are on the disk now, with all that it includes; the hashes of those too large to be read.
+
+    The caller compares their identity with the skill's: a file may have changed since.
+    """
+    if skill.kept is not None:
+        return skill.kept.definitions, {}
+    folder = Path(skill.folder)
+    files, hashes = dict[str, bytes](), dict[str, str]()
+    for name in (SKILL_FILE, *skill.files):
+        path = folder / name
+        try:
+            if path.stat().st_size > FILE_KEPT_BYTES:
+                hashes[name] = _hash_of(name, path)
+            else:
+                files[name] = path.read_bytes()
+        except OSError:
+            hashes[name] = _UNREADABLE
+    source = DefinitionSource(skill.symbol, files, skill.includes)
+    return included_sources(source, _root(folder), boundary or Path(folder.anchor), DefinitionFiles()), hashes
+
+
+def kept_skill(kept: KeptSource, place: str, tier: TrustTier, bundle: str = "") -> SkillDefinition | None:
+    """A skill from its kept source; None when that is no skill."""
+    own = next((each for each in kept.definitions if each.symbol == kept.symbol), None)
+    if own is None or SKILL_FILE not in own.files:
+        return None
+    names = tuple(name for name in own.files if name != SKILL_FILE)
+    found = _skill_of(own.files[SKILL_FILE].decode("utf-8", "replace"), Path(place), names, kept.identity)
+    if found.skill is None:
+        return None
+    body = "\n\n".join((found.skill.body, *bodies_of(kept.definitions, kept.symbol)))
+    return replace(found.skill, tier=tier, bundle=bundle, kept=kept, body=body)
+
+
+FILE_KEPT_BYTES = 1_000_000
+"""A larger file is kept by its hash alone."""
+
+_UNREADABLE = "unreadable"
 
 
 class _Found(Struct, frozen=True):
     skill: SkillDefinition | None
     problems: tuple[str, ...]
+    leaves: Leaves | None = None
+
+
+def _root(folder: Path) -> Path:
+    """The folder that holds the folder of skills: what a skill includes is named from there."""
+    return folder.parent.parent
+
+
+def _with_included(
+    skill: SkillDefinition, leaves: Leaves | None, boundary: Path, reading: DefinitionFiles
+) -> SkillDefinition:
+    source = DefinitionSource(skill.symbol, {}, skill.includes)
+    closure = included_sources(source, _root(Path(skill.folder)), boundary, reading)
+    others = [leaves_of(each) for each in closure if each.symbol != skill.symbol]
+    known = (leaves, *others) if leaves is not None else tuple(others)
+    body = "\n\n".join((skill.body, *bodies_of(closure, skill.symbol)))
+    return replace(skill, body=body, digest=identities(known).get(skill.symbol, skill.digest))
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -162,10 +247,28 @@ def _read_skill(place: Path, files: tuple[tuple[Path, tuple[int, ...]], ...]) ->
     text = read_text(main, reading)
     if text is None:
         return _Found(None, tuple(reading.problems))
+    names = {path.relative_to(place).as_posix(): path for path, _ in files}
+    found = _skill_of(text, place, tuple(name for name in names if name != SKILL_FILE), "")
+    if found.skill is None:
+        return found
+    hashes = {name: _hash_of(name, path) for name, path in names.items()}
+    leaves = Leaves(found.skill.symbol, hashes, found.skill.includes)
+    return _Found(replace(found.skill, digest=identities((leaves,))[leaves.symbol]), (), leaves)
+
+
+def _hash_of(name: str, path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        return file_hash(name, path.read_bytes()) if size <= HASHED_BYTES else f"size:{size}"
+    except OSError:
+        return _UNREADABLE
+
+
+def _skill_of(text: str, place: Path, names: tuple[str, ...], digest: str) -> _Found:
+    """Read a SKILL.md; `names` are the files beside it."""
     document = _checked(read_document(text), place.name)
     if document.problem:
-        return _Found(None, (f"{document.place_in(main)}: {document.problem}; the skill is left out.",))
-    paths = [path for path, _ in files]
+        return _Found(None, (f"{document.place_in(place / SKILL_FILE)}: {document.problem}; the skill is left out.",))
     metadata = document.table("metadata")
     keywords = (*document.items("keywords"), *document.items("tags"), *metadata.items("keywords"))
     skill = SkillDefinition(
@@ -173,8 +276,8 @@ def _read_skill(place: Path, files: tuple[tuple[Path, tuple[int, ...]], ...]) ->
         document.text("description"),
         document.body,
         str(place),
-        tuple(path.relative_to(place).as_posix() for path in paths if path != main),
-        _digest(place, paths),
+        names,
+        digest,
         keywords=tuple(dict.fromkeys(keywords)),
         tools=document.items("allowed-tools"),
         arguments=tuple(name.strip("[]<>") for name in " ".join(document.items("arguments")).split()),
@@ -182,6 +285,7 @@ def _read_skill(place: Path, files: tuple[tuple[Path, tuple[int, ...]], ...]) ->
         for_model=document.text("disable-model-invocation") != "true",
         for_user=document.text("user-invocable") != "false",
         claim=_claim(document)[1],
+        includes=document.items("include"),
         more={key: document.text(key)[:200] for key in document.head if key not in _READ and document.text(key)},
     )
     return _Found(skill, ())
@@ -209,15 +313,3 @@ def _claim(document: Document) -> tuple[str, str]:
     return next(
         ((key, document.text(key)) for key in ("trust_tier", "trust-tier") if key in document.head), ("trust_tier", "")
     )
-
-
-def _digest(place: Path, paths: list[Path]) -> str:
-    contents: list[list[str]] = []
-    for path in paths:
-        try:
-            size = path.stat().st_size
-            content = sha256_hex(path.read_bytes()) if size <= FILE_BYTES else f"{size} bytes"
-        except OSError:
-            content = "unreadable"
-        contents.append([path.relative_to(place).as_posix(), content])
-    return sha256_hex(canonical_json([list(item) for item in contents]))

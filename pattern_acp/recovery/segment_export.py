@@ -288,6 +288,7 @@ TABLES = StateTables(
         "mcp_pins",
         "thinking_choices",
         "skill_uses",
+        "definition_sources",
         "cursors",
         "blocks",
         "block_updates",

@@ -1,0 +1,28 @@
+-- The statements of kept sources.
+
+-- name: has_source
+-- One row where the source of a definition is kept.
+SELECT 1 FROM definition_sources WHERE identity = :identity;
+
+-- name: store_source
+-- Keeps the source of a definition once.
+INSERT INTO definition_sources (identity, symbol, source, last_seq)
+VALUES (:identity, :symbol, :source, :last_seq)
+ON CONFLICT (identity) DO NOTHING;
+
+-- name: read_sources
+-- The sources of some definitions; the identities are a JSON list.
+SELECT identity, symbol, source FROM definition_sources
+WHERE identity IN (SELECT value FROM json_each(:identities)) ORDER BY identity;
+
+-- name: list_sources
+-- Every definition whose source is kept, without it, in the order of their names.
+SELECT identity, symbol, length(CAST(source AS BLOB)), note FROM definition_sources ORDER BY symbol, last_seq;
+
+-- name: note_source
+-- Keeps the user's words on a definition beside its source.
+UPDATE definition_sources SET note = :note WHERE identity = :identity;
+
+-- name: drop_source
+-- Deletes the source of a definition that no session is defined by any more.
+DELETE FROM definition_sources WHERE identity = :identity;

@@ -1,0 +1,177 @@
+"""Kept sources of definitions, by their identity.
+
+Owns: the table `definition_sources`, the form of a source in it, and that what is read from it is what was kept. Must
+not know: which session is defined by what. The caller appends the event that names an identity first, in the same
+transaction, and passes its `seq` (rule R1).
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.transaction import Transaction
+from pattern_acp.definitions.identity import DefinitionSource, Leaves, file_hash, identities
+from pattern_acp.domain.errors import PatternError
+
+QUERIES = load_queries("pattern_acp.definitions")
+
+MOST_KEPT = 2_000_000
+"""Bytes of one definition that are kept; of files beyond, only the hash is."""
+
+
+class SourceDamagedError(PatternError):
+    """The kept source of a definition is gone, or not what was kept."""
+
+    failure_code = "session.instructions-changed"
+
+
+class _File(Struct, omit_defaults=True, rename={"data": "base64"}):
+    text: str | None = None
+    data: str | None = None
+    hash: str | None = None
+
+
+class _Definition(Struct, omit_defaults=True):
+    files: dict[str, _File]
+    includes: tuple[str, ...] = ()
+
+
+class KeptSource(Struct, frozen=True):
+    """A definition as it was kept: its files, and those of what it includes, by symbol."""
+
+    identity: str
+    symbol: str
+    definitions: tuple[DefinitionSource, ...]
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The definition's own files; one that was too large to be kept is not among them."""
+        return next((each.files for each in self.definitions if each.symbol == self.symbol), {})
+
+
+class ListedSource(Struct, frozen=True):
+    """A kept source without its text; `size` is in bytes."""
+
+    identity: str
+    symbol: str
+    size: int
+    note: str
+
+
+def encoded(closure: Iterable[DefinitionSource], hashes: Mapping[tuple[str, str], str] | None = None) -> str:
+    """The form in which a definition is kept with all that it includes.
+
+    `hashes` are those of files that are not in hand, by symbol and name.
+    """
+    left, definitions = MOST_KEPT, dict[str, _Definition]()
+    for each in closure:
+        files: dict[str, _File] = {}
+        for name in sorted(each.files):
+            content = each.files[name]
+            left -= len(content)
+            files[name] = _File(hash=file_hash(name, content)) if left < 0 else _file(content)
+        missing = {name: digest for (symbol, name), digest in (hashes or {}).items() if symbol == each.symbol}
+        files |= {name: _File(hash=digest) for name, digest in missing.items() if name not in files}
+        definitions[each.symbol] = _Definition(files, each.includes)
+    return msgspec.json.encode(definitions, order="deterministic").decode()
+
+
+def _file(content: bytes) -> _File:
+    try:
+        return _File(text=content.decode("utf-8"))
+    except UnicodeDecodeError:
+        return _File(data=base64.b64encode(content).decode())
+
+
+def decoded(identity: str, symbol: str, source: str) -> KeptSource:
+    """A kept source, once its identity is found to be that under which it is kept.
+
+    Raises:
+        SourceDamagedError: it is not.
+    """
+    try:
+        stored = msgspec.json.decode(source, type=dict[str, _Definition])
+        definitions = [
+            (
+                DefinitionSource(
+                    name,
+                    {file: content for file, one in each.files.items() if (content := _content(one)) is not None},
+                    each.includes,
+                ),
+                each,
+            )
+            for name, each in stored.items()
+        ]
+    except (msgspec.DecodeError, binascii.Error) as error:
+        raise SourceDamagedError(_damaged(symbol, identity)) from error
+    leaves = [
+        Leaves(
+            source.symbol,
+            {
+                name: file_hash(name, source.files[name]) if name in source.files else (one.hash or "")
+                for name, one in each.files.items()
+            },
+            each.includes,
+        )
+        for source, each in definitions
+    ]
+    if identities(leaves).get(symbol) != identity:
+        raise SourceDamagedError(_damaged(symbol, identity))
+    return KeptSource(identity, symbol, tuple(source for source, _ in definitions))
+
+
+def _content(one: _File) -> bytes | None:
+    if one.text is not None:
+        return one.text.encode("utf-8")
+    return base64.b64decode(one.data, validate=True) if one.data is not None else None
+
+
+def _damaged(symbol: str, identity: str) -> str:
+    return f"the kept source of {symbol} ({identity[:12]}) is not what was kept"
+
+
+def missing_sources(tx: Transaction, wanted: Iterable[str]) -> frozenset[str]:
+    """Those of some identities whose source is not kept yet."""
+    return frozenset(each for each in wanted if tx.one(QUERIES["has_source"], {"identity": each}) is None)
+
+
+def keep_source(tx: Transaction, identity: str, symbol: str, source: str, *, seq: int) -> None:
+    """Keep the source of a definition, in the form of `encoded`; nothing happens when it is kept already."""
+    tx.execute(QUERIES["store_source"], {"identity": identity, "symbol": symbol, "source": source, "last_seq": seq})
+
+
+def read_sources(tx: Transaction, wanted: Sequence[str]) -> dict[str, KeptSource]:
+    """The kept sources of some identities, each verified; those that are not kept are not among them.
+
+    Raises:
+        SourceDamagedError: one is not what was kept.
+        DatabaseError: the file cannot be read.
+    """
+    identities_json = msgspec.json.encode(sorted(set(wanted))).decode()
+    rows = tx.all(QUERIES["read_sources"], {"identities": identities_json}) if wanted else []
+    return {text(row[0]): decoded(text(row[0]), text(row[1]), text(row[2])) for row in rows}
+
+
+def list_sources(tx: Transaction) -> tuple[ListedSource, ...]:
+    """Every kept source, by name.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    rows = tx.all(QUERIES["list_sources"])
+    return tuple(ListedSource(text(row[0]), text(row[1]), integer(row[2]), text(row[3])) for row in rows)
+
+
+def note_source(tx: Transaction, identity: str, note: str) -> bool:
+    """Keep the user's words on a definition; false when its source is not kept. Its identity stays what it is."""
+    return tx.execute(QUERIES["note_source"], {"identity": identity, "note": note}) > 0
+
+
+def drop_source(tx: Transaction, identity: str) -> None:
+    """Delete a kept source, once nothing is defined by it any more."""
+    tx.execute(QUERIES["drop_source"], {"identity": identity})

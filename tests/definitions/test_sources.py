@@ -1,0 +1,60 @@
+"""Kept sources of definitions."""
+
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.definitions.collection import find_definitions
+from pattern_acp.definitions.identity import identity_of
+from pattern_acp.definitions.skills import kept_skill, read_skill_file, skill_sources
+from pattern_acp.definitions.sources import SourceDamagedError, decoded, encoded
+from pattern_acp.domain.origin import TrustTier
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_a_skill_with_includes_is_the_same_from_its_kept_source(tmp_path: Path):
+    own = tmp_path / "own"
+    write(own / "skills" / "pdf" / "SKILL.md", "---\nname: pdf\ndescription: x\ninclude: text/tone.md\n---\nRead it.")
+    write(own / "skills" / "pdf" / "scripts" / "read.py", "print(1)")
+    (own / "skills" / "pdf" / "logo.bin").write_bytes(b"\xff\x00")
+    write(own / "text" / "tone.md", "---\ninclude: text/more.md\n---\nBe brief.")
+    write(own / "text" / "more.md", "---\ninclude: text/tone.md\n---\nAnd kind.")
+    (skill,) = find_definitions(str(tmp_path / "p"), own).skills
+    assert skill.body == "Read it.\n\nBe brief.\n\nAnd kind."
+    closure, hashes = skill_sources(skill)
+    assert hashes == {}
+    kept = decoded(skill.digest, skill.symbol, encoded(closure))
+    again = kept_skill(kept, skill.folder, TrustTier.USER)
+    assert again is not None
+    assert (again.body, again.files, again.digest) == (skill.body, skill.files, skill.digest)
+    assert read_skill_file(again, "scripts/read.py") == "print(1)"
+    assert read_skill_file(again, "logo.bin") is None
+    write(own / "text" / "more.md", "And firm.")
+    (changed,) = find_definitions(str(tmp_path / "p"), own).skills
+    assert changed.digest != skill.digest
+
+
+@pytest.mark.parametrize("name", ["../secret.md", "/etc/passwd", "text/./a.md", "link.md"])
+def test_nothing_outside_of_its_root_is_included(tmp_path: Path, name: str):
+    project = tmp_path / "project"
+    write(tmp_path / "secret.md", "Secret.")
+    write(project / ".pattern" / "skills" / "a" / "SKILL.md", f"---\ndescription: x\ninclude: {name}\n---\nBody.")
+    (project / ".pattern" / "link.md").symlink_to(tmp_path / "secret.md")
+    found = find_definitions(str(project), tmp_path / "own")
+    assert found.skills[0].body == "Body."
+    assert "includ" in found.problems[0]
+
+
+def test_one_changed_character_of_a_kept_source_is_found(tmp_path: Path):
+    write(tmp_path / "own" / "commands" / "ship.md", "Ship it.")
+    (command,) = find_definitions(str(tmp_path / "p"), tmp_path / "own").commands
+    stored = encoded((command.source,))
+    assert decoded(command.identity, command.symbol, stored).files["command.md"] == b"Ship it."
+    for forged in (stored.replace("Ship it.", "Ship at."), stored[:-1], stored.replace("command/", "c0mmand/")):
+        with pytest.raises(SourceDamagedError, match="not what was kept"):
+            decoded(command.identity, command.symbol, forged)
+    assert identity_of(command.source) == command.identity
