@@ -225,9 +225,8 @@ class ChatClient:
         context.on_cancel(lambda: question.reply(None))
         self._incoming.ask(question)
         chosen = await asyncio.wrap_future(question.answer)
-        if chosen is None:
-            return schema.PermissionResponse(outcome=schema.CancelledOutcome())
-        return schema.PermissionResponse(outcome=schema.SelectedOutcome(option_id=chosen))
+        outcome = "cancelled" if chosen is None else "selected"
+        return schema.PermissionResponse(outcome=schema.PermissionOutcome(outcome=outcome, option_id=chosen))
 
     async def _ask_words(self, params: msgspec.Raw, context: RequestContext) -> schema.ElicitationResponse:
         """A form of one choice, one text, or both; any other one is declined."""

@@ -20,7 +20,7 @@ from pattern_acp.cli.chat.client import ChatClient, Files, Terminals
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
 from pattern_acp.cli.chat.events import PromptAnswered
 from pattern_acp.cli.chat.images import GivenImage, GivenText
-from pattern_acp.cli.chat.session_info import told_by_us
+from pattern_acp.cli.chat.session_info import OpenedSession, told_by_us
 from pattern_acp.cli.chat.transport import Incoming, PipeTransport
 from pattern_acp.cli.session_ids import beginning_of, meant
 from pattern_acp.domain.action_lines import split_action
@@ -51,19 +51,6 @@ class SessionToOpen(Struct, frozen=True):
     """Settings for a session that was recorded with others; a new session takes them from the agent's flags."""
 
 
-class Opened(Struct, frozen=True):
-    """The session that was opened."""
-
-    session_id: str
-    cwd: str
-    title: str = ""
-    mode: str = ""
-    model: str = ""
-    thinking: str = ""
-    """Empty when the model cannot be asked to think."""
-    is_new: bool = True
-
-
 class _Version(Struct, rename="camel"):
     """The part of an agent's answer to initialize that a chat of any agent needs."""
 
@@ -77,11 +64,15 @@ class Conversation(Struct):
     connection: Dispatcher
     terminals: Terminals
     incoming: Incoming
-    session_id: str = ""
     images: tuple[GivenImage, ...] = ()
     """Images for the next prompt."""
     piped: GivenText | None = None
     """Piped text for the next prompt."""
+
+    @property
+    def session_id(self) -> str:
+        """The open session; empty before there is one."""
+        return self.incoming.session_id
 
     async def initialize(self) -> None:
         """The first request: what this client can do.
@@ -102,7 +93,7 @@ class Conversation(Struct):
         if answer.protocol_version != schema.PROTOCOL_VERSION:
             raise ChatError(f"The agent speaks version {answer.protocol_version} of ACP; this chat speaks version 1.")
 
-    async def open(self, wanted: SessionToOpen) -> Opened:
+    async def open(self, wanted: SessionToOpen) -> OpenedSession:
         """Open the session that is wanted.
 
         Raises:
@@ -111,8 +102,26 @@ class Conversation(Struct):
         if wanted.latest or wanted.session_id:
             return await self._reopen(wanted)
         answer = await self.request("session/new", _place(wanted.cwd), schema.NewSessionResponse)
-        self.session_id = answer.session_id
-        return _opened(answer, Opened(answer.session_id, wanted.cwd))
+        self.incoming.session_id = answer.session_id
+        return _opened(answer, OpenedSession(answer.session_id, wanted.cwd))
+
+    async def sessions(self, cwd: str) -> tuple[schema.SessionInfo, ...]:
+        """The newest sessions of a folder besides the open one, the newest first.
+
+        Raises:
+            ChatError: the agent refuses.
+        """
+        page = await self.request("session/list", schema.ListSessionsRequest(cwd=cwd), schema.ListSessionsResponse)
+        return tuple(one for one in page.sessions if one.session_id != self.session_id)
+
+    async def set_mode(self, mode: str) -> None:
+        """Choose a mode.
+
+        Raises:
+            ChatError: the agent refuses.
+        """
+        wanted = schema.SetModeRequest(session_id=self.session_id, mode_id=mode)
+        await self.request("session/set_mode", wanted, schema.EmptyResponse)
 
     async def prompt(self, text: str) -> None:
         """Run one turn; its end, good or bad, goes into the inbox."""
@@ -153,25 +162,24 @@ class Conversation(Struct):
         except ChatError as error:
             logger.info("no subagent was ended: %s", error.sentence)
 
-    async def _reopen(self, wanted: SessionToOpen) -> Opened:
+    async def _reopen(self, wanted: SessionToOpen) -> OpenedSession:
         found = await self._find(wanted)
         cwd = wanted.cwd or (found.cwd if found is not None else "")
         session_id = found.session_id if found is not None else wanted.session_id
         if not cwd:
             sentence = f"There is no session {session_id}; `pattern-acp sessions list --all` lists them."
             raise ChatError(sentence, failure_code="session.unknown")
-        self.session_id = session_id
+        self.incoming.session_id = session_id
         recorded = {"sessionId": session_id, **_place(cwd)}
         method = "session/load" if wanted.replay else "session/resume"
         answer = await self.request(method, recorded, schema.OpenedSessionResponse)
         title = (found.title or "") if found is not None else ""
-        opened = _opened(answer, Opened(session_id, cwd, title, is_new=False))
+        opened = _opened(answer, OpenedSession(session_id, cwd, title, is_new=False))
         return await self._set(wanted, opened)
 
-    async def _set(self, wanted: SessionToOpen, opened: Opened) -> Opened:
+    async def _set(self, wanted: SessionToOpen, opened: OpenedSession) -> OpenedSession:
         if wanted.mode and wanted.mode != opened.mode:
-            mode = schema.SetModeRequest(session_id=self.session_id, mode_id=wanted.mode)
-            await self.request("session/set_mode", mode, schema.EmptyResponse)
+            await self.set_mode(wanted.mode)
             opened = replace(opened, mode=wanted.mode)
         if wanted.model and wanted.model != opened.model:
             await self._choose("model", wanted.model)
@@ -282,7 +290,7 @@ def _data_of(error: RemoteError) -> Mapping[str, object]:
     return cast("dict[str, object]", data) if isinstance(data, dict) else {}
 
 
-def _opened(answer: schema.NewSessionResponse | schema.OpenedSessionResponse, known: Opened) -> Opened:
+def _opened(answer: schema.NewSessionResponse | schema.OpenedSessionResponse, known: OpenedSession) -> OpenedSession:
     """`known` with the mode, model and thinking of the agent's answer."""
     mode = answer.modes.current_mode_id if answer.modes is not None else ""
     options = answer.config_options or ()

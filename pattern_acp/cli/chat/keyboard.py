@@ -1,11 +1,11 @@
 """Keys of the user.
 
 Owns: reading one key without Enter, a line where that cannot be done, keeping typed keys off the screen while a turn
-runs, and whether more was typed or pasted than was read; all differences between platforms in this matter. Must not
-know: what the keys mean.
+runs, and collecting them; all differences between platforms in this matter. Must not know: what is done with them.
 """
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,9 +13,6 @@ from typing import TextIO
 
 from pattern_acp.cli.chat.events import Question
 from pattern_acp.cli.chat.interrupts import Interrupts
-
-PASTE_SECONDS = 0.02
-"""Longest wait for the next line of a paste; nobody types one that fast."""
 
 LINE_BYTES = 4096
 """The longest line of a terminal on Linux."""
@@ -99,9 +96,11 @@ if sys.platform == "win32":
                 line = self._stdin.readline()
             return line.strip() if line else None
 
-    def has_more(stdin: TextIO) -> bool:
-        """Tell whether more input is ready: each line of a paste follows the last at once."""
-        return stdin.isatty() and msvcrt.kbhit()
+    def _ready_keys(stdin: TextIO) -> bytes:
+        keys = ""
+        while stdin.isatty() and msvcrt.kbhit():
+            keys += msvcrt.getwch()
+        return keys.encode("utf-8", "replace")
 
     @contextmanager
     def quiet_keys(stdin: TextIO, *, forgets: bool = False) -> Generator[None, None, None]:
@@ -162,9 +161,12 @@ else:
         text = data.decode("utf-8", "replace")
         return "\x1b" if text.startswith("\x1b") else text[:1]
 
-    def has_more(stdin: TextIO) -> bool:
-        """Tell whether more input is ready: each line of a paste follows the last at once."""
-        return stdin.isatty() and bool(select.select([stdin], [], [], PASTE_SECONDS)[0])
+    def _ready_keys(stdin: TextIO) -> bytes:
+        descriptor = stdin.fileno()
+        keys = b""
+        while select.select([descriptor], [], [], 0)[0] and (data := os.read(descriptor, LINE_BYTES)):
+            keys += data
+        return keys
 
     @contextmanager
     def quiet_keys(stdin: TextIO, *, forgets: bool = False) -> Generator[None, None, None]:
@@ -202,3 +204,62 @@ else:
         finally:
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
+
+
+class TypedAhead:
+    """Text that is typed while a turn runs. Enter ends a prompt, which waits for the turn; what is pasted is one."""
+
+    def __init__(self, stdin: TextIO) -> None:
+        self._stdin = stdin
+        self._partial = b""
+        self.text = ""
+        """The text behind the last Enter."""
+        self.lines: list[str] = []
+        """The prompts that wait."""
+
+    def poll(self) -> None:
+        """Take the keys that were pressed."""
+        self.take(_ready_keys(self._stdin))
+
+    def take(self, keys: bytes) -> None:
+        """Take keys, as a terminal sends them; those that move the cursor mean nothing here."""
+        if not keys:
+            return
+        data = _ESCAPES.sub(b"", self._partial + keys).replace(b"\r", b"\n")
+        # A character of several bytes may be cut.
+        whole = data.decode("utf-8", "ignore").encode()
+        self._partial = data[len(whole) :] if data.startswith(whole) and len(data) - len(whole) < 4 else b""
+        text = whole.decode()
+        *ended, last = text.rsplit("\n", 1) if len(text) > 1 else text.split("\n")
+        for piece in ended:
+            self._edit(piece)
+            if self.text.strip():
+                self.lines.append(self.text)
+            self.text = ""
+        self._edit(last)
+
+    def take_line(self) -> str | None:
+        """The next prompt that waits; None when none does."""
+        return self.lines.pop(0) if self.lines else None
+
+    def take_text(self) -> str:
+        """The text that no Enter has ended."""
+        text, self.text = self.text, ""
+        return text
+
+    def hold(self) -> None:
+        """Make one text of all prompts that wait, for the user to look at."""
+        self.text = "\n".join(one for one in (*self.lines, self.text) if one)
+        self.lines = []
+
+    def _edit(self, keys: str) -> None:
+        for key in keys:
+            if key in "\x7f\b":
+                self.text = self.text[:-1]
+            elif key == "\x15":
+                self.text = ""
+            elif key.isprintable() or key == "\n":
+                self.text += key

@@ -31,7 +31,8 @@ from pattern_acp.domain.action_lines import split_action
 
 if TYPE_CHECKING:
     from pattern_acp.cli.chat.asking import Asker
-    from pattern_acp.cli.chat.conversation import Conversation, Opened, SessionToOpen
+    from pattern_acp.cli.chat.conversation import Conversation, SessionToOpen
+    from pattern_acp.cli.chat.session_info import OpenedSession
     from pattern_acp.cli.chat.turns import Turns
 
 T = TypeVar("T")
@@ -159,7 +160,7 @@ def wanted(chat: Run) -> "SessionToOpen":
     )
 
 
-def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "Opened") -> int:
+def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "OpenedSession") -> int:
     """Show the session and run its turns; the exit code."""
     from pattern_acp.cli.chat.asking import Asker
     from pattern_acp.cli.chat.output import chat_stage, keys_of_person
@@ -191,7 +192,40 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
     from pattern_acp.cli.chat.interactive import Interactive
 
     folder = chat.process.loaded.paths.state
-    return Interactive(stage, turns, transcript, chat.interrupts, folder, chat.at_end).run()
+    switch = PortalSwitch(portal, conversation, opened.cwd)
+    return Interactive(stage, turns, transcript, chat.interrupts, switch, folder, chat.at_end).run()
+
+
+class PortalSwitch:
+    """`interactive.SessionSwitch` on the loop's thread."""
+
+    def __init__(self, portal: BlockingPortal, conversation: "Conversation", cwd: str) -> None:
+        self._portal = portal
+        self._conversation = conversation
+        self._cwd = cwd
+
+    def begin(self) -> "OpenedSession":
+        """See `SessionSwitch.begin`."""
+        return self._open("")
+
+    def resume(self, session_id: str) -> "OpenedSession":
+        """See `SessionSwitch.resume`."""
+        return self._open(session_id)
+
+    def _open(self, session_id: str) -> "OpenedSession":
+        from pattern_acp.cli.chat.conversation import SessionToOpen
+
+        wanted = SessionToOpen(self._cwd, session_id, replay=bool(session_id))
+        return self._portal.call(self._conversation.open, wanted)
+
+    def sessions(self) -> list[tuple[str, str, str]]:
+        """See `SessionSwitch.sessions`."""
+        found = self._portal.call(self._conversation.sessions, self._cwd)
+        return [(one.session_id, one.title or "", (one.updated_at or "")[:10]) for one in found]
+
+    def set_mode(self, mode: str) -> None:
+        """See `SessionSwitch.set_mode`."""
+        self._portal.call(self._conversation.set_mode, mode)
 
 
 def one_turn(turns: "Turns", prompt: str, asker: "Asker") -> int:

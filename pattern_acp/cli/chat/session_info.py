@@ -16,6 +16,19 @@ def told_by_us(meta: object) -> dict[str, object]:
     return cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
 
 
+class OpenedSession(Struct, frozen=True):
+    """The session that was opened."""
+
+    session_id: str
+    cwd: str
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    thinking: str = ""
+    """Empty when the model cannot be asked to think."""
+    is_new: bool = True
+
+
 class SessionInfo(Struct):
     """The session's state as its updates tell it."""
 
@@ -28,6 +41,11 @@ class SessionInfo(Struct):
     usage: schema.UsageUpdate | None = None
     background_jobs: int = 0
     """Background commands that run."""
+
+    def begin(self, opened: OpenedSession) -> None:
+        """Know nothing but what an opened session began with."""
+        self.cwd, self.title, self.mode, self.model = opened.cwd, opened.title, opened.mode, opened.model
+        self.plan, self.usage, self.background_jobs = (), None, 0
 
     def take(self, update: schema.SessionUpdate) -> None:
         """Remember what an update says."""

@@ -18,6 +18,7 @@ from pattern_acp.acp import schema
 from pattern_acp.cli.chat.answers import AnswerView
 from pattern_acp.cli.chat.calls import DisplayedCall, Tail, call_details, call_line, live_details, one_line
 from pattern_acp.cli.chat.glyphs import Marks
+from pattern_acp.cli.chat.keyboard import TypedAhead
 from pattern_acp.cli.chat.screen import Hanging, Screen
 from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.output import printable
@@ -177,6 +178,17 @@ def bottom_region(
     return Group(*parts, status)
 
 
+def typed_lines(typed: TypedAhead, marks: Marks) -> list[Text]:
+    """The prompts that wait for the turn, and the text behind them."""
+    waiting = [Text(f"{marks.waiting} {one_line(line)}", style="dim") for line in typed.lines]
+    if typed.text:
+        line = Text(f"{marks.prompt} {one_line(typed.text)}").append("  Enter queues it", style="dim")
+        waiting.append(line)
+    for line in waiting:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return waiting
+
+
 def spinner_frame(seconds: float, marks: Marks) -> str:
     """The sign that turns."""
     return marks.spinner[int(seconds * FRAMES_A_SECOND) % len(marks.spinner)]
@@ -232,6 +244,8 @@ class Transcript:
         self.compact = False
         """Show calls as one line each: for a replay."""
         self.cancelling = False
+        self.typed: TypedAhead | None = None
+        """Text that is typed while the turn runs."""
         self._screen = screen
         self._sections = Sections(screen)
         self._answer = answer
@@ -300,7 +314,8 @@ class Transcript:
         delegates = any(call.kind is ToolKind.THINK for call in calls)
         status = status_line(activity, seconds, self._marks, frame, delegates=delegates)
         plan = self.known.plan if self.known.plan != self._printed_plan else ()
-        self._screen.draw(bottom_region(unfinished, calls, plan, status, self._tail, self._marks, frame))
+        region = bottom_region(unfinished, calls, plan, status, self._tail, self._marks, frame)
+        self._screen.draw(region if self.typed is None else Group(region, *typed_lines(self.typed, self._marks)))
 
     def pause(self) -> None:
         """Print what can be printed and take the region away: somebody else writes now."""

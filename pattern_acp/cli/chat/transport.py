@@ -47,7 +47,8 @@ class PipeTransport:
         return self._lines.popleft()
 
 
-class _Notification(msgspec.Struct):
+class _Notification(msgspec.Struct, rename="camel"):
+    session_id: str
     update: dict[str, Json]
 
 
@@ -56,6 +57,8 @@ class Incoming:
 
     def __init__(self, inbox: Inbox) -> None:
         self.inbox = inbox
+        self.session_id = ""
+        """The session whose updates are shown; empty for any."""
         self._open: list[Question] = []
 
     def ask(self, question: Question) -> None:
@@ -70,7 +73,9 @@ class Incoming:
         Raises:
             msgspec.ValidationError: it is none.
         """
-        self.inbox.put(Updated(msgspec.json.decode(params, type=_Notification).update))
+        told = msgspec.json.decode(params, type=_Notification)
+        if self.session_id in {"", told.session_id}:
+            self.inbox.put(Updated(told.update))
 
     def withdraw(self) -> None:
         """Answer open questions with `cancelled` (ACP v1, cancellation)."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pattern_acp.cli.chat.events import AgentAsks, Happening, Inbox, PromptAnswered, Updated
 from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.keyboard import TypedAhead
 from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.views import ChatView, absorb
 
@@ -39,6 +40,8 @@ class Turns:
         self._cancel = cancel
         self._stop_subagent = stop_subagent
         self._late: list[Happening] = []
+        self.typed: TypedAhead | None = None
+        """Takes what is typed while a turn runs; None where keys are not taken one by one."""
 
     def run(self, text: str) -> PromptAnswered:
         """Run one turn to its end.
@@ -54,6 +57,8 @@ class Turns:
                 cancelling = self._interrupt(cancelling=cancelling)
             if self._interrupts.take_stop():
                 self._stop_subagent()
+            if self.typed is not None:
+                self.typed.poll()
             happening = self._next(TICK_SECONDS)
             match happening:
                 case PromptAnswered():

@@ -292,11 +292,11 @@ def test_ctrl_c_at_a_question_cancels_and_changes_nothing(home: Path, project: P
 def test_an_interactive_chat_goes_from_prompt_to_prompt(home: Path, project: Path):
     terminal = Terminal(home, project)
     terminal.wait_for("mode ask")
-    terminal.press("read a.txt\n")
+    terminal.press("read a.txt\r")
     terminal.wait_for("hello world")
     terminal.wait_for("read a.txt \u00b7 mode ask")
     terminal.wait_for(UNICODE.prompt)
-    terminal.press("/quit\n")
+    terminal.press("/quit\r")
     assert terminal.end() == 0
     replayed = Terminal(home, project, "--continue", NO_COLOR="1")
     replayed.wait_for("hello world")
@@ -319,17 +319,72 @@ def test_what_is_pasted_behind_the_end_of_a_chat_is_not_left_to_the_shell(home: 
 def test_ctrl_c_gives_a_line_up_without_losing_it_and_does_not_stay_armed(home: Path, project: Path):
     terminal = Terminal(home, project)
     terminal.wait_for(UNICODE.prompt)
-    terminal.interrupt()
+    terminal.press("\x03")
     terminal.wait_for("Ctrl-C again")
     terminal.wait_for(UNICODE.prompt)
     terminal.press("read a.txt")
     terminal.wait_for("read a.txt")
-    terminal.interrupt()
+    terminal.press("\x03")
     terminal.wait_for("brings the line back. Ctrl-C again")
     terminal.wait_for(UNICODE.prompt)
-    terminal.press("\x1b[A\r")
+    terminal.press("\x1b[A")
+    terminal.wait_for("read a.txt")
+    terminal.press("\r")
     terminal.wait_for("hello world")
     terminal.wait_for("mode ask")
     terminal.wait_for(UNICODE.prompt)
+    terminal.press("\x04")
+    assert terminal.end() == 0
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_a_prompt_that_is_typed_while_a_turn_runs_waits_for_it(home: Path, project: Path, tmp_path: Path):
+    command = f'"{sys.executable}" -c "input()" < pipe'
+    os.mkfifo(project / "pipe")
+    script = write_script(
+        tmp_path,
+        [[{"tool": "run_command", "arguments": {"command": command}}], [{"text": "First."}], [{"text": "Second."}]],
+    )
+    terminal = Terminal(home, project, "--yes", **script)
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("begin\r")
+    terminal.wait_for("Ctrl-C cancels")
+    terminal.press("go on then\r")
+    terminal.wait_for(f"{UNICODE.waiting} go on then")
+    terminal.press("third")
+    terminal.wait_for("Enter queues it")
+    with (project / "pipe").open("w") as pipe:
+        pipe.write("\n")
+    terminal.wait_for("First.")
+    terminal.wait_for(f"{UNICODE.prompt} go on then")
+    terminal.wait_for("Second.")
+    terminal.wait_for("mode ask")
+    terminal.wait_for("third")
+    terminal.press("\x03")
+    terminal.wait_for("brings the line back")
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("\x04")
+    assert terminal.end() == 0
+
+
+@pytest.mark.skipif(not POSIX, reason="pseudo terminals are POSIX")
+def test_a_chat_begins_new_sessions_goes_back_to_old_ones_and_changes_its_mode(home: Path, project: Path):
+    terminal = Terminal(home, project)
+    terminal.wait_for("mode ask")
+    terminal.press("read a.txt\r")
+    terminal.wait_for("hello world")
+    terminal.wait_for(UNICODE.prompt)
+    terminal.press("/mode edit\r")
+    terminal.wait_for("Mode edit.")
+    terminal.press("/new\r")
+    terminal.wait_for("A new session.")
+    terminal.wait_for("mode ask")
+    terminal.press("/mode nothing\r")
+    terminal.wait_for("/mode takes ask, edit, plan or auto")
+    terminal.press("/resume\r")
+    terminal.wait_for("1  read a.txt")
+    terminal.press("1\r")
+    terminal.wait_for("hello world")
+    terminal.wait_for("read a.txt \u00b7 mode edit")
     terminal.press("\x04")
     assert terminal.end() == 0
