@@ -32,7 +32,7 @@ from pattern_acp.memory.turns import (
     window_scores,
 )
 from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, count_visible, meanings, nearest
-from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers
+from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers, with_forms
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -277,11 +277,12 @@ def search(
     if not terms or limit < 1:
         return ()
     asked = QueryOfTurns.of(query, now_ms, zone)
-    words = occurring(tx, terms)
+    every_form = with_forms(terms)
+    words = occurring(tx, every_form)
     candidates = retrieve_candidates(tx, words, filters, vector, asked, zone)
     for others in attached:
         candidates += retrieve_candidates(tx, words, others, vector)
-    marker = MatchHighlighter(tx, terms)
+    marker = MatchHighlighter(tx, every_form)
     leader = _best_by_words(candidates) if vector is not None else None
     facts = _facts(query, terms, () if leader is None else _words_of(tx, marker, leader), vector)
     weigh = _weighing(tx, asked, zone)

@@ -5,6 +5,7 @@ know: SQL beyond the query language of FTS5.
 """
 
 import re
+from functools import cache
 from itertools import filterfalse
 
 from pattern_acp.domain.late_pattern import late_pattern
@@ -63,6 +64,44 @@ def query_terms(query: str) -> tuple[str, ...]:
 def names_identifier(query: str) -> bool:
     """True when `query` names something by its written form: it has digits, quotes, a path, or a compound word."""
     return _NAMED.search(query) is not None or bool(split_identifiers(query))
+
+
+IRREGULAR = """
+    become became / begin began begun / bite bit bitten / blow blew blown / break broke broken / bring brought
+    build built / burn burnt / buy bought / catch caught / choose chose chosen / come came / deal dealt / dig dug
+    draw drew drawn / drink drank drunk / drive drove driven / eat ate eaten / fall fell fallen / feed fed / feel felt
+    fight fought / find found / fly flew flown / forbid forbade forbidden / forget forgot forgotten
+    forgive forgave forgiven / freeze froze frozen / give gave given / go went gone / grow grew grown / hang hung
+    hear heard / hide hid hidden / hold held / keep kept / know knew known / lay laid / lead led / learn learnt
+    leave left / lend lent / lie lay lain / light lit / lose lost / make made / mean meant / meet met
+    overwrite overwrote overwritten / pay paid / rebuild rebuilt / rewrite rewrote rewritten / ride rode ridden
+    ring rang rung / rise rose risen / run ran / say said / see saw seen / seek sought / sell sold / send sent
+    shake shook shaken / shine shone / shoot shot / show shown / shrink shrank shrunk / sing sang sung
+    sink sank sunk / sit sat / sleep slept / speak spoke spoken / spend spent / spin spun / stand stood
+    steal stole stolen / stick stuck / strike struck / swear swore sworn / swim swam swum / take took taken
+    teach taught / tear tore torn / tell told / think thought / throw threw thrown / understand understood
+    undo undid undone / wake woke woken / wear wore worn / win won / write wrote written
+    child children / foot feet / man men / mouse mice / person people / tooth teeth / wife wives / woman women
+    index indices / matrix matrices / vertex vertices
+"""
+"""Forms of words that no stem joins, each group between slashes or line ends."""
+
+
+@cache
+def _forms() -> dict[str, tuple[str, ...]]:
+    groups = [tuple(group.split()) for line in IRREGULAR.splitlines() for group in line.split("/")]
+    found: dict[str, tuple[str, ...]] = {}
+    for group in groups:
+        found |= {word: (*found.get(word, ()), *group) for word in group}
+    return found
+
+
+def with_forms(terms: tuple[str, ...]) -> tuple[str, ...]:
+    """The terms, and other forms of the irregular words among them: with `lose`, `lost`."""
+    forms = _forms()
+    every = dict.fromkeys(terms)
+    every.update(dict.fromkeys(form for term in terms for form in forms.get(term, ())))
+    return tuple(every)
 
 
 def match_expression(terms: tuple[str, ...]) -> str:

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.words import MOST_TERMS, STOP_WORDS, match_expression, query_terms, split_identifiers
+from pattern_acp.memory.words import (
+    MOST_TERMS,
+    STOP_WORDS,
+    match_expression,
+    query_terms,
+    split_identifiers,
+    with_forms,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +71,10 @@ def test_any_text_gives_terms_that_are_lower_case_words(query: str):
 def test_stop_words_are_lower_case_and_hold_contractions():
     assert "don't" in STOP_WORDS
     assert all(word == word.lower() for word in STOP_WORDS)
+
+
+def test_irregular_words_bring_their_other_forms_behind_the_terms():
+    assert with_forms(("lose", "parser")) == ("lose", "parser", "lost")
+    assert with_forms(("wrote",)) == ("wrote", "write", "written")
+    assert with_forms(("children", "mice")) == ("children", "mice", "child", "mouse")
+    assert with_forms(("colour",)) == ("colour",)
