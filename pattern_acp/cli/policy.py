@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 import anyio
+import msgspec
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
@@ -24,16 +25,20 @@ from pattern_acp.config.settings import PolicyRule, PolicySettings
 from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
 from pattern_acp.domain.access import RunCommand
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import SystemClock, local_hour
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.paths import absolute_path, resolve_path
+from pattern_acp.domain.paths import resolve_path
 from pattern_acp.policy.decide import decide
-from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.layers import layer_of, what_would_change
 from pattern_acp.policy.reading import git_folders, surely_reads
 from pattern_acp.processes.confinement import Confinement
 from pattern_acp.session.sandbox import sandbox_name
-from pattern_acp.workspace.git import program_setting
+from pattern_acp.turn.permissions import resolved
+from pattern_acp.workspace.git import git_facts, program_setting
+
+CIRCUMSTANCES = ("branch", "hour", "requests", "minutes")
+"""Circumstances that a case of a table may name; rules that ask or deny count those that it does not as met."""
 
 
 class WrongPolicyError(PatternError):
@@ -119,12 +124,23 @@ def _rules_of_file(name: str) -> tuple[tuple[PolicyRule, ...], list[str]]:
 class _Policy:
     """The mode, the rules, and the current folder as the root of a session."""
 
-    def __init__(self, mode: str, rules: Sequence[PolicyRule], *, reading_asks: bool, sandbox: str = "") -> None:
+    def __init__(
+        self,
+        mode: str,
+        rules: Sequence[PolicyRule],
+        *,
+        reading_asks: bool,
+        sandbox: str = "",
+        around: Circumstances | None = None,
+    ) -> None:
+        """Without `around`, the circumstances are those of now, and what a turn has left is unknown."""
         self.mode = Mode(mode)
         self.rules = tuple(rules)
         self.reading_asks = reading_asks
         self.sandbox = sandbox
         self.root = resolve_path(str(Path.cwd()))
+        now = SystemClock().now_ms()
+        self.around = around or Circumstances(branch=git_facts(self.root).branch, hour=local_hour(now))
 
     def decide(self, line: str) -> Decision:
         """Return the decision on one command line."""
@@ -134,10 +150,11 @@ class _Policy:
             [access],
             mode=self.mode,
             roots=[self.root],
-            resolve=lambda path, folder: resolve_path(absolute_path(path, folder)),
+            resolve=resolved,
             sandbox=self.sandbox,
             reading_asks=self.reading_asks,
             rules=self.rules,
+            around=self.around,
         )
 
 
@@ -222,7 +239,13 @@ def _test(arguments: Policy, process: Process) -> int:
         line, expected, mode = values.get("run"), values.get("expect"), values.get("mode", "ask")
         if not isinstance(line, str) or expected not in set(Verdict) or mode not in set(Mode):
             raise WrongPolicyError(f"Case {number} needs `run`, an `expect` of allow, ask or deny, and a known `mode`.")
-        policy = _Policy(str(mode), rules, reading_asks=process.loaded.settings.policy.reading_commands == "ask")
+        try:
+            around = msgspec.convert({key: values[key] for key in CIRCUMSTANCES if key in values}, Circumstances)
+        except msgspec.ValidationError as error:
+            wanted = "`branch` as text, and `hour`, `requests` and `minutes` as numbers"
+            raise WrongPolicyError(f"Case {number} needs {wanted}.") from error
+        reading_asks = process.loaded.settings.policy.reading_commands == "ask"
+        policy = _Policy(str(mode), rules, reading_asks=reading_asks, around=around)
         decision = policy.decide(line)
         if decision.verdict.value != expected:
             failed += 1

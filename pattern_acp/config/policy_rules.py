@@ -12,7 +12,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from pattern_acp.config.problem import Problem
-from pattern_acp.config.settings import PolicyRule, RuleEffect, RuleKind
+from pattern_acp.config.settings import PolicyRule, RuleCondition, RuleEffect, RuleFact, RuleKind
 from pattern_acp.config.toml_file import TomlFile, is_table
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
@@ -21,6 +21,11 @@ MOST_RULES = 500
 """Most rules of one list; each is held against every call."""
 
 _WORD = re.compile(r"\s*(\S+)\s*")
+_WHEN = re.compile(r"\s+when(?:\s+|\Z)")
+_AND = re.compile(r"\s+and\s+")
+_HOURS = re.compile(r"hour (?:(not) )?(\d{1,2}-\d{1,2})")
+_BRANCH = re.compile(r"branch (?:(not) )?(\S+)")
+_LEFT = re.compile(r"(requests|minutes) ?([<>]) ?(\d{1,9})")
 _REASON = re.compile(r"\s+#\s+(.*)\Z", re.DOTALL)
 _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*(?::\d+)?|\*|\[[0-9a-fA-F:]+\](?::\d+)?")
 _SERVER = re.compile(r"[^/\s]+/[^/\s]+")
@@ -36,7 +41,7 @@ class RuleError(ValueError):
 
 
 def parse_rule(effect: RuleEffect, text: str) -> PolicyRule:
-    """Read one rule: a kind, a pattern, and perhaps ` # ` with a reason.
+    """Read one rule: a kind, a pattern, perhaps ` when ` with conditions, and perhaps ` # ` with a reason.
 
     Raises:
         RuleError: it is none.
@@ -48,7 +53,9 @@ def parse_rule(effect: RuleEffect, text: str) -> PolicyRule:
         raise RuleError(1, "a rule is a kind and a pattern, such as `run npm test -- *`")
     if first[1] not in KINDS:
         raise RuleError(first.start(1) + 1, f"`{first[1]}` is no kind of rule; it is one of {', '.join(KINDS)}")
-    kind, pattern, column = cast("RuleKind", first[1]), body[first.end() :].strip(), first.end() + 1
+    kind, column = cast("RuleKind", first[1]), first.end() + 1
+    when = _WHEN.search(body, first.end())
+    pattern = body[first.end() : when.start() if when else None].strip()
     if not pattern:
         raise RuleError(len(body.rstrip()) + 1, f"`{kind}` needs a pattern behind it")
     if any(not char.isprintable() for char in pattern):
@@ -56,7 +63,42 @@ def parse_rule(effect: RuleEffect, text: str) -> PolicyRule:
     sentence = _wrong_pattern(kind, pattern)
     if sentence:
         raise RuleError(column, sentence)
-    return PolicyRule(effect, kind, pattern, reason)
+    conditions = parse_conditions(body[when.end() :], when.end() + 1) if when else ()
+    return PolicyRule(effect, kind, pattern, reason, conditions=conditions)
+
+
+def parse_conditions(text: str, column: int = 1) -> tuple[RuleCondition, ...]:
+    """Read the conditions of a rule, which `and` joins; `column` is that of the first character.
+
+    Raises:
+        RuleError: one of them is none.
+    """
+    found: list[RuleCondition] = []
+    begin = 0
+    for end in (*(match.span() for match in _AND.finditer(text)), (len(text), len(text))):
+        words = " ".join(text[begin : end[0]].split())
+        condition = _condition(words)
+        if condition is None:
+            sentence = (
+                f"`{words}` is no condition; it is one of `hour 22-6`, `hour not 9-17`, `branch main`, "
+                "`branch not release/*`, `requests < 10` and `minutes > 5`"
+            )
+            raise RuleError(column + begin, sentence)
+        found.append(condition)
+        begin = end[1]
+    return tuple(found)
+
+
+def _condition(words: str) -> RuleCondition | None:
+    if hours := _HOURS.fullmatch(words):
+        first, last = map(int, hours[2].split("-"))
+        is_part = first != last and first < 24 and last <= 24
+        return RuleCondition("hour", "not" if hours[1] else "", hours[2]) if is_part else None
+    if branch := _BRANCH.fullmatch(words):
+        return RuleCondition("branch", "not" if branch[1] else "", branch[2])
+    if left := _LEFT.fullmatch(words):
+        return RuleCondition(cast("RuleFact", left[1]), "<" if left[2] == "<" else ">", left[3])
+    return None
 
 
 def _wrong_pattern(kind: RuleKind, pattern: str) -> str:

@@ -142,6 +142,7 @@ ReadingCommands = Literal["run", "ask"]
 Follow = Literal["ask", "adopt", "keep"]
 RuleEffect = Literal["allow", "ask", "deny"]
 RuleKind = Literal["run", "edit", "read", "fetch", "mcp"]
+RuleFact = Literal["hour", "branch", "requests", "minutes"]
 LspMode = Literal["off", "on"]
 SandboxSetting = Literal["auto", "require", "off"]
 SandboxNetwork = Literal["none", "host"]
@@ -252,6 +253,19 @@ class SearchSettings(Struct, frozen=True):
     """Another address than the vendor's own; that of a server of SearXNG."""
 
 
+class RuleCondition(Struct, frozen=True):
+    """One condition of a rule, such as `branch not main` or `minutes < 5` (docs/permissions.md)."""
+
+    fact: RuleFact
+    relation: Literal["", "not", "<", ">"]
+    value: str
+    """From and to of hours, a name of branches with its wildcards, or a number."""
+
+    def __str__(self) -> str:
+        """The condition as it is written."""
+        return " ".join(filter(None, (self.fact, self.relation, self.value)))
+
+
 class PolicyRule(Struct, frozen=True):
     """One rule on what the agent may do, from `allow`, `ask` or `deny` of `[policy]` (docs/permissions.md)."""
 
@@ -263,10 +277,17 @@ class PolicyRule(Struct, frozen=True):
     layer: Literal["user", "project", "session"] = "user"
     place: str = ""
     """The file and line that it is from, for sentences."""
+    conditions: tuple[RuleCondition, ...] = ()
+    """All of them have to be met for the rule to count."""
+
+    @property
+    def when(self) -> str:
+        """The conditions as they are written; empty without any."""
+        return " and ".join(map(str, self.conditions))
 
     def __str__(self) -> str:
         """The rule as it is written, with its list in front."""
-        return f"{self.effect} {self.kind} {self.pattern}"
+        return f"{self.effect} {self.kind} {self.pattern}" + (f" when {self.when}" if self.conditions else "")
 
 
 class PolicySettings(Struct, frozen=True):

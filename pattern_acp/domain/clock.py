@@ -24,6 +24,11 @@ def local_minute(at_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
 
 
+def local_hour(at_ms: int) -> int:
+    """The hour of the day, from 0 to 23, in the time zone of this machine."""
+    return time.localtime(at_ms / 1000).tm_hour
+
+
 def local_moment(at_ms: int, zone: tzinfo | None = None) -> str:
     """A moment as `Friday 2026-11-27 14:05 UTC+01:00`, in the machine's own time zone unless one is named."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)

@@ -238,13 +238,35 @@ class RecordedGrant(Struct, frozen=True):
     lifetime: str
 
 
-class RecordedRule(Struct, frozen=True):
-    """A rule that held when something was decided."""
+class RecordedRule(Struct, frozen=True, omit_defaults=True):
+    """A rule that held when something was decided. Without conditions it is written as earlier releases did."""
 
     effect: str
     kind: str
     pattern: str
     layer: str
+    when: str = ""
+    """Its conditions, as they are written."""
+
+
+class RecordedPath(Struct, frozen=True):
+    """A path that led elsewhere than it says when something was decided, as it is written in a folder."""
+
+    path: str
+    folder: str
+    real: str
+
+
+class RecordedBasis(Struct, frozen=True, omit_defaults=True):
+    """All that something was decided from besides policy and what the call would touch."""
+
+    requests: int | None = None
+    """Requests that the turn had left."""
+    minutes: int | None = None
+    branch: str | None = None
+    hour: int | None = None
+    """The hour of the day where the user was."""
+    paths: tuple[RecordedPath, ...] = ()
 
 
 class RecordedPolicy(Struct, frozen=True):
@@ -291,6 +313,8 @@ class PermissionDecided(Struct, frozen=True):
     """The hash of the policy."""
     snapshot: RecordedPolicy | None = None
     """The policy, in the first decision by it."""
+    basis: RecordedBasis | None = None
+    """None where something else than policy had the last word, and in journals of earlier releases."""
 
 
 class PermissionAsked(Struct, frozen=True):

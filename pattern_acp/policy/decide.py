@@ -26,12 +26,14 @@ from pattern_acp.domain.access import (
     WritePath,
     WriteVerdict,
 )
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.command_paths import outside_paths, protected_words
 from pattern_acp.policy.commands import Feature, read_command_line
 from pattern_acp.policy.decision import (
     NO_NETWORK,
     NO_SANDBOX,
     SANDBOX_REQUIRED,
+    Circumstances,
     Decision,
     GrantScope,
     Lifetime,
@@ -185,13 +187,14 @@ class _Situation(Struct, frozen=True):
     sandbox: str = ""
     reading_asks: bool = False
     rules: tuple[PolicyRule, ...] = ()
+    around: Circumstances = Circumstances()
 
 
 MOST_REASONS = 4
 """Most reasons that are named for one call; a patch may touch hundreds of files."""
 
 
-def decide(
+def decide(  # noqa: PLR0913  all that a decision is made from
     accesses: Sequence[Access],
     *,
     mode: Mode,
@@ -201,6 +204,7 @@ def decide(
     sandbox: str = "",
     reading_asks: bool = False,
     rules: Sequence[PolicyRule] = (),
+    around: Circumstances | None = None,
 ) -> Decision:
     """Decide on a call by everything that it wants to touch: the strictest answer wins.
 
@@ -232,11 +236,14 @@ def decide(
             without a question runs in it.
         reading_asks: True when commands that only read are decided on like all others.
         rules: the user's and the project's rules; deny comes before ask, ask before allow, whatever their order.
+        around: the circumstances that the conditions of rules are about.
     """
     # Each path is looked up once a decision, however many layers ask for it.
     lookup = cache(resolve) if resolve is not None else None
-    situation = _Situation(mode, tuple(roots), tuple(grants), lookup, sandbox, reading_asks, tuple(rules))
-    decisions = [_decide_layers(access, situation) for access in accesses or (NoEffect(),)]
+    situation = _Situation(
+        mode, tuple(roots), tuple(grants), lookup, sandbox, reading_asks, tuple(rules), around or Circumstances()
+    )
+    decisions = [_decide_layers(_as_it_leads(access, lookup), situation) for access in accesses or (NoEffect(),)]
     strictest = max(decisions, key=lambda decision: decision.verdict.strictness)
     same = [decision for decision in decisions if decision.verdict is strictest.verdict]
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
@@ -244,6 +251,17 @@ def decide(
     confined = next((decision.sandbox for decision in same if decision.sandbox), "")
     reasons = _reasons(same)
     return replace(strictest, reason=reasons, scopes=scopes, sandbox=confined)
+
+
+def _as_it_leads(access: Access, resolve: Resolver | None) -> Access:
+    """The access under the path that its own leads to, which differs for another name of a protected file."""
+    if resolve is None or not isinstance(access, ReadPath | WritePath):
+        return access
+    try:
+        path = resolve(access.path, folder_of(access.path))
+    except PatternError:
+        return access
+    return access if path == access.path else replace(access, path=path)
 
 
 def _reasons(decisions: Sequence[Decision]) -> str:
@@ -267,7 +285,9 @@ def _decide_layers(access: Access, situation: _Situation) -> Decision:
             from pattern_acp.policy.rules import rule_rulings
 
             roots, resolve = situation.roots, situation.resolve
-            rulings += rule_rulings(base, access, situation.rules, roots=roots, resolve=resolve)
+            rulings += rule_rulings(
+                base, access, situation.rules, roots=roots, resolve=resolve, around=situation.around
+            )
     return base if len(rulings) == 1 else combine(rulings)
 
 

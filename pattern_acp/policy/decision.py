@@ -84,12 +84,28 @@ _DURATIONS = {
 
 
 class Circumstances(Struct, frozen=True):
-    """State of the session around a decision, in words; empty where it is not known."""
+    """State of the session around a decision; empty or None where it is not known."""
 
     budget: str = ""
-    """Requests and time that the turn has left."""
+    """Requests and time that the turn has left, in words."""
     git: str = ""
     """The branch, or commit, that the session's folder is on."""
+    requests: int | None = None
+    """Requests that the turn has left."""
+    minutes: int | None = None
+    """Whole minutes that the turn has left."""
+    branch: str | None = None
+    """The branch; empty on a commit and outside of repositories."""
+    hour: int | None = None
+    """The hour of the day where the user is."""
+
+
+class Basis(Struct, frozen=True):
+    """All that a decision was made from besides policy and the call itself."""
+
+    circumstances: Circumstances
+    paths: tuple[tuple[str, str, str], ...] = ()
+    """Paths that led elsewhere than they say: path, folder that it begins at, resolved path."""
 
 
 class Decision(Struct, frozen=True):
@@ -110,3 +126,5 @@ class Decision(Struct, frozen=True):
     """The layer that decided; empty for the one that its rule belongs to (`layers.layer_of`)."""
     source: str = ""
     """The rule of a file, or the grant, by which it was decided."""
+    basis: Basis | None = None
+    """Its circumstances, where they are known, for the record."""

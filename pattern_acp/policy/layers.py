@@ -152,5 +152,7 @@ _HABIT = "A rule that allows it, or an answer for longer."
 
 def what_would_change(decision: Decision) -> str:
     """Say in a sentence what would have led to another decision."""
+    if decision.rule.startswith("rule_") and " when " in decision.source:
+        return f"Other circumstances than {decision.source.rpartition(' when ')[2]}, or a change of this rule."
     usual = _HABIT if decision.rule in HABITS else _BY_VERDICT[decision.verdict]
     return _CHANGES.get(decision.rule, usual)

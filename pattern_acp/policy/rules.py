@@ -3,6 +3,7 @@
 Owns: what a rule covers, and how rules change a decision. Must not know: where rules are written, how they are read.
 An allowance covers as little as possible: every command of a line has to match, and nothing that asks for another
 reason than the mode is loosened. `ask` and `deny` reach as far as possible: one matching command of the line suffices.
+So with conditions: what is not known counts as met by those that ask and deny, and not by those that allow.
 """
 
 import shlex
@@ -10,12 +11,14 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from pattern_acp.config.settings import PolicyRule
+from msgspec.structs import replace
+
+from pattern_acp.config.settings import PolicyRule, RuleCondition
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WritePath
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.policy.command_paths import changed_files, command_targets
 from pattern_acp.policy.commands import SimpleCommand, read_command_line
-from pattern_acp.policy.decision import Decision, Verdict
+from pattern_acp.policy.decision import Circumstances, Decision, Verdict
 from pattern_acp.policy.grant_matching import doing_commands, is_plain
 from pattern_acp.policy.layers import HABITS
 from pattern_acp.policy.nested_lines import effective_commands
@@ -25,12 +28,19 @@ from pattern_acp.policy.reading import command_reads
 
 
 def rule_rulings(
-    base: Decision, access: Access, rules: Sequence[PolicyRule], *, roots: Sequence[str], resolve: Resolver | None
+    base: Decision,
+    access: Access,
+    rules: Sequence[PolicyRule],
+    *,
+    roots: Sequence[str],
+    resolve: Resolver | None,
+    around: Circumstances,
 ) -> Iterator[Decision]:
     """Yield what the rules that match the access say, where `base` is what the mode says.
 
     An allowance counts only where the mode asks out of habit, so that it is not looked for elsewhere.
     """
+    rules = [rule for rule in rules if not rule.conditions or _is_met(rule, access, roots, around)]
     for rule in rules:
         if rule.effect != "allow" and _reaches(rule, access, roots, resolve):
             yield _ruling(rule)
@@ -39,6 +49,47 @@ def rule_rulings(
         covering = _covering(allowing, access, roots) if allowing else None
         if covering is not None:
             yield _ruling(covering)
+
+
+def _is_met(rule: PolicyRule, access: Access, roots: Sequence[str], around: Circumstances) -> bool:
+    if isinstance(access, RunCommand) and around.branch is not None and _may_change_branch(access, roots):
+        around = replace(around, branch=None)
+    holds = (_holds(condition, around) for condition in rule.conditions)
+    return all(rule.effect != "allow" if one is None else one for one in holds)
+
+
+def _holds(condition: RuleCondition, around: Circumstances) -> bool | None:
+    """Return whether a condition holds; None where that is not known."""
+    known = getattr(around, condition.fact)
+    if known is None:
+        return None
+    match condition.fact:
+        case "hour":
+            first, last = map(int, condition.value.split("-"))
+            is_within = first <= known < last if first < last else known >= first or known < last
+            return is_within != (condition.relation == "not")
+        case "branch":
+            return fnmatchcase(known, condition.value) != (condition.relation == "not")
+        case "requests" | "minutes":
+            return known < int(condition.value) if condition.relation == "<" else known > int(condition.value)
+
+
+_MOVING = frozenset({"bisect", "branch", "checkout", "rebase", "symbolic-ref", "switch", "worktree"})
+"""Commands of git behind which another branch may be checked out."""
+_ELSEWHERE = frozenset({"cd", "pushd", "popd", "chdir"})
+
+
+def _may_change_branch(access: RunCommand, roots: Sequence[str]) -> bool:
+    """Return whether a line may run git in another folder than the session's, or on another branch than now."""
+    if not roots or access.cwd != roots[0]:
+        return True
+    windows = is_windows_path(access.cwd)
+    for command in effective_commands(read_command_line(access.line, windows=windows), windows=windows):
+        name = program_name(command.words[0]) if command.words else ""
+        verb = command.words[1] if len(command.words) > 1 else ""
+        if name in _ELSEWHERE or (name == "git" and (verb.startswith("-") or verb in _MOVING)):
+            return True
+    return False
 
 
 def _ruling(rule: PolicyRule) -> Decision:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.policy.paths import is_inside, protection_of_names
+from pattern_acp.policy.paths import Protection, is_inside, protection_of_names
 from pattern_acp.processes.confinement import Confinement, Profile
 
 MOST_LOOKED_AT = 20_000
@@ -188,7 +188,8 @@ class _Folder(Struct, frozen=True):
 
     changed_ns: int
     count: int
-    entries: tuple[tuple[str, bool], ...]
+    entries: tuple[tuple[str, str, bool], ...]
+    """Name, the name that it is protected by (another one of the same file, or its own), and whether it is a folder."""
     folders: tuple[str, ...]
 
 
@@ -201,7 +202,7 @@ _LOOKED_AT: dict[str, _Folder] = {}
 
 
 def _entries(root: str) -> Iterator[tuple[str, str, bool]]:
-    """The files and folders of a root that matter, as far as they are looked at: path, name, and if it is a folder."""
+    """The files and folders of a root that matter, as far as they are looked at: path, protected name, if a folder."""
     waiting: list[tuple[str, ...]] = [()]
     left = MOST_LOOKED_AT
     while waiting and left > 0:
@@ -212,7 +213,7 @@ def _entries(root: str) -> Iterator[tuple[str, str, bool]]:
         except OSError:
             continue
         left -= folder.count
-        yield from ((os.path.join(path, name), name, is_folder) for name, is_folder in folder.entries)
+        yield from ((os.path.join(path, name), known_as, is_folder) for name, known_as, is_folder in folder.entries)
         if len(names) + 1 < MOST_LEVELS:
             waiting += [(*names, name) for name in folder.folders]
 
@@ -223,7 +224,9 @@ def _looked_at(path: str) -> _Folder:
     known = _LOOKED_AT.get(path)
     if known is not None and known.changed_ns == changed_ns:
         return known
-    entries: list[tuple[str, bool]] = []
+    entries: list[tuple[str, str, bool]] = []
+    files: list[tuple[int, str]] = []
+    secret: dict[int, str] = {}
     folders: list[str] = []
     count = 0
     with os.scandir(path) as found:
@@ -234,9 +237,15 @@ def _looked_at(path: str) -> _Folder:
                 (entry.name, "file") if is_folder else (entry.name,)
             )
             if matters:
-                entries.append((entry.name, is_folder))
+                entries.append((entry.name, entry.name, is_folder))
+                if isinstance(matters, Protection) and matters.for_reading and not is_folder:
+                    secret[entry.inode()] = entry.name
+            elif not is_folder:
+                files.append((entry.inode(), entry.name))
             if is_folder and _is_searched(entry.name):
                 folders.append(entry.name)
+    # Hard links: the same file under a name that does not show what it is.
+    entries += [(name, secret[inode], False) for inode, name in files if inode in secret] if secret else []
     folder = _Folder(changed_ns, count, tuple(entries), tuple(folders))
     if time.time_ns() - changed_ns > SETTLED_NS:
         if len(_LOOKED_AT) >= _MOST_FOLDERS:

@@ -303,7 +303,9 @@ def _refusal(session: "Session", place: _Place, *, is_folder: bool) -> str:
 
     policy = session.state.policy
     access = ReadPath(place.resolved, is_folder)
-    decision = decide((access,), mode=policy.mode, roots=policy.roots, grants=policy.grants, resolve=resolved)
+    decision = decide(
+        (access,), mode=policy.mode, roots=policy.roots, grants=policy.grants, resolve=resolved, rules=policy.rules
+    )
     if decision.verdict is Verdict.ALLOW:
         return ""
     way = " To read it, the model has to ask." if decision.verdict is Verdict.ASK else ""

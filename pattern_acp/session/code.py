@@ -31,7 +31,7 @@ def may_read(session: "Session", path: str) -> bool:
     from pattern_acp.policy.decide import decide
 
     state = session.state.policy
-    decision = decide((ReadPath(path),), mode=state.mode, roots=state.roots, grants=state.grants)
+    decision = decide((ReadPath(path),), mode=state.mode, roots=state.roots, grants=state.grants, rules=state.rules)
     return decision.verdict is Verdict.ALLOW
 
 

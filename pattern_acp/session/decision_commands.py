@@ -12,7 +12,14 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.errors import MissingSessionError
-from pattern_acp.journal.events import Event, PermissionAnswered, PermissionDecided, RecordedPolicy, ToolCallStarted
+from pattern_acp.journal.events import (
+    Event,
+    PermissionAnswered,
+    PermissionDecided,
+    RecordedPath,
+    RecordedPolicy,
+    ToolCallStarted,
+)
 from pattern_acp.journal.history import with_subagent_events
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import get_session
@@ -49,11 +56,30 @@ class ExplainedDecision(Result, frozen=True):
             ("Rule", decided.source or decided.rule),
             ("Mode", self.mode),
             ("Sandbox", decided.sandbox),
+            ("Then", "; ".join(filter(None, (_left(decided), _on(decided), _hour(decided))))),
+            ("Led to", ", ".join(f"`{one.path}` → `{one.real}`" for one in _led(decided))),
             ("Your answer", self.answer.replace("_", " ")),
             ("Would change it", decided.changes),
             ("Policy", f"`{decided.policy[:SHOWN_HASH]}`" if decided.policy else ""),
         ]
         return (Table((Column(""), Column("")), tuple(row for row in rows if row[1])),)
+
+
+def _left(decided: PermissionDecided) -> str:
+    return f"{decided.budget} left" if decided.budget else ""
+
+
+def _on(decided: PermissionDecided) -> str:
+    return f"on {decided.git}" if decided.git else ""
+
+
+def _hour(decided: PermissionDecided) -> str:
+    hour = decided.basis.hour if decided.basis is not None else None
+    return f"after {hour:02}:00" if hour is not None else ""
+
+
+def _led(decided: PermissionDecided) -> Sequence[RecordedPath]:
+    return decided.basis.paths if decided.basis is not None else ()
 
 
 class Verified(Result, frozen=True):
@@ -138,10 +164,12 @@ async def verify_decisions(database: Database, session_id: str) -> Verified:
                 return Verified(session_id, checked, call=one.call_id, differs="its policy is not the one of its hash")
             redacted += 1
             continue
-        if any(MARK in word for access in one.accesses for word in access.words):
+        texts = [word for access in one.accesses for word in access.words]
+        texts += [text for led in (one.basis.paths if one.basis else ()) for text in (led.path, led.folder, led.real)]
+        if any(MARK in text for text in texts):
             redacted += 1
             continue
-        differs = difference(one, decide_anew(policy, accesses_of(one.accesses)))
+        differs = difference(one, decide_anew(policy, accesses_of(one.accesses), one.basis))
         if differs:
             return Verified(session_id, checked, unrecorded, redacted, one.call_id, differs)
         checked += 1
@@ -156,4 +184,5 @@ def _policies(events: Sequence[Event]) -> dict[str, RecordedPolicy]:
 
 def _is_masked(policy: RecordedPolicy) -> bool:
     patterns = [one.pattern for one in (*policy.grants, *policy.rules)]
+    patterns += [one.when for one in policy.rules]
     return any(MARK in text for text in (*policy.roots, *policy.paths, *patterns))

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from pattern_acp.context.window import text_limit
 from pattern_acp.domain.ids import TurnId
-from pattern_acp.policy.decision import Circumstances
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.context_usage import offered_tools
@@ -25,9 +24,8 @@ from pattern_acp.session.truncated_text import whole_text
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, RepeatGuard, RepeatLimits
 from pattern_acp.turn.checks import ConfiguredChecks
-from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
 from pattern_acp.turn.tool_runner import ToolRunner
-from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
@@ -67,14 +65,13 @@ class TurnTools:
 
         session, clock = self._session, self._session.constellation.clock
         tools = [tool for tool in self._tools if tool.spec.name not in self._withheld]
-        git = git_facts(session.state.cwd)
         permissions = PermissionChecker(
             session.state.policy,
             session.approver,
             session.recorder,
             clock=clock,
             waits=self._budget.waits,
-            circumstances=lambda: Circumstances(self._budget.left, git.branch or git.commit[:12]),
+            circumstances=partial(circumstances_of, self._budget, session.state.cwd, clock),
         )
         context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
         offered = partial(offered_tools, session)

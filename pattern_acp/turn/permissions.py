@@ -6,6 +6,8 @@ A call is decided on after it was prepared, and preparing it reads files. `Looke
 before the decision: the error of a call that cannot be prepared may quote a file, and its preview shows one.
 """
 
+import os
+import stat
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from pattern_acp import __version__
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import Access, ReadPath, WritePath
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.clock import Clock, local_hour
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, DataSource, Origin
@@ -35,17 +37,19 @@ from pattern_acp.journal.events import (
     RecordedRule,
 )
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
-from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
+from pattern_acp.policy.decision import Basis, Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
-from pattern_acp.turn.budget import UserWaitTimer
+from pattern_acp.turn.budget import Budget, UserWaitTimer
 from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
+from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.policy.origins import KnownTexts
+    from pattern_acp.policy.paths import Protection
 
 REFUSED = (
     f"{USER_REFUSED} It did not run and nothing was changed. Do not repeat it; "
@@ -109,8 +113,49 @@ class Denied(Struct, frozen=True):
 
 
 def resolved(path: str, folder: str) -> str:
-    """A path of a command line as policy compares it: absolute from `folder`, and through symlinks."""
-    return resolve_path(absolute_path(path, folder))
+    """A path as policy compares it: absolute from `folder`, through symlinks, credentials by the name that shows them.
+
+    A file with several names counts as the one beside it that looks like credentials: a link to `.env` is `.env`.
+    """
+    real = resolve_path(absolute_path(path, folder))
+    try:
+        facts = os.lstat(real)
+        if facts.st_nlink > 1 and stat.S_ISREG(facts.st_mode):
+            return _protected_name(real, facts) or real
+    except OSError:
+        # What is not there has no other name.
+        pass
+    return real
+
+
+def _protected_name(real: str, facts: os.stat_result) -> str:
+    from pattern_acp.policy.paths import protection_of_names
+
+    folder, name = os.path.split(real)
+    if _looks_secret(protection_of_names((name,))):
+        return ""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _looks_secret(protection_of_names((entry.name,))) and entry.inode() == facts.st_ino:
+                return entry.path
+    return ""
+
+
+def _looks_secret(guard: "Protection | None") -> bool:
+    return guard is not None and guard.for_reading
+
+
+def circumstances_of(budget: Budget, cwd: str, clock: Clock) -> Circumstances:
+    """Return the circumstances of a decision that is made now. Blocks for a few small reads."""
+    git = git_facts(cwd)
+    return Circumstances(
+        budget.left,
+        git.branch or git.commit[:12],
+        max(budget.limits.requests - budget.requests, 0),
+        max(int(budget.seconds_left // 60), 0),
+        git.branch,
+        local_hour(clock.now_ms()),
+    )
 
 
 class PermissionChecker:
@@ -149,18 +194,28 @@ class PermissionChecker:
         from pattern_acp.policy.decide import decide
 
         mode = self._narrowing.mode(self._state.mode)
-        state = self._state
+        state, around = self._state, self._circumstances()
+        led: dict[tuple[str, str], str] = {}
+
+        def lookup(path: str, folder: str) -> str:
+            real = resolved(path, folder)
+            if real != absolute_path(path, folder):
+                led[path, folder] = real
+            return real
+
         decision = decide(
             accesses,
             mode=mode,
             roots=state.roots,
             grants=state.grants,
-            resolve=resolved,
+            resolve=lookup,
             sandbox=state.sandbox,
             reading_asks=state.reading_asks,
             rules=state.rules,
+            around=around,
         )
         decision = self._narrowing.narrowed(decision, accesses)
+        decision = replace(decision, basis=Basis(around, tuple((*place, real) for place, real in led.items())))
         if arguments is None or decision.verdict is Verdict.DENY:
             return decision
         # Late, as above.
@@ -182,7 +237,7 @@ class PermissionChecker:
             state.mode,
             state.roots,
             tuple(RecordedGrant(one.effect, one.kind, one.pattern, one.lifetime) for one in state.grants),
-            tuple(RecordedRule(one.effect, one.kind, one.pattern, one.layer) for one in state.rules),
+            tuple(RecordedRule(one.effect, one.kind, one.pattern, one.layer, one.when) for one in state.rules),
             state.sandbox,
             state.reading_asks,
             narrowing.name,
@@ -201,12 +256,13 @@ class PermissionChecker:
         """Record `events` and the decision on `accesses` in one transaction."""
         # Late, as in `decide`.
         from pattern_acp.policy.layers import layer_of, what_would_change
-        from pattern_acp.turn.recorded_policy import digest_of_policy, recorded_accesses
+        from pattern_acp.turn.recorded_policy import digest_of_policy, recorded_accesses, recorded_basis
 
         policy = self._policy()
         known = self._state.recorded.get(policy)
         digest = known or digest_of_policy(policy)
-        around = self._circumstances()
+        basis = decision.basis
+        around = basis.circumstances if basis is not None else self._circumstances()
         decided = PermissionDecided(
             turn_id,
             call_id,
@@ -223,6 +279,7 @@ class PermissionChecker:
             accesses=recorded_accesses(accesses),
             policy=digest,
             snapshot=policy if known is None else None,
+            basis=recorded_basis(basis) if basis is not None else None,
         )
         await self._recorder.record(*events, NewEvent(decided, Actor.SYSTEM))
         self._state.recorded[policy] = digest

@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 import msgspec
 from msgspec import Struct
 
+from pattern_acp.config.policy_rules import parse_conditions
 from pattern_acp.config.settings import PolicyRule, RuleEffect, RuleKind
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import Json, canonical_json
@@ -21,9 +22,11 @@ from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.journal.events import (
     PermissionDecided,
     RecordedAccess,
+    RecordedBasis,
+    RecordedPath,
     RecordedPolicy,
 )
-from pattern_acp.policy.decision import Decision, Lifetime, Mode, Verdict
+from pattern_acp.policy.decision import Basis, Circumstances, Decision, Lifetime, Mode, Verdict
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.policy.subagent_policy import SubagentLimits
 
@@ -72,9 +75,22 @@ def accesses_of(recorded: Sequence[RecordedAccess]) -> tuple[Access, ...]:
     return tuple(found)
 
 
-def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access]) -> Decision:
-    """Decide by a recorded policy. Paths lead where they lead now."""
+def recorded_basis(basis: Basis) -> RecordedBasis:
+    """Return what else a decision was made from, as it is recorded."""
+    around = basis.circumstances
+    paths = tuple(RecordedPath(*each) for each in basis.paths)
+    return RecordedBasis(around.requests, around.minutes, around.branch, around.hour, paths)
+
+
+def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access], basis: RecordedBasis | None = None) -> Decision:
+    """Decide by a recorded policy, with paths as they led then; without a record of that, as they lead now."""
     from pattern_acp.policy.decide import decide
+
+    led = {(one.path, one.folder): one.real for one in basis.paths} if basis is not None else {}
+
+    def lookup(path: str, folder: str) -> str:
+        absolute = absolute_path(path, folder)
+        return resolve_path(absolute) if basis is None else led.get((path, folder), absolute)
 
     limits = SubagentLimits(policy.subagent, policy.only_reads, policy.paths)
     decision = decide(
@@ -84,7 +100,7 @@ def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access]) -> Decision:
         grants=[
             Grant(Effect(one.effect), GrantKind(one.kind), one.pattern, Lifetime(one.lifetime)) for one in policy.grants
         ],
-        resolve=lambda path, folder: resolve_path(absolute_path(path, folder)),
+        resolve=lookup,
         sandbox=policy.sandbox,
         reading_asks=policy.reading_asks,
         rules=[
@@ -93,9 +109,11 @@ def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access]) -> Decision:
                 cast("RuleKind", one.kind),
                 one.pattern,
                 layer=cast("Literal['user', 'project', 'session']", one.layer),
+                conditions=parse_conditions(one.when) if one.when else (),
             )
             for one in policy.rules
         ],
+        around=Circumstances("", "", basis.requests, basis.minutes, basis.branch, basis.hour) if basis else None,
     )
     return limits.narrowed(decision, accesses)
 

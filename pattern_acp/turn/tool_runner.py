@@ -139,7 +139,7 @@ def with_opinion(decision: Decision, opinion: Opinion) -> Decision:
             heard = Decision(Verdict.ALLOW, "hook", f"A hook allowed it{said}")
         case _:
             return decision
-    return replace(combine((decision, heard)), origin=decision.origin)
+    return replace(combine((decision, heard)), origin=decision.origin, basis=decision.basis)
 
 
 MOST_LEVELS = 32
@@ -538,7 +538,7 @@ class ToolRunner:
         def decide() -> Decision:
             decided = with_opinion(self._permissions.decide(prepared.accesses, view.raw_input), opinion)
             if decided.sandbox and prepared.run_confined is None:
-                decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE)
+                decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE, basis=decided.basis)
             decided = self.repeats.decide(view, decided)
             latest[:] = [decided]
             return decided

@@ -64,6 +64,12 @@ def test_a_file_of_rules_is_checked_with_line_and_column_and_its_cases_are_tried
     assert policy(tmp_path, "test", str(file)).returncode == 0
     file.write_text('[policy]\n[[case]]\nrun = "make x"\nexpect = "allow"\n', encoding="utf-8")
     assert policy(tmp_path, "test", str(file)).returncode == 1
+    case = '[[case]]\nrun = "git push"\nexpect = "{}"\nbranch = {}\n'
+    cases = case.format("deny", '"main"') + case.format("ask", '"topic"')
+    file.write_text(f'[policy]\ndeny = ["run git push when branch main"]\n{cases}', encoding="utf-8")
+    assert policy(tmp_path, "test", str(file)).returncode == 0
+    file.write_text(f"[policy]\n{case.format('ask', 5)}", encoding="utf-8")
+    assert "`branch` as text" in policy(tmp_path, "test", str(file)).stderr.decode()
 
 
 def grants(*words: str) -> Policy:

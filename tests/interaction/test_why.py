@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from pattern_acp.config.policy_rules import parse_rule
+from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import CallServer, ReadPath, RunCommand, WriteMemory, WritePath, WriteVerdict
 from pattern_acp.domain.errors import PolicyError
@@ -94,6 +96,57 @@ async def test_a_session_decides_anew_as_it_was_recorded_until_something_was_cha
         assert forged.is_failure
         assert forged.checked == 1
         assert forged.differs == "recorded allow by inside_write, decided anew ask by ask_mode"
+
+
+async def test_a_session_decides_anew_with_the_paths_and_circumstances_of_then():
+    rule = parse_rule("deny", "run make * when branch main and hour 0-24")
+    work = [calls("run_command", command="cat here/a.txt"), calls("run_command", command="make x"), says("Done.")]
+    async with running_agent(
+        ScriptedProvider(work),
+        capabilities={"terminal": True},
+        permission=choose("reject_once"),
+        settings=Settings(policy=PolicySettings(rules=(rule,))),
+    ) as agent:
+        inside, git = agent.folder / "inside", agent.folder / ".git"
+        inside.mkdir()
+        git.mkdir()
+        (git / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+        (agent.folder / "here").symlink_to(inside)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        about = await said(agent, "/why", session)
+        assert "on main" in about
+        assert "deny run make * when branch main and hour 0-24" in about
+        (agent.folder / "here").unlink()
+        (agent.folder / "here").symlink_to("/")
+        (git / "HEAD").write_text("ref: refs/heads/topic\n", encoding="utf-8")
+        verified = await verify_decisions(agent.database, session)
+        assert (verified.checked, verified.differs) == (2, "")
+        decided = of_type(await events_of(agent, session), PermissionDecided)
+        assert [(one.verdict, one.rule) for one in decided] == [("allow", "reading"), ("deny", "rule_deny")]
+        assert decided[0].basis is not None
+        assert decided[0].basis.paths[0].real.endswith("inside/a.txt")
+
+
+async def test_another_name_of_a_file_of_credentials_asks_as_it_does():
+    work = [
+        calls("read_file", path="notes.txt"),
+        calls("run_command", command="cat notes.txt"),
+        calls("run_command", command="cat other.txt"),
+        says("Done."),
+    ]
+    async with running_agent(
+        ScriptedProvider(work), capabilities={"terminal": True}, permission=choose("reject_once")
+    ) as agent:
+        (agent.folder / ".env").write_text("KEY=1\n", encoding="utf-8")
+        (agent.folder / "notes.txt").hardlink_to(agent.folder / ".env")
+        (agent.folder / "other.txt").write_text("one\n", encoding="utf-8")
+        (agent.folder / "again.txt").hardlink_to(agent.folder / "other.txt")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        decided = of_type(await events_of(agent, session), PermissionDecided)
+        assert [one.rule for one in decided] == ["protected_read", "protected_path", "reading"]
+        assert (await verify_decisions(agent.database, session)).checked == 3
 
 
 async def test_a_session_that_is_not_there_cannot_be_verified():

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.config.policy_rules import RuleError, parse_rule
+from pattern_acp.config.policy_rules import RuleError, parse_conditions, parse_rule
 from pattern_acp.config.settings import PolicyRule, RuleEffect
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.decide import decide
-from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
+from pattern_acp.policy.layers import what_would_change
 
 ROOT = "/work/project"
 TEXTS = [
@@ -77,6 +78,88 @@ def verdict(line: str, *rules: str, mode: Mode = Mode.ASK) -> str:
 )  # fmt: skip
 def test_a_rule_changes_what_is_decided_on_a_command(line: str, rules: list[str], expected: str):
     assert verdict(line, *rules) == expected
+
+
+NIGHT = Circumstances("", "", 3, 10, "main", 23)
+DAY = Circumstances("", "", 200, 60, "release/2", 12)
+
+
+@pytest.mark.parametrize(
+    ("line", "rule", "around", "expected"),
+    [
+        ("git push", "deny run git push when branch main", NIGHT, "deny"),
+        ("git push", "deny run git push when branch main", DAY, "ask"),
+        ("git push", "deny run git push when branch not release/*", NIGHT, "deny"),
+        ("git push", "deny run git push when branch not release/*", DAY, "ask"),
+        ("git push", "deny run git push when branch not main", Circumstances(branch=""), "deny"),
+        ("git push", "deny run git push when branch main", Circumstances(), "deny"),
+        ("git switch main && git push", "deny run git push when branch main", DAY, "deny"),
+        ("cd ../other && git push", "deny run git push when branch main", DAY, "deny"),
+        ("git -C ../other push", "deny run git -C * push when branch main", DAY, "deny"),
+        ("git add a && git push", "deny run git push when branch main", DAY, "ask"),
+        ("make", "allow run make when branch release/*", DAY, "allow"),
+        ("make", "allow run make when branch release/*", NIGHT, "ask"),
+        ("make", "allow run make when branch release/*", Circumstances(), "ask"),
+        ("cd sub && make", "allow run make when branch release/*", DAY, "ask"),
+        ("make", "allow run make when hour 9-17", DAY, "allow"),
+        ("make", "allow run make when hour 9-12", DAY, "ask"),
+        ("make", "allow run make when hour 22-6", NIGHT, "allow"),
+        ("make", "allow run make when hour 22-6", DAY, "ask"),
+        ("make", "allow run make when hour not 22-6", DAY, "allow"),
+        ("make", "allow run make when hour 9-17 and requests > 5", DAY, "allow"),
+        ("make", "allow run make when hour 22-6 and requests > 5", NIGHT, "ask"),
+        ("make", "deny run make when requests < 4", NIGHT, "deny"),
+        ("make", "deny run make when minutes < 10", NIGHT, "ask"),
+        ("make", "deny run make when minutes<11 # time is short", NIGHT, "deny"),
+        ("say 'when'", "allow run say 'when'", DAY, "allow"),
+    ],
+)  # fmt: skip
+def test_a_rule_with_conditions_counts_only_when_all_are_met(
+    line: str, rule: str, around: Circumstances, expected: str
+):
+    effect, _, text = rule.partition(" ")
+    parsed = parse_rule("allow" if effect == "allow" else "deny", text)
+    assert decide([RunCommand(line, ROOT)], mode=Mode.ASK, roots=[ROOT], rules=[parsed], around=around).verdict == (
+        expected
+    )
+
+
+facts = st.builds(
+    Circumstances,
+    requests=st.none() | st.integers(0, 20),
+    minutes=st.none() | st.integers(0, 20),
+    branch=st.none() | st.sampled_from(["", "main", "release/1"]),
+    hour=st.none() | st.integers(0, 23),
+)
+CONDITIONS = ["hour 22-6", "hour not 9-17", "branch main", "branch not release/*", "requests < 10", "minutes > 5"]
+some_conditions = st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=3).map(" and ".join)
+
+
+@given(st.sampled_from(ACCESSES), st.sampled_from(TEXTS), effects, some_conditions, facts)
+def test_a_rule_with_conditions_decides_as_without_them_or_as_if_it_were_not_there(
+    access: Access, text: str, effect: RuleEffect, conditions: str, around: Circumstances
+):
+    rule = parse_rule(effect, f"{text} when {conditions}")
+    now = decide([access], mode=Mode.EDIT, roots=[ROOT], rules=[rule], around=around).verdict
+    always = decided(access, parse_rule(effect, text), mode=Mode.EDIT).verdict
+    assert now in {always, decided(access, mode=Mode.EDIT).verdict}
+    assert parse_conditions(rule.when) == rule.conditions
+
+
+@given(st.sampled_from(ACCESSES), st.sampled_from(TEXTS), effects, some_conditions, facts)
+def test_not_knowing_the_circumstances_never_makes_a_decision_looser(
+    access: Access, text: str, effect: RuleEffect, conditions: str, around: Circumstances
+):
+    rule = parse_rule(effect, f"{text} when {conditions}")
+    known = decide([access], mode=Mode.EDIT, roots=[ROOT], rules=[rule], around=around).verdict
+    assert decided(access, rule, mode=Mode.EDIT).verdict.strictness >= known.strictness
+
+
+def test_a_decision_by_a_rule_with_conditions_names_them():
+    rule = parse_rule("deny", "run git push when branch main # by pull request")
+    decision = decide([RunCommand("git push", ROOT)], mode=Mode.ASK, roots=[ROOT], rules=[rule], around=NIGHT)
+    assert decision.reason.startswith("The rule `deny run git push when branch main` of user rules says so: by pull")
+    assert what_would_change(decision) == "Other circumstances than branch main, or a change of this rule."
 
 
 def test_rules_hold_in_every_mode_and_no_allowance_changes_what_plan_denies():
@@ -146,6 +229,11 @@ def test_one_more_rule_never_acts_against_its_name(
         ("fetch https://a.b", 7, "a host"),
         ("mcp tracker", 5, "SERVER/TOOL"),
         ("run a\u202eb", 5, "invisible"),
+        ("run a when weekday monday", 12, "no condition"),
+        ("run a when hour 9-17 and  hour 9-25", 28, "no condition"),
+        ("run a when hour 9-9", 12, "no condition"),
+        ("run a when", 11, "no condition"),
+        ("edit a when requests = 5", 13, "no condition"),
     ],
 )
 def test_what_is_wrong_with_a_rule_is_said_with_its_column(text: str, column: int, words: str):

@@ -63,7 +63,7 @@ from pattern_acp.memory.service.access import (
     MemoryProposal,
 )
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
-from pattern_acp.policy.decision import Circumstances, Mode
+from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.rewind.checkpoints import Checkpoints
@@ -84,7 +84,7 @@ from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOu
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
 from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
-from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder, new_end_events
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
 
@@ -532,7 +532,7 @@ class Subagent:
             self._recorder,
             clock=shared.clock,
             waits=waits,
-            circumstances=lambda: Circumstances(self._budget.left),
+            circumstances=partial(circumstances_of, self._budget, session.state.cwd, shared.clock),
             narrowing=SubagentLimits(task.name, task.kind.only_reads, task.paths),
         )
         context = replace(
