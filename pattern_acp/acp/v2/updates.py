@@ -276,16 +276,18 @@ def agent_messages(message: Message) -> list[schema.SessionUpdate]:
         if isinstance(part, ThinkingPart) and part.text
         for block in blocks_of(TextPart(part.text), CHUNK_CHARACTERS)
     ]
-    updates: list[schema.SessionUpdate] = []
+    shown_thoughts, shown_texts = list[schema.SessionUpdate](), list[schema.SessionUpdate]()
     if thoughts:
         first, thought = _fitting(thoughts), thought_id(message.message_id)
-        updates.append(schema.AgentThought(message_id=thought, content=tuple(thoughts[:first])))
-        updates += [v1.AgentThoughtChunk(content=block, message_id=thought) for block in thoughts[first:]]
+        shown_thoughts.append(schema.AgentThought(message_id=thought, content=tuple(thoughts[:first])))
+        shown_thoughts += [v1.AgentThoughtChunk(content=block, message_id=thought) for block in thoughts[first:]]
     if texts:
         first = _fitting(texts)
-        updates.append(schema.AgentMessage(message_id=message.message_id, content=tuple(texts[:first])))
-        updates += [v1.AgentMessageChunk(content=block, message_id=message.message_id) for block in texts[first:]]
-    return updates
+        shown_texts.append(schema.AgentMessage(message_id=message.message_id, content=tuple(texts[:first])))
+        shown_texts += [v1.AgentMessageChunk(content=block, message_id=message.message_id) for block in texts[first:]]
+    # Where they alternate, both have the places in which they began.
+    begins = next((part for part in message.parts if isinstance(part, TextPart | ThinkingPart) and part.text), None)
+    return [*shown_texts, *shown_thoughts] if isinstance(begins, TextPart) else [*shown_thoughts, *shown_texts]
 
 
 def _fitting(blocks: Sequence[v1.ContentBlock]) -> int:
