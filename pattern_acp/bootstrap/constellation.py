@@ -106,7 +106,8 @@ def read_persona(process: Process, name: str) -> Persona:
     """
     folder = process.loaded.paths.config / PERSONAS
     try:
-        return load_persona(name, folder)
+        bundled = sorted((process.loaded.paths.config / "bundles").glob(f"[!.]*/{PERSONAS}"))
+        return load_persona(name, folder, bundled)
     except OSError as error:
         raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error
 

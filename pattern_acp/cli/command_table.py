@@ -193,6 +193,52 @@ TRUST = Group(
     without="pattern_acp.cli.trust:without_constellation",
 )
 
+_BUNDLE = "pattern_acp.cli.bundle:"
+_SURE = flag("assume_yes", "do not ask", "--yes")
+_BUNDLE_NAME = Parameter("name", "the bundle", metavar="NAME", required=True, ask="which NAME (bundle list shows them)")
+
+BUNDLE = Group(
+    "bundle",
+    "install skills, commands, personas, hooks and servers as one",
+    "Install a folder with a pattern-bundle.toml, once you have seen all of it; compare it with its source and take "
+    "over what changed; remove it whole. The installed copy is used as long as it is what you agreed to.",
+    (
+        Command(
+            "add",
+            "Show a bundle, and install it when you agree",
+            f"{_BUNDLE}add",
+            (
+                Parameter(
+                    "folder",
+                    "the bundle, a folder or git checkout",
+                    metavar="FOLDER",
+                    required=True,
+                    ask="which FOLDER",
+                ),
+                _SURE,
+            ),
+        ),
+        Command("show", "Show what an installed bundle brings", f"{_BUNDLE}show", (_BUNDLE_NAME,), reads=True),
+        Command(
+            "update",
+            "Show what changed in a bundle's source, and take it over when you agree",
+            f"{_BUNDLE}update",
+            (
+                _BUNDLE_NAME,
+                _text("source", "FOLDER", "from this folder from now on", "--from"),
+                _SURE,
+            ),
+        ),
+        Command("remove", "Delete a bundle with all that it brought", f"{_BUNDLE}remove", (_BUNDLE_NAME, _SURE)),
+        Command("list", "List the bundles that are installed", f"{_BUNDLE}list_bundles", reads=True),
+    ),
+    (JSON,),
+    default="list",
+    words="add FOLDER | show NAME | update NAME | remove NAME | list",
+    unknown="bundle takes add, show, update, remove or list.",
+    opens="pattern_acp.cli.bundle:open_bundles",
+)
+
 _ONE_PROVIDER = "auth takes one provider; a key is read from the terminal or from stdin."
 
 AUTH = Group(
@@ -381,6 +427,7 @@ GROUPS = (
     MEMORY,
     JOURNAL,
     TRUST,
+    BUNDLE,
     AUTH,
     MCP,
     POLICY,

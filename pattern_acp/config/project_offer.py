@@ -51,10 +51,10 @@ def read_offer(
     hooks, hook_problems = _hooks(project, folder)
     checks, check_problems, _ = read_checks(project)
     parts = (
-        *_server_parts(servers, folder),
-        *_hook_parts(hooks, folder),
+        *server_parts(servers, folder),
+        *hook_parts(hooks, folder),
         *_check_parts(checks, folder),
-        *(_language_server_parts(Path(folder)) if with_language_servers else ()),
+        *(_languageserver_parts(Path(folder)) if with_language_servers else ()),
     )
     return ProjectOffer(servers, hooks, checks, parts), (*problems, *hook_problems, *check_problems)
 
@@ -85,7 +85,8 @@ def _read_json(path: Path, problems: list[Problem]) -> Mapping[str, object]:
     return table if is_table(table) else {}
 
 
-def _server_parts(servers: Mapping[str, McpServerSettings], folder: str) -> Iterator[ProjectPart]:
+def server_parts(servers: Mapping[str, McpServerSettings], folder: str) -> Iterator[ProjectPart]:
+    """Yield a part for each server; scripts of `folder` that its command names count."""
     for server in servers.values():
         target = " ".join((server.command, *server.args)) if server.command else show_url(server.url.partition("?")[0])
         # A value may be a key: it is part of the hash and is never shown or stored.
@@ -99,7 +100,8 @@ def _server_parts(servers: Mapping[str, McpServerSettings], folder: str) -> Iter
         yield ProjectPart(PartKind.SERVER, server.name, text, digest)
 
 
-def _hook_parts(hooks: tuple[HookSettings, ...], folder: str) -> Iterator[ProjectPart]:
+def hook_parts(hooks: tuple[HookSettings, ...], folder: str) -> Iterator[ProjectPart]:
+    """Yield a part for each hook; scripts of `folder` that its command names count."""
     seen: dict[str, int] = {}
     for hook in hooks:
         name = f"{hook.event}({hook.matcher})" if hook.matcher else hook.event
@@ -125,7 +127,7 @@ def _check_parts(checks: tuple[CheckSettings, ...], folder: str) -> Iterator[Pro
         yield ProjectPart(PartKind.CHECK, check.name, text, digest)
 
 
-def _language_server_parts(root: Path) -> Iterator[ProjectPart]:
+def _languageserver_parts(root: Path) -> Iterator[ProjectPart]:
     """The servers that the project brings along, and what of it installed ones would run."""
     for folder in PROJECT_FOLDERS:
         if not os.path.isdir(root / folder):  # noqa: PTH112  a Path raises where it may not look
@@ -175,7 +177,7 @@ def _scripts_of_line(line: str, folder: str) -> list[list[str]]:
 def _scripts(command: str, folder: str) -> list[list[str]]:
     """The files of the project that a command names, each with its hash, so that a changed script asks again too."""
     root = Path(folder)
-    expanded = re.sub(r"\$\{?(CLAUDE|PATTERN)_PROJECT_DIR\}?", ".", command)
+    expanded = re.sub(r"\$\{?(?:(?:CLAUDE|PATTERN)_PROJECT|PATTERN_BUNDLE)_DIR\}?", ".", command)
     found: list[list[str]] = []
     for word in re.split(r"[\s'\";|&()<>=`]+", expanded):
         path = root / word

@@ -176,11 +176,15 @@ BUILT_IN = ("default", "reviewer", "onboarder", "planner", "janitor", "doctor")
 """The personas that come with the program; a file of the user by one of these names replaces it."""
 
 
-def load_persona(name: str, folder: Path) -> Persona:
-    """The persona `name`: `folder/NAME.md`, else a built-in one, else the default by that name."""
-    own = folder / f"{name}.md"
-    if own.is_file():
-        return Persona(name, own.read_text(encoding="utf-8", errors="replace"))
+def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Persona:
+    """The persona `name`: `folder/NAME.md`, else a built-in one, else a bundle's, else the default by that name.
+
+    `bundled` are the folders of personas that bundles bring.
+    """
+    for place in (folder, *(bundled if name not in BUILT_IN else ())):
+        own = place / f"{name}.md"
+        if own.is_file():
+            return Persona(name, own.read_text(encoding="utf-8", errors="replace"))
     template = (Path(__file__).parent / "prompts" / "default.md").read_text(encoding="utf-8")
     if name not in BUILT_IN:
         return Persona(name, template.replace("{persona}", name).strip())

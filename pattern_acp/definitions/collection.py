@@ -32,6 +32,15 @@ class Definitions(Struct, frozen=True):
     skills: tuple[SkillDefinition, ...] = ()
     problems: tuple[str, ...] = ()
 
+    def with_bundled(self, bundled: "Iterable[Definitions]") -> "Definitions":
+        """The same with those of bundles, which count behind the user's own and before the project's."""
+        more = tuple(bundled)
+        if not more:
+            return self
+        commands = sorted((*self.commands, *(one for each in more for one in each.commands)), key=_rank)
+        skills = sorted((*self.skills, *(one for each in more for one in each.skills)), key=_rank)
+        return Definitions(_first(commands), _first(skills), self.problems)
+
     def parts(self) -> Iterator[ProjectPart]:
         """Yield those that a project brings."""
         for command in self.commands:
@@ -63,6 +72,10 @@ def find_definitions(project: str, own: Path) -> Definitions:
         commands += find_commands(place / COMMANDS, root, reading, tier=TrustTier.PROJECT, narrows=narrows)
         skills += find_skills(place / SKILLS, root, reading, tier=TrustTier.PROJECT)
     return Definitions(_first(commands), _first(skills), tuple(reading.problems))
+
+
+def _rank(one: CommandDefinition | SkillDefinition) -> int:
+    return (TrustTier.USER, TrustTier.AD_HOC, TrustTier.BUNDLE, TrustTier.PROJECT, TrustTier.BUILT_IN).index(one.tier)
 
 
 def _first(found: Iterable[_Named]) -> tuple[_Named, ...]:

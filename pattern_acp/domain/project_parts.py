@@ -1,4 +1,4 @@
-"""Parts of a project's folder that could run something.
+"""Parts of a project's folder, or of a bundle, that could run something.
 
 Owns: names of parts, and what differs from an older state of the same part. Must not know: where parts are found, or
 who trusts them.
@@ -21,10 +21,12 @@ class PartKind(StrEnum):
     COMMAND = "command"
     SKILL = "skill"
     LANGUAGE_SERVER = "language server"
+    PERSONA = "persona"
+    FILE = "file"
 
 
 class ProjectPart(Struct, frozen=True):
-    """One hook, server, check, command, skill or language server of a project.
+    """One hook, server, check, command, skill or language server of a project; of a bundle also a persona or file.
 
     `text` is what the user is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so
     that a change behind the text counts too.

@@ -28,6 +28,7 @@ READING = {
     "sessions": _names("list show search"),
     "journal": _names("verify tail"),
     "trust": _names("list"),
+    "bundle": _names("list show"),
     "auth": _names("status"),
     "mcp": _names("status"),
 }
@@ -41,7 +42,7 @@ _READS_WITH = {
 }
 """Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
-_DECIDING = "acp|chat|sessions|memory|journal|trust|auth|mcp|backup|restore|gc|doctor|setup"
+_DECIDING = "acp|chat|sessions|memory|journal|trust|bundle|auth|mcp|backup|restore|gc|doctor|setup"
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")
 _SHOWING = _names("--help -h --version -V")

@@ -27,6 +27,7 @@ from pattern_acp.workspace.git_status import GitStatus
 from pattern_acp.workspace.shell import Machine
 
 if TYPE_CHECKING:
+    from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.lsp.servers import LanguageServers
     from pattern_acp.policy.sandbox import Sandboxing
 
@@ -115,6 +116,8 @@ class ProjectSettings(Struct, frozen=True):
     """Parts of the project that would run once the user trusts the folder."""
     definitions: Definitions = NO_DEFINITIONS
     """The commands and skills of the user and of the project."""
+    bundles: "tuple[Bundle, ...]" = ()
+    """Installed bundles, whether or not the user agreed to them as they are now."""
 
 
 class Constellation(Struct):

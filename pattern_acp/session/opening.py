@@ -65,6 +65,7 @@ from pattern_acp.workspace.jobs import Job, Jobs
 from pattern_acp.workspace.walk import top_names
 
 if TYPE_CHECKING:
+    from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.memory.service.history import HistoryScope
 
 SHOWN_PATH = 200
@@ -92,6 +93,7 @@ class Place(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     offer: ProjectOffer = NOTHING
     definitions: Definitions = NO_DEFINITIONS
+    bundles: "tuple[Bundle, ...]" = ()
 
 
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
@@ -158,7 +160,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         persona=shared.persona.ref,
         notices=[*place.problems, *notices],
     )
-    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
+    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions, place.bundles)
     return assemble(shared, client, state, opening, trust)
 
 
@@ -300,7 +302,7 @@ def _look_at(shared: Constellation, opening: Opening) -> Place:
     own = shared.settings_for(opening.cwd) if shared.settings_for is not None else ProjectSettings(shared.settings)
     folders = (opening.cwd, opening.additional_directories, roots)
     problems = (*own.problems, *clashes(own.definitions, tuple(COMMANDS)))
-    return Place(*folders, git, project, own.settings, problems, own.offer, own.definitions)
+    return Place(*folders, git, project, own.settings, problems, own.offer, own.definitions, own.bundles)
 
 
 def is_folder(path: str) -> bool:

@@ -195,7 +195,7 @@ async def _session_of(
         notices=[*place.problems, *notices, *instructions.notices, *lost_notices(jobs)],
         is_read=is_read,
     )
-    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions)
+    trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions, place.bundles)
     return assemble(shared, client, state, opening, trust, jobs), kept
 
 

@@ -5,10 +5,11 @@ this state; what changes it lives beside it in this package.
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
@@ -37,6 +38,9 @@ from pattern_acp.trust.records import Agreement
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.request_fingerprints import RequestDigests
+
+if TYPE_CHECKING:
+    from pattern_acp.definitions.bundles import Bundle
 
 
 class Addition(Struct, frozen=True):
@@ -148,12 +152,23 @@ class FolderTrust(Struct):
     answered: dict[str, bool] | None = None
     """Answers that hold for this session only, by digest."""
     servers: SessionServers | None = None
-    """The project's servers that run in this session."""
+    """The servers of the project and of bundles that run in this session."""
+    bundles: "tuple[Bundle, ...]" = ()
+    """Installed bundles that the user agreed to as they are now; their definitions are among `definitions`."""
+    changed_bundles: tuple[str, ...] = ()
+    """Names of installed bundles that are not what the user agreed to."""
+    told: set[str] = field(default_factory=set[str])
+    """Those of them that the user was told of."""
 
     @property
     def in_force(self) -> ProjectOffer:
-        """The offer of the project that may be used now: all of it, or nothing."""
-        return self.offer if self.granted else NOTHING
+        """The offers that may be used now: all of the project's or nothing of it, and those of bundles."""
+        own = self.offer if self.granted else NOTHING
+        if not self.bundles:
+            return own
+        offers = [bundle.offer for bundle in self.bundles]
+        servers = {name: server for offer in (*offers, own) for name, server in offer.mcp_servers.items()}
+        return replace(own, mcp_servers=servers, hooks=(*(hook for each in offers for hook in each.hooks), *own.hooks))
 
     @property
     def summary(self) -> str:

@@ -35,6 +35,7 @@ from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
+    from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.session.session import Session
 
 TRUST_CALL = "folder_trust"
@@ -54,10 +55,15 @@ ON_USE = frozenset({PartKind.COMMAND, PartKind.LANGUAGE_SERVER})
 
 
 async def open_trust(
-    database: Database, cwd: str, offer: ProjectOffer, definitions: Definitions = NO_DEFINITIONS
+    database: Database,
+    cwd: str,
+    offer: ProjectOffer,
+    definitions: Definitions = NO_DEFINITIONS,
+    bundles: "Sequence[Bundle]" = (),
 ) -> FolderTrust:
     """The trust of a session that begins: granted when the user agreed to exactly this before."""
     trust = FolderTrust(resolve_path(cwd), offer, definitions)
+    await _take_bundles(database, trust, bundles)
     if offer.parts:
         trust.granted = trust.judge(await _agreement(database, trust.root)) is True
     return trust
@@ -76,6 +82,7 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
     """
     trust = session.trust
     await _look_again(session)
+    session.state.notices += _bundle_notices(trust)
     if not trust.offer.parts:
         trust.granted = False
     else:
@@ -96,11 +103,14 @@ async def confirm_trust(session: "Session") -> None:
     changed is not used any more; the next prompt asks about it.
     """
     trust = session.trust
-    if not trust.granted:
+    if not trust.granted and not trust.bundles:
         return
-    before = trust.digest
+    before, bundles = trust.digest, trust.bundles
     await _look_again(session)
-    if trust.digest != before:
+    if trust.bundles != bundles:
+        session.state.notices += _bundle_notices(trust)
+        follow_servers(session)
+    if trust.granted and trust.digest != before:
         trust.granted = False
         changed = "What this folder would run has changed during the turn; nothing of it is used until you are asked."
         session.state.notices.append(changed)
@@ -112,6 +122,35 @@ async def _look_again(session: "Session") -> None:
     if settings_for is not None:
         found = await anyio.to_thread.run_sync(settings_for, session.state.cwd)
         session.trust.offer, session.trust.definitions = found.offer, found.definitions
+        await _take_bundles(session.constellation.database, session.trust, found.bundles)
+
+
+async def _take_bundles(database: Database, trust: FolderTrust, found: "Sequence[Bundle]") -> None:
+    """Let those bundles count that the user agreed to as they are now."""
+    if not found:
+        trust.bundles, trust.changed_bundles = (), ()
+        return
+
+    def agreed(tx: Transaction) -> set[str]:
+        agreements = {bundle.name: load_agreement(tx, bundle.root) for bundle in found}
+        return {one.name for one in found if (known := agreements[one.name]) and known.digest == one.digest}
+
+    names = await database.read(agreed)
+    trust.bundles = tuple(bundle for bundle in found if bundle.name in names)
+    trust.changed_bundles = tuple(bundle.name for bundle in found if bundle.name not in names)
+    trust.definitions = trust.definitions.with_bundled(bundle.definitions for bundle in trust.bundles)
+
+
+def _bundle_notices(trust: FolderTrust) -> list[str]:
+    sentences = [
+        f"The bundle {name} is not what you agreed to, so nothing of it is used: `pattern-acp bundle update {name}` "
+        f"shows the difference, `pattern-acp bundle remove {name}` takes it away."
+        for name in trust.changed_bundles
+        if name not in trust.told
+    ]
+    # One that is sound again, and then is not, is news.
+    trust.told = set(trust.changed_bundles)
+    return sentences
 
 
 async def _agreement(database: Database, root: str) -> Agreement | None:
@@ -175,7 +214,7 @@ def follow_servers(session: "Session") -> None:
     A server of the user or editor by the same name counts instead.
     """
     trust, host, servers = session.trust, session.constellation.servers, session.mcp.servers
-    if trust.servers is None and not trust.granted:
+    if trust.servers is None and not trust.in_force.mcp_servers:
         return
     running = trust.servers.servers if trust.servers is not None else ()
     wanted = [settings for settings in trust.in_force.mcp_servers.values() if not _has_other(session, settings.name)]

@@ -11,6 +11,9 @@ from pattern_acp.policy.own_program import READING, only_reads
 from tests.support.process import run_command_line
 
 REFUSED = (
+    "bundle add x --yes",
+    "bundle update x",
+    "bundle remove x --yes",
     "trust --yes .",
     "trust",
     "trust revoke .",
@@ -37,6 +40,8 @@ REFUSED = (
 )
 
 NOT_REFUSED = (
+    "bundle list",
+    "bundle show x",
     "trust list",
     "memory",
     "memory show human",
