@@ -172,9 +172,9 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "skills",
-            "The skills there are, those about some words, or all about one",
+            "The skills there are, those about some words, or all about one; learn lets the agent propose some",
             "pattern_acp.session.definitions:run_skills",
-            hint="[NAME | WORDS]",
+            hint="[NAME | WORDS | learn]",
         ),
         Command(
             "permissions",

@@ -12,17 +12,25 @@ from msgspec import Struct
 
 from pattern_acp.definitions.commands import CommandDefinition, find_commands, inline_commands
 from pattern_acp.definitions.files import DefinitionFiles
-from pattern_acp.definitions.skills import SkillDefinition, find_skills
+from pattern_acp.definitions.skills import SKILL_FILE, SkillDefinition, find_skills
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
 COMMANDS = "commands"
 SKILLS = "skills"
+LEARNED = "learned"
+"""Folder in a project's `.pattern` for skills that the agent wrote."""
 PROJECT_FOLDERS = (".pattern", ".claude")
 """Folders of a project that hold commands and skills; of two by one name the first counts."""
 
 _Named = TypeVar("_Named", CommandDefinition, SkillDefinition)
+
+
+def is_learned(path: str) -> bool:
+    """Tell whether a path is that of a skill's text which the agent wrote, by its last names."""
+    parts = Path(path).parts[-4:]
+    return len(parts) == 4 and (parts[0], parts[1], parts[3]) == (PROJECT_FOLDERS[0], LEARNED, SKILL_FILE)
 
 
 class Definitions(Struct, frozen=True):
@@ -71,11 +79,12 @@ def find_definitions(project: str, own: Path) -> Definitions:
         place = root / name
         commands += find_commands(place / COMMANDS, root, reading, tier=TrustTier.PROJECT, narrows=narrows)
         skills += find_skills(place / SKILLS, root, reading, tier=TrustTier.PROJECT)
+    skills += find_skills(root / PROJECT_FOLDERS[0] / LEARNED, root, reading, tier=TrustTier.AD_HOC)
     return Definitions(_first(commands), _first(skills), tuple(reading.problems))
 
 
 def _rank(one: CommandDefinition | SkillDefinition) -> int:
-    return (TrustTier.USER, TrustTier.AD_HOC, TrustTier.BUNDLE, TrustTier.PROJECT, TrustTier.BUILT_IN).index(one.tier)
+    return (TrustTier.USER, TrustTier.BUNDLE, TrustTier.PROJECT, TrustTier.AD_HOC, TrustTier.BUILT_IN).index(one.tier)
 
 
 def _first(found: Iterable[_Named]) -> tuple[_Named, ...]:

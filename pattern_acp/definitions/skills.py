@@ -5,7 +5,7 @@ loaded. The tier of a skill is that of the place where it was found.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,7 +13,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.definitions.commands import expanded
-from pattern_acp.definitions.files import DefinitionFiles, Document, files_below, read_document, read_text
+from pattern_acp.definitions.files import (
+    FILE_BYTES,
+    DefinitionFiles,
+    Document,
+    files_below,
+    read_document,
+    read_text,
+    with_values,
+)
 from pattern_acp.definitions.identity import DefinitionSource, Leaves, file_hash, identities, leaves_of
 from pattern_acp.definitions.includes import bodies_of, included_sources
 from pattern_acp.definitions.sources import KeptSource
@@ -88,8 +96,8 @@ class SkillDefinition(Struct, frozen=True):
 
     @property
     def of_project(self) -> bool:
-        """True for a skill that the project brings."""
-        return self.tier is TrustTier.PROJECT
+        """True for a skill that lies in the project, and so waits for trust in it."""
+        return self.tier in {TrustTier.PROJECT, TrustTier.AD_HOC}
 
     @property
     def source(self) -> str:
@@ -132,6 +140,22 @@ def loaded_in(text: str) -> tuple[str, str] | None:
     """The name and the source of the skill that a recorded text of `framed` is about; None for any other text."""
     match = _LOADED.match(text)
     return (match["name"], match["source"]) if match else None
+
+
+def written_skill(before: str | None, name: str, description: str, keywords: Sequence[str], body: str) -> str:
+    """The text of a SKILL.md with new values; of an earlier text unknown keys, tables and comments stay.
+
+    Raises:
+        ValueError: it would be no skill, and why.
+    """
+    values = {"name": name, "description": " ".join(description.split())}
+    if keywords:
+        values["keywords"] = ", ".join(" ".join(word.split()) for word in keywords)
+    text = with_values(before or "", values, f"\n{body.strip()}\n")
+    problem = _checked(read_document(text), name).problem
+    if problem or len(text.encode("utf-8", "surrogatepass")) > FILE_BYTES:
+        raise ValueError(problem or f"it is larger than {FILE_BYTES // 1000} kB")
+    return text
 
 
 def find_skills(

@@ -43,7 +43,7 @@ class TrustTier(StrEnum):
     """Installed by the user from others, and agreed to as it is."""
     PROJECT = "project"
     AD_HOC = "ad-hoc"
-    """Written by the agent, and agreed to by the user."""
+    """Written by the agent in a session, and agreed to by the user."""
 
 
 class DataSource(Struct, frozen=True):

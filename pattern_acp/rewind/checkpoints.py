@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.definitions.collection import is_learned
 from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError, PatternError
@@ -384,7 +385,8 @@ class Checkpoints:
             self._left_out.setdefault(place, "it lies outside the session's folders")
             return ""
         guard = protection(place, roots)
-        if guard is not None:
+        # A skill that the agent proposed is its own work, and the user agreed to it knowing that it can be taken back.
+        if guard is not None and not is_learned(place):
             self._left_out.setdefault(place, f"it {guard.reason}")
             return ""
         return place

@@ -45,7 +45,7 @@ def stable_part(session: "Session") -> Stable:
 def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
     """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
     state, plan = session.state, session.state.policy.mode is Mode.PLAN
-    more = (*skill_tools(session), *session.mcp.toolbox.offered(mode_is_plan=plan))
+    more = (*skill_tools(session, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
     has_code = code_of(session) is not None
     depends_on = (plan, model or state.model, state.model, state.settings, state.system, has_code, more)
     if state.window.offered[0] != depends_on:
@@ -57,9 +57,10 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
     return state.window.offered[1]
 
 
-def skill_tools(session: "Session") -> tuple[Tool, ...]:
-    """The tool that loads skills, when there are any."""
-    return (session.state.skill_tool,) if session.state.skill_tool is not None else ()
+def skill_tools(session: "Session", *, mode_is_plan: bool = False) -> tuple[Tool, ...]:
+    """The tools that load and propose skills, where the session has them."""
+    writer = None if mode_is_plan else session.state.skill_writer
+    return tuple(tool for tool in (session.state.skill_tool, writer) if tool is not None)
 
 
 async def show_context(session: "Session") -> None:

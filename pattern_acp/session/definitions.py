@@ -28,9 +28,9 @@ from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.session.attachments import with_files
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.state import Addition
-from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust
+from pattern_acp.session.trust import HOW_TO_TRUST, agree_to_skill, ensure_trust
 from pattern_acp.tools.run_command import printed_by
-from pattern_acp.tools.skill import LoadSkill, about, find_by_words
+from pattern_acp.tools.skill import LoadSkill, WriteSkill, about, find_by_words
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -70,8 +70,13 @@ def usable_skills(session: "Session") -> tuple[SkillDefinition, ...]:
 def fix_skills(session: "Session") -> None:
     """Decide once a session's process whether the prompt offers skills, and which it lists."""
     is_open = session.state.skill_tool is None and session.trust.definitions.skills
-    if is_open and usable_skills(session):
+    if is_open and any(skill.for_model for skill in usable_skills(session)):
+        session.state.skill_writer = session.state.skill_writer or _writer(session)
         session.state.skill_tool = LoadSkill(lambda: usable_skills(session), partial(_uses, session))
+
+
+def _writer(session: "Session") -> WriteSkill:
+    return WriteSkill(lambda: session.trust.definitions.skills, partial(agree_to_skill, session))
 
 
 async def _uses(session: "Session") -> Mapping[tuple[str, str], int]:
@@ -82,9 +87,18 @@ async def _uses(session: "Session") -> Mapping[tuple[str, str], int]:
 
 async def run_skills(session: "Session", argument: str) -> str:
     """List the skills, search them, or tell all about the one that is named."""
+    if argument.strip() == "learn":
+        session.state.skill_writer = session.state.skill_writer or _writer(session)
+        return (
+            "From the next prompt on I can propose skills. Say what is worth keeping, such as “Make a skill of how we "
+            "fixed the build”; you see each before it is written, and `/rewind` takes it back."
+        )
     skills, uses = session.trust.definitions.skills, await _uses(session)
     if not skills:
-        return "There are no skills. A skill is a folder with a SKILL.md, below `.pattern/skills` of the project."
+        return (
+            "There are no skills. A skill is a folder with a SKILL.md, below `.pattern/skills` of the project; "
+            "`/skills learn` lets me propose some."
+        )
     named = next((skill for skill in skills if skill.name == argument.strip()), None)
     if named is not None:
         return about(named, uses)

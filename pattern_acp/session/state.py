@@ -33,7 +33,7 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.options import Overlap
 from pattern_acp.tools.base import Tool
-from pattern_acp.tools.skill import LoadSkill
+from pattern_acp.tools.skill import LoadSkill, WriteSkill
 from pattern_acp.trust.records import Agreement
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.permissions import PolicyState
@@ -235,6 +235,8 @@ class SessionState(Struct):
     """Additions to the next request (session/injected_context.py)."""
     skill_tool: LoadSkill | None = None
     """The tool that loads skills, once a prompt has fixed what it lists."""
+    skill_writer: WriteSkill | None = None
+    """The tool that proposes skills, in a session that has some, or whose user asked for it."""
     unfinished: bool = False
     """True when a turn's end could not be recorded."""
     unrecorded: TurnEnd | None = None

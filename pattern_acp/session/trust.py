@@ -208,6 +208,25 @@ async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answe
     )
 
 
+async def agree_to_skill(session: "Session", name: str) -> None:
+    """Let a folder stay trusted of which nothing but the skill `name` changed: the user has just agreed to its text.
+
+    Raises:
+        DatabaseError: it could not be recorded.
+    """
+    trust, database = session.trust, session.constellation.database
+    before, agreement = set(trust.offer.parts), await _agreement(database, trust.root)
+    lasting = agreement is not None and agreement.digest == trust.digest
+    was_granted = trust.granted
+    await _look_again(session)
+    changed = before.symmetric_difference(trust.offer.parts)
+    if not was_granted or any((part.kind, part.name) != (PartKind.SKILL, name) for part in changed):
+        return
+    trust.note(trust.digest, trusted=True)
+    decided = FolderTrustDecided(trust.root, "trusted" if lasting else "session", trust.digest, trust.offer.parts)
+    await session.recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
+
+
 def follow_servers(session: "Session") -> None:
     """Run the project's servers while they are trusted, and only then.
 

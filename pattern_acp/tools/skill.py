@@ -1,6 +1,6 @@
-"""The tool skill.
+"""The tools skill and skill_write.
 
-Owns: how skills are listed to the model, searched and loaded. Must not know: where they are found, or who trusts them.
+Owns: how skills are listed to the model, searched and loaded, and how one is proposed. Must not know: who trusts them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,16 +11,34 @@ from typing import Annotated
 
 import anyio.to_thread
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from pattern_acp.definitions.skills import SKILL_TOOL, SkillDefinition, framed, read_skill_file
+from pattern_acp.definitions.collection import LEARNED, PROJECT_FOLDERS
+from pattern_acp.definitions.skills import (
+    SKILL_FILE,
+    SKILL_TOOL,
+    SkillDefinition,
+    framed,
+    read_skill_file,
+    written_skill,
+)
 from pattern_acp.domain.access import NoEffect, ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.policy.paths import protection
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
+from pattern_acp.tools.base import (
+    NothingChangedError,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolInputError,
+    ToolOutcome,
+)
+from pattern_acp.tools.file_changes import PlannedFileChange, prepared_change, read_if_there
 from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.tools.targets import find_target
 
@@ -143,6 +161,69 @@ class LoadSkill:
     async def _about(self, skill: SkillDefinition, _progress: Progress) -> ToolOutcome:
         text = about(skill, await self._uses())
         return ToolOutcome(text, content=(TextContent(text),))
+
+
+class SkillWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of skill_write."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    description: Annotated[str, Meta(min_length=1, description="For which tasks it is, in one line.")]
+    body: Annotated[str, Meta(min_length=1)]
+    keywords: tuple[str, ...] = ()
+
+
+class WriteSkill:
+    """Proposes a skill: a file of the project, which the user is asked about with its difference in every mode.
+
+    It lies in `.pattern`, whose files always ask, and goes the way of every changed file: journal, checkpoints, rewind.
+    """
+
+    spec = ToolSpec(
+        "skill_write",
+        "Propose a skill from what this session learned (a procedure that worked, and its traps), or a better text of "
+        "one that you wrote; the user sees the difference and decides. Instructions in general words, no secrets.",
+        input_schema(SkillWriteArguments),
+    )
+    kind = ToolKind.EDIT
+    changes_things = True
+
+    def __init__(
+        self, skills: Callable[[], Sequence[SkillDefinition]], agreed: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """`skills` gives all there are; `agreed` is called with the name of one that the user agreed to."""
+        self._skills = skills
+        self._agreed = agreed
+
+    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, SkillWriteArguments)
+        other = next(
+            (each for each in self._skills() if each.name == asked.name and each.tier is not TrustTier.AD_HOC), None
+        )
+        if other is not None:
+            sentence = f"There is a skill {asked.name} in {other.folder}, which you did not write; choose another name."
+            raise ToolInputError(sentence)
+        path = Path(PROJECT_FOLDERS[0], LEARNED, Path(asked.name).name, SKILL_FILE)
+        target = await find_target(str(path), context)
+        before = await read_if_there(target, context)
+        try:
+            text = written_skill(
+                before.text if before is not None else None, asked.name, asked.description, asked.keywords, asked.body
+            )
+        except ValueError as error:
+            raise ToolInputError(f"The skill cannot be written: {error}.") from error
+        if before is not None and before.text == text:
+            raise NothingChangedError(f"{target.shown} already has exactly this text; nothing was written.")
+        summary = f"Wrote the skill {asked.name} to {target.shown}; it can be loaded from the next prompt on."
+        change = PlannedFileChange(target, before, text, summary, knows_text=True)
+        prepared = prepared_change(f"Propose the skill {asked.name}", change, context)
+        return replace(prepared, run=partial(self._write, asked.name, prepared))
+
+    async def _write(self, name: str, prepared: PreparedCall, progress: Progress) -> ToolOutcome:
+        outcome = await prepared.run(progress)
+        if not outcome.is_error:
+            await self._agreed(name)
+        return outcome
 
 
 def find_by_words(skills: Sequence[SkillDefinition], query: str) -> tuple[tuple[str, str], ...]:

@@ -143,7 +143,8 @@ class DataRead:
             # A list of skills, or a file of one whose instructions were not read.
             return DataSource(Origin.WORKSPACE, "the list of skills", text)
         tier, _, bundle = source.partition(" ")
-        named = f"the skill `{name}`" + (f" of the bundle `{bundle}`" if bundle else "")
+        by_agent = ", which the agent wrote" if tier == TrustTier.AD_HOC else ""
+        named = f"the skill `{name}`" + (f" of the bundle `{bundle}`" if bundle else by_agent)
         return DataSource(
             Origin.WORKSPACE,
             named,

@@ -326,3 +326,63 @@ async def test_a_command_from_a_skill_runs_under_policy_with_the_skill_as_its_or
         recorded = await agent.database.read(lambda tx: read_stream(tx, SessionId(session)))
         decided = [item.event for item in recorded if isinstance(item.event, PermissionDecided)]
         assert [event.origin for event in decided][-1] == "the skill `tag`"
+
+
+PROPOSED = {"name": "release", "description": "How releases are made here", "body": "Run the tests, then tag."}
+
+
+async def test_a_skill_that_the_agent_proposes_is_shown_and_asked_about_in_every_mode_and_taken_back(
+    tmp_path: Path,
+):
+    propose = calls("skill_write", keywords=["tag"], **PROPOSED)
+    model = ScriptedProvider([propose, says("One."), calls("skill", name="release"), says("Two."), says("Three.")])
+    async with agent_with(model, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "auto"})
+        await agent.editor.prompt(session, "/skills learn")
+        assert "I can propose skills" in agent.editor.said()
+        await agent.editor.prompt(session, "Make a skill of it.")
+        assert "skill_write" in [tool.name for tool in model.requests[0].tools]
+        (asked,) = agent.editor.asked
+        assert asked["toolCall"]["title"] == "Propose the skill release"
+        assert "Run the tests, then tag." in json.dumps(asked["toolCall"]["content"])
+        file = tmp_path / ".pattern" / "learned" / "release" / "SKILL.md"
+        assert file.read_text(encoding="utf-8") == (
+            "---\nname: release\ndescription: How releases are made here\nkeywords: tag\n---\n\n"
+            "Run the tests, then tag.\n"
+        )
+        await agent.editor.prompt(session, "Release.")
+        assert [asked["toolCall"]["title"] for asked in agent.editor.asked][1] == "Trust this folder's 1 skill?"
+        assert "[skill:loaded release, ad-hoc]" in texts(model.requests[3])
+        await agent.editor.prompt(session, "/rewind 1")
+        assert not file.exists()
+
+
+async def test_a_skill_in_a_trusted_folder_is_agreed_to_once(tmp_path: Path):
+    write(tmp_path, ".pattern/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse it.")
+    model = ScriptedProvider([says("One."), calls("skill_write", **PROPOSED), says("Two."), says("Three.")])
+    async with agent_with(model, permission=choose("allow_always")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        await agent.editor.prompt(session, "Make a skill of it.")
+        await agent.editor.prompt(session, "Hello.")
+        titles = [asked["toolCall"]["title"] for asked in agent.editor.asked]
+        assert titles == ["Trust this folder's 1 skill?", "Propose the skill release"]
+        assert "There is a new skill, release" in model.requests[-1].volatile
+
+
+async def test_what_is_no_skill_or_has_another_writer_is_not_proposed(tmp_path: Path):
+    write_own(tmp_path, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse it.")
+    wrong = (
+        calls("skill_write", **{**PROPOSED, "name": "pdf"})
+        + calls("skill_write", **{**PROPOSED, "name": "../../x"})
+        + calls("skill_write", **{**PROPOSED, "description": " "})
+    )
+    model = ScriptedProvider([wrong, says("One.")])
+    async with agent_with(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        sent = texts(model.requests[1])
+        for words in ("which you did not write", "the name may have letters", "`description` must not be empty"):
+            assert words in sent
+        assert agent.editor.asked == []

@@ -32,8 +32,8 @@ READING = frozenset(
 )
 """Tools of kinds that only read."""
 
-KEPT = frozenset({DELEGATE, "update_plan", "job", "ask_user"})
-"""Tools that no subagent has: it neither delegates nor asks, and plan and background commands are the session's."""
+KEPT = frozenset({DELEGATE, "update_plan", "job", "ask_user", "skill_write"})
+"""Tools that no subagent has: it neither delegates nor asks; plan, background commands and skills are the session's."""
 
 
 class TurnParts(Struct, frozen=True):
