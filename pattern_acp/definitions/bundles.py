@@ -21,8 +21,9 @@ from pattern_acp.config.toml_file import TomlFile, read_toml
 from pattern_acp.definitions.collection import COMMANDS, SKILLS, Definitions
 from pattern_acp.definitions.commands import find_commands, inline_commands
 from pattern_acp.definitions.files import DefinitionFiles, files_below
+from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.skills import find_skills
-from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import TrustTier
@@ -64,7 +65,7 @@ class Bundle(Struct, frozen=True):
     version: str = ""
     description: str = ""
     identity: str = ""
-    """SHA-256 over the names and bytes of all its files."""
+    """Its identity over all its files (definitions/identity.py)."""
     parts: tuple[ProjectPart, ...] = ()
     offer: ProjectOffer = field(default_factory=ProjectOffer)
     """Its hooks and servers as they run."""
@@ -135,7 +136,7 @@ def _read(folder: Path, stamps: tuple[tuple[Path, int, int, int], ...]) -> Bundl
         str(folder),
         _text(file, "version"),
         _text(file, "description"),
-        sha256_hex(canonical_json([[path, sha256_hex(data)] for path, data in sorted(contents.items())])),
+        identity_of(DefinitionSource(f"bundle/{name}", contents)),
         (*parts, *_file_parts(definitions, contents, folder)),
         _in_place(offer, str(folder)),
         definitions,
