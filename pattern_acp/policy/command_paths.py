@@ -5,7 +5,8 @@ the side of seeing a path where there is none, since the price is one question.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -74,21 +75,16 @@ class _Search(Struct):
     seen: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
 
-def outside_paths(
-    line: CommandLine, cwd: str, roots: Sequence[str], resolve: Resolver | None = None
-) -> tuple[str, ...]:
-    """Words of a line that lead, or may lead, out of `roots`, as written and each once. `cwd` is absolute."""
-    targets = command_targets(line, cwd, resolve)
+def outside_paths(targets: Iterable[CommandTarget], roots: Sequence[str]) -> tuple[str, ...]:
+    """The words that lead, or may lead, out of `roots`, as written and each once."""
     outside = (item.word for item in targets if item.resolved is None or not is_inside_any(item.resolved, roots))
     return tuple(dict.fromkeys(outside))
 
 
-def protected_words(
-    line: CommandLine, cwd: str, roots: Sequence[str], resolve: Resolver | None = None
-) -> tuple[tuple[str, Protection], ...]:
-    """Words of a line that lead to protected paths, with the reason; whether it would read or write is not known."""
+def protected_words(targets: Iterable[CommandTarget], roots: Sequence[str]) -> tuple[tuple[str, Protection], ...]:
+    """The words that lead to protected paths, with the reason; whether the line would read or write is not known."""
     found: dict[str, Protection] = {}
-    for item in command_targets(line, cwd, resolve):
+    for item in targets:
         reason = protection(item.resolved, roots) if item.resolved is not None else None
         reason = reason or protection_of_names([part for part in re.split(r"[\\/]", item.word) if part])
         if reason is not None:
@@ -97,18 +93,18 @@ def protected_words(
 
 
 def command_targets(line: CommandLine, cwd: str, resolve: Resolver | None = None) -> tuple[CommandTarget, ...]:
-    """Return every word of a line that may be a path, including those of nested commands.
+    """Return every word of a line that may be a path, including those of nested commands. `cwd` is absolute.
 
     A change of folder may or may not happen, so each later word is looked up from every folder the line may be in.
     """
     windows = is_windows_path(cwd)
     search = _Search(line, resolve or resolve_by_text, windows, [cwd])
-    words = list(_words(line, windows=windows))
+    words = _words(line, windows=windows)
     repeats = not line.features.isdisjoint({Feature.CONTROL_FLOW, Feature.FUNCTION})
     unknown = [word for word in words if word.moves and (word.changing or (repeats and ".." in word.text))]
     found = [CommandTarget(word.text, None) for word in unknown]
     # Collect the possible folders first: a loop, a redirection or a function may use a folder before it is named.
-    for word in [word for word in words if word.moves] + words:
+    for word in (*(word for word in words if word.moves), *words):
         found += _look_up(word, search)
         if search.questions > _MOST_QUESTIONS or len(search.folders) > _MOST_FOLDERS:
             return (*found, CommandTarget(_TOO_MANY, None))
@@ -123,7 +119,12 @@ class _Word(Struct, frozen=True):
     moves: bool = False
 
 
-def _words(line: CommandLine, *, windows: bool) -> Iterator[_Word]:
+@lru_cache(maxsize=256)
+def _words(line: CommandLine, *, windows: bool) -> tuple[_Word, ...]:
+    return tuple(_each_word(line, windows=windows))
+
+
+def _each_word(line: CommandLine, *, windows: bool) -> Iterator[_Word]:
     whole = whole_line(line, windows=windows)
     takes_input = any(
         command.piped and program_name(command.words[0]) in _TAKE_INPUT for command in whole.commands if command.words
@@ -229,11 +230,10 @@ def _option_value(word: str, with_value: str, of_pattern: str, of_file: str) -> 
 def _look_up(word: _Word, search: _Search) -> Iterator[CommandTarget]:
     if word.changing:
         yield CommandTarget(word.text, None)
-    texts = expand_braces(word.text)
-    if texts is None:
+    is_known, pieces = _pieces_of_word(word.text, windows=search.windows)
+    if not is_known:
         yield CommandTarget(word.text, None)
-        texts = (word.text,)
-    for piece in dict.fromkeys(piece for text in texts for piece in _pieces(text, windows=search.windows)):
+    for piece in pieces:
         question = (piece, len(search.folders))
         if piece in _HARMLESS or (question in search.seen and not word.moves):
             continue
@@ -268,6 +268,14 @@ def _resolved(piece: str, folder: str, search: _Search) -> str | None:
         return search.resolve(pending or ".", place)
     except PatternError:
         return None
+
+
+@lru_cache(maxsize=4_096)
+def _pieces_of_word(word: str, *, windows: bool) -> tuple[bool, tuple[str, ...]]:
+    """Tell whether the texts that a word stands for are known, and the parts of each that may be paths."""
+    texts = expand_braces(word)
+    parts = (piece for text in texts or (word,) for piece in _pieces(text, windows=windows))
+    return texts is not None, tuple(dict.fromkeys(parts))
 
 
 def _pieces(text: str, *, windows: bool) -> Iterator[str]:

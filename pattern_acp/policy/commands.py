@@ -183,6 +183,7 @@ def _is_space(char: str) -> bool:
     return unicodedata.category(char) == "Zs" or char in "\u115f\u1160\u2800\u3164\uffa0"
 
 
+@lru_cache(maxsize=4_096)
 def expand_braces(word: str) -> tuple[str, ...] | None:
     """Expand the braces of `word` as a shell would, itself included; None when the result is unknown.
 
@@ -581,6 +582,7 @@ def _text_features(line: str, *, windows: bool) -> frozenset[Feature]:
     return frozenset(feature for feature, is_there in tests.items() if is_there)
 
 
+@lru_cache(maxsize=256)
 def readers_agree(read: CommandLine) -> bool:
     """Return whether the standard library's reader splits the line into the same words."""
     # Control and invisible characters are features, so tabs and spaces are the only white space left.

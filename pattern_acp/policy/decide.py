@@ -27,7 +27,7 @@ from pattern_acp.domain.access import (
     WriteVerdict,
 )
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.policy.command_paths import outside_paths, protected_words
+from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import Feature, read_command_line
 from pattern_acp.policy.decision import (
     NO_NETWORK,
@@ -120,8 +120,8 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     what = f"exactly {_code(access.line.strip())}{where}"
     exact = GrantScope(GrantKind.EXACT_COMMAND, exact_pattern(access), what, lifetimes)
     doing = doing_commands(line)
-    prefix = prefix_words(doing[0]) if len(doing) == 1 and is_plain(line, windows=windows) else None
-    if prefix is None:
+    prefix = prefix_words(doing[0]) if len(doing) == 1 else None
+    if prefix is None or not is_plain(line, windows=windows):
         return (exact,)
     pattern = prefix_pattern(prefix, access.cwd, resolve)
     if not any_covers((Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, pattern),), access, roots=roots, resolve=resolve):
@@ -307,7 +307,7 @@ _LAYERS = {
 
 def _refusals(access: Access, situation: _Situation) -> Iterator[Decision]:
     for grant in situation.grants:
-        if forbids(grant, access, resolve=situation.resolve):
+        if grant.effect is Effect.DENY and forbids(grant, access, resolve=situation.resolve):
             reason = f"You refused this {_WHERE[grant.lifetime]}: {describe_grant(grant)}."
             layer, source = _LAYERS[grant.lifetime], f"never {describe_grant(grant)}"
             yield Decision(Verdict.DENY, "refused_before", reason, layer=layer, source=source)
@@ -499,10 +499,11 @@ def _objection(access: RunCommand, situation: _Situation, *, reads: bool) -> tup
     for rule, reason in of_commands:
         if reason is not None:
             return rule, reason
-    outside = outside_paths(line, access.cwd, situation.roots, situation.resolve)
+    targets = command_targets(line, access.cwd, situation.resolve)
+    outside = outside_paths(targets, situation.roots)
     if outside:
         return "outside_path", f"It names {_quoted(outside[0])}, which may be outside the folders of this session."
-    for word, guard in protected_words(line, access.cwd, situation.roots, situation.resolve):
+    for word, guard in protected_words(targets, situation.roots):
         if reads and not guard.for_reading:
             continue
         return "protected_path", f"It names {_quoted(word)}, which {guard.reason}."

@@ -6,7 +6,7 @@ default.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -248,11 +248,20 @@ class CommandRule(Struct, frozen=True):
     reason: str
 
 
-def first_reason(rules: Sequence[CommandRule], command: SimpleCommand) -> str | None:
-    """Return the sentence of the first rule that matches a command."""
-    name = program_name(command.words[0])
+def by_program(rules: Sequence[CommandRule]) -> Mapping[str, Sequence[CommandRule]]:
+    """Return the rules of each program, in their order."""
+    found: dict[str, list[CommandRule]] = {}
     for rule in rules:
-        if name in rule.programs and rule.matches(command):
+        for name in rule.programs:
+            found.setdefault(name, []).append(rule)
+    return found
+
+
+def first_reason(rules: Mapping[str, Sequence[CommandRule]], command: SimpleCommand) -> str | None:
+    """Return the sentence of the first rule of its program that matches a command; `rules` are `by_program`."""
+    name = program_name(command.words[0])
+    for rule in rules.get(name, ()):
+        if rule.matches(command):
             return f"`{name}` {rule.reason}"
     return None
 
@@ -296,7 +305,7 @@ def _command_reason(command: SimpleCommand) -> str | None:
         return git_reason(arguments)
     if name.startswith(("mkfs", "newfs")):
         return f"`{name}` erases a disk."
-    return first_reason(_RULES, command)
+    return first_reason(_BY_PROGRAM, command)
 
 
 def _options(letters: str, *names: str) -> Callable[[SimpleCommand], bool]:
@@ -577,3 +586,4 @@ _RULES = (
     _rule("history", _options("c"), "deletes the shell's history."),
     CommandRule(_DATABASES, _any_word(_SQL.search), "deletes data in a database."),
 )
+_BY_PROGRAM = by_program(_RULES)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from pattern_acp.policy.commands import CommandLine, SimpleCommand
-from pattern_acp.policy.destructive import CommandRule, always, first_reason, git_command, has_option
+from pattern_acp.policy.destructive import CommandRule, always, by_program, first_reason, git_command, has_option
 from pattern_acp.policy.nested_lines import effective_commands, whole_line
 from pattern_acp.policy.programs import program_name
 
@@ -67,7 +67,7 @@ def reaching_reason(line: CommandLine, *, windows: bool = False) -> str | None:
     for command in whole.commands:
         if command.changing and whole.unknown.isdisjoint(command.words) and command.words[0] == "kill":
             continue  # its form with the known processes is among the commands, too
-        reason = first_reason(_RULES, command) if command.words else None
+        reason = first_reason(_BY_PROGRAM, command) if command.words else None
         if reason is not None:
             return reason
     return None
@@ -293,6 +293,7 @@ _RULES = (
         "changes settings of this machine.",
     ),
 )
+_BY_PROGRAM = by_program(_RULES)
 
 
 _JAVASCRIPT = "install i ci add update up upgrade publish outdated audit view info login"

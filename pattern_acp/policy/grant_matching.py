@@ -320,10 +320,11 @@ def _covers_command(
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
     return (
-        is_plain(line, windows=windows)
-        and all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in doing_commands(line))
-        and not outside_paths(line, access.cwd, roots, resolve)
-        and not protected_words(line, access.cwd, roots, resolve)
+        # First: few lines begin as one that was allowed, and this takes the least time.
+        all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in doing_commands(line))
+        and is_plain(line, windows=windows)
+        and not outside_paths(targets := command_targets(line, access.cwd, resolve), roots)
+        and not protected_words(targets, roots)
     )
 
 

@@ -99,9 +99,12 @@ _SERVICE = Protection("tells a service or git which programs to run", for_readin
 _SHELL = Protection("is read by shells or git when they start, and can run programs", for_reading=False)
 
 
+_WINDOWS = re.compile(r"[A-Za-z]:|\\\\|//[^/]+/[^/]")
+
+
 def is_windows_path(path: str) -> bool:
     """Return whether a path has a drive letter or names a share, regardless of this system."""
-    return re.match(r"[A-Za-z]:|\\\\|//[^/]+/[^/]", path) is not None
+    return _WINDOWS.match(path) is not None
 
 
 def resolve_by_text(path: str, folder: str) -> str:
@@ -225,7 +228,8 @@ def _visible(name: str) -> str:
     return "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
 
 
-def _parts(path: str) -> list[str]:
+@lru_cache(maxsize=4_096)
+def _parts(path: str) -> tuple[str, ...]:
     if is_windows_path(path):
-        return [part.casefold() for part in re.split(r"[\\/]+", path) if part]
-    return [part for part in path.split("/") if part]
+        return tuple(part.casefold() for part in re.split(r"[\\/]+", path) if part)
+    return tuple(part for part in path.split("/") if part)

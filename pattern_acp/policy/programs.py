@@ -275,6 +275,8 @@ _SHORTEST = 3
 
 def is_escape(program: str, word: str) -> bool:
     """Return whether `word` is, or may be, one of the escape options of `program` (see `program_name`)."""
+    if not word.startswith("-"):
+        return False
     if word.split("=", 1)[0] == "--cov" and ESCAPES.get(program) is _PYTEST:
         return False  # an option of its own, and no short `--cov-config`
     own = ESCAPES.get(program, frozenset())
@@ -288,8 +290,6 @@ def _matches(word: str, escape: str, *, may_shorten: bool) -> bool:
     if len(escape) == 2:
         return re.match(rf"-[A-Za-z0-9]*{escape[1]}", word) is not None
     given = word.split("=", 1)[0]
-    if not given.startswith("-"):
-        return False
     # One dash or two, `--globalSetup` or `--global-setup`, any case: parsers differ in what they accept.
     if _plain(given) == _plain(escape):
         return True
@@ -297,6 +297,7 @@ def _matches(word: str, escape: str, *, may_shorten: bool) -> bool:
     return is_short_form and _plain(escape).startswith(_plain(given))
 
 
+@lru_cache(maxsize=4_096)
 def _plain(option: str) -> str:
     return re.sub(r"[-_]", "", option).casefold()
 

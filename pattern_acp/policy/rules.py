@@ -41,9 +41,11 @@ def rule_rulings(
     An allowance counts only where the mode asks out of habit, so that it is not looked for elsewhere.
     """
     rules = [rule for rule in rules if not rule.conditions or _is_met(rule, access, roots, around)]
-    for rule in rules:
-        if rule.effect != "allow" and _reaches(rule, access, roots, resolve):
-            yield _ruling(rule)
+    limiting = [rule for rule in rules if rule.effect != "allow"]
+    if isinstance(access, RunCommand):
+        yield from map(_ruling, _reaching_command(limiting, access, roots, resolve))
+    else:
+        yield from (_ruling(rule) for rule in limiting if _reaches(rule, access, roots))
     if base.verdict is Verdict.ASK and base.rule in HABITS:
         allowing = [rule for rule in rules if rule.effect == "allow"]
         covering = _covering(allowing, access, roots) if allowing else None
@@ -104,24 +106,22 @@ def _sentence(rule: PolicyRule) -> str:
 
 def _covering(rules: Sequence[PolicyRule], access: Access, roots: Sequence[str]) -> PolicyRule | None:
     if not isinstance(access, RunCommand):
-        return next((rule for rule in rules if _reaches(rule, access, roots, None)), None)
+        return next((rule for rule in rules if _reaches(rule, access, roots)), None)
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
-    if not is_plain(line, windows=windows):
-        return None
     found: PolicyRule | None = None
     for command in doing_commands(line):
         mine = next((rule for rule in rules if rule.kind == "run" and _has_words(rule, command, whole=True)), None)
         if mine is None and not command_reads(command):
             return None
         found = found or mine
-    return found
+    # Last: few lines have the words of a rule, and this takes the most time.
+    return found if found is not None and is_plain(line, windows=windows) else None
 
 
-def _reaches(rule: PolicyRule, access: Access, roots: Sequence[str], resolve: Resolver | None) -> bool:
+def _reaches(rule: PolicyRule, access: Access, roots: Sequence[str]) -> bool:
+    """Return whether a rule is about an access that is no command."""
     match access:
-        case RunCommand():
-            return _reaches_command(rule, access, roots, resolve)
         case WritePath(path=path):
             return rule.kind == "edit" and _matches_path(rule.pattern, path, roots)
         case ReadPath(path=path):
@@ -134,18 +134,32 @@ def _reaches(rule: PolicyRule, access: Access, roots: Sequence[str], resolve: Re
             return False
 
 
-def _reaches_command(rule: PolicyRule, access: RunCommand, roots: Sequence[str], resolve: Resolver | None) -> bool:
+def _reaching_command(
+    rules: Sequence[PolicyRule], access: RunCommand, roots: Sequence[str], resolve: Resolver | None
+) -> Iterator[PolicyRule]:
+    """Yield the rules that one command, changed file or read path of a line suffices for."""
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
-    if rule.kind == "run":
-        commands = effective_commands(line, windows=windows)
-        return any(_has_words(rule, command, whole=False) for command in commands if command.words)
-    if rule.kind == "edit":
-        return any(_matches_path(rule.pattern, path, roots) for path in changed_files(line, access.cwd))
-    if rule.kind == "read":
-        targets = command_targets(line, access.cwd, resolve)
-        return any(target.resolved and _matches_path(rule.pattern, target.resolved, roots) for target in targets)
-    return False
+    commands = [command for command in effective_commands(line, windows=windows) if command.words]
+    names = {program_name(command.words[0]) for command in commands}
+    # Each is worked out once for all rules, and only where a rule asks for it.
+    kinds = {rule.kind for rule in rules}
+    changed = changed_files(line, access.cwd) if "edit" in kinds else ()
+    targets = command_targets(line, access.cwd, resolve) if "read" in kinds else ()
+    read = [target.resolved for target in targets if target.resolved]
+    for rule in rules:
+        match rule.kind:
+            case "run":
+                is_meant = program_name(_rule_words(rule.pattern)[0]) in names
+                reaches = is_meant and any(_has_words(rule, command, whole=False) for command in commands)
+            case "edit":
+                reaches = any(_matches_path(rule.pattern, path, roots) for path in changed)
+            case "read":
+                reaches = any(_matches_path(rule.pattern, path, roots) for path in read)
+            case _:
+                reaches = False
+        if reaches:
+            yield rule
 
 
 @lru_cache(maxsize=1_024)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.policy.command_paths import outside_paths, protected_words
+from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.paths import protection, resolve_by_text
 
@@ -13,7 +13,7 @@ ROOT = "/work/project"
 
 
 def outside(line: str, cwd: str = ROOT) -> tuple[str, ...]:
-    return outside_paths(read_command_line(line), cwd, [ROOT])
+    return outside_paths(command_targets(read_command_line(line), cwd), [ROOT])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_symlink_counts_as_what_it_leads_to():
     def resolve(path: str, folder: str) -> str:
         return "/etc/passwd" if path == "link" else resolve_by_text(path, folder)
 
-    assert outside_paths(read_command_line("cat link"), ROOT, [ROOT], resolve) == ("link",)
+    assert outside_paths(command_targets(read_command_line("cat link"), ROOT, resolve), [ROOT]) == ("link",)
 
 
 def test_a_link_is_followed_before_dots_take_a_folder_away():
@@ -87,8 +87,9 @@ def test_a_link_is_followed_before_dots_take_a_folder_away():
         place = resolve_by_text(path, folder)
         return ROOT + place.removeprefix(f"{ROOT}/a/up") if place.startswith(f"{ROOT}/a/up") else place
 
-    assert outside_paths(read_command_line("cat up/x"), f"{ROOT}/a", [ROOT], resolve) == ()
-    assert outside_paths(read_command_line("cat up/../x"), f"{ROOT}/a", [ROOT], resolve) == ("up/../x",)
+    assert outside_paths(command_targets(read_command_line("cat up/x"), f"{ROOT}/a", resolve), [ROOT]) == ()
+    back = command_targets(read_command_line("cat up/../x"), f"{ROOT}/a", resolve)
+    assert outside_paths(back, [ROOT]) == ("up/../x",)
 
 
 def test_a_path_that_the_resolver_refuses_counts_as_outside():
@@ -97,7 +98,7 @@ def test_a_path_that_the_resolver_refuses_counts_as_outside():
             raise WorkspaceError("Its links lead in a circle.")
         return resolve_by_text(path, folder)
 
-    assert outside_paths(read_command_line("cat 'a b' ' ' loop"), ROOT, [ROOT], resolve) == ("loop",)
+    assert outside_paths(command_targets(read_command_line("cat 'a b' ' ' loop"), ROOT, resolve), [ROOT]) == ("loop",)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +106,14 @@ def test_a_path_that_the_resolver_refuses_counts_as_outside():
     ["cat .env", "ls .git", "echo x > .git/hooks/y", "cat .e*", "cp a .pattern/x", "cat a/id_rsa", "tool --key=x.pem"],
 )
 def test_words_that_lead_to_protected_paths_are_named(line: str):
-    assert protected_words(read_command_line(line), ROOT, [ROOT])
+    assert protected_words(command_targets(read_command_line(line), ROOT), [ROOT])
 
 
 @pytest.mark.parametrize(
     "line", ["cat .gitignore", "ls github", "cat *", "cat *.py", "cat .env.example", "cat environment"]
 )
 def test_other_words_are_not_protected(line: str):
-    assert not protected_words(read_command_line(line), ROOT, [ROOT])
+    assert not protected_words(command_targets(read_command_line(line), ROOT), [ROOT])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_other_words_are_not_protected(line: str):
 )
 def test_windows_paths_are_compared_as_windows_does(roots: Sequence[str], expected: tuple[str, ...]):
     line = read_command_line("type C:\\work\\x", windows=True)
-    assert outside_paths(line, roots[0], roots) == expected
+    assert outside_paths(command_targets(line, roots[0]), roots) == expected
 
 
 @pytest.mark.parametrize("path", [".claude/.credentials.json", ".vscode/.env", ".git/id_rsa", ".pattern/server.pem"])
@@ -153,4 +154,4 @@ def test_files_of_credentials_ask_before_they_are_read(path: str):
 )  # fmt: skip
 def test_source_code_that_deals_with_credentials_is_read_without_a_question(path: str):
     assert protection(f"{ROOT}/{path}", [ROOT]) is None
-    assert not protected_words(read_command_line(f"cat {path}"), ROOT, [ROOT])
+    assert not protected_words(command_targets(read_command_line(f"cat {path}"), ROOT), [ROOT])
