@@ -1,6 +1,6 @@
 """The line, or lines, that a user types a prompt into.
 
-Owns: editing with prompt_toolkit (ADR 34), the history, and completion of slash commands and `@paths`. A terminal that
+Owns: editing with prompt_toolkit (ADR 35), the history, and completion of slash commands and `@paths`. A terminal that
 cannot move its cursor, and a pipe, get plain lines. Must not know: what is done with a prompt.
 """
 
