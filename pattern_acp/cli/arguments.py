@@ -181,6 +181,12 @@ class Setup(Struct, frozen=True):
     """Write without asking."""
 
 
+class Tour(Struct, frozen=True):
+    """Show the agent at work in this folder."""
+
+    flags: Flags = field(default_factory=Flags)
+
+
 class Explain(Struct, frozen=True):
     """Say what a failure code means."""
 
@@ -209,7 +215,19 @@ class BadUsage(Struct, frozen=True):
 
 
 InTerminal: TypeAlias = (
-    TypedCommand | Chat | Journal | Auth | Mcp | Policy | ModelsWanted | BackUp | Restore | Sweep | Doctor | Setup
+    TypedCommand
+    | Chat
+    | Journal
+    | Auth
+    | Mcp
+    | Policy
+    | ModelsWanted
+    | BackUp
+    | Restore
+    | Sweep
+    | Doctor
+    | Setup
+    | Tour
 )
 """The commands that a user runs, and that end by themselves."""
 

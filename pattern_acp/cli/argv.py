@@ -31,6 +31,7 @@ from pattern_acp.cli.arguments import (
     Setup,
     ShowText,
     Sweep,
+    Tour,
 )
 from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.commands.parameters import (
@@ -141,6 +142,7 @@ _MEANINGS: "dict[str, Callable[[TypedCommand], Arguments]]" = {
     "config": _meaning(ConfigWanted),
     "doctor": _meaning(Doctor),
     "setup": _meaning(Setup),
+    "tour": _meaning(Tour),
 }
 """The meaning of each command's call; a command that is not here is its own meaning."""
 

@@ -416,6 +416,12 @@ GROUPS = (
         check=f"{_HERE}wrong_chat",
     ),
     _one(
+        "tour",
+        "see the agent at work in this folder, in a minute",
+        "Show what the agent does, in this folder, without a model: it looks, remembers, edits a file of its own, and "
+        "goes back. Nothing of it is left.",
+    ),
+    _one(
         "setup",
         "choose a provider, and tell your editors of the agent",
         "Ask which provider to use and keep its key, write the agent's block into the configuration of the editors "

@@ -29,6 +29,7 @@ from pattern_acp.cli.arguments import (
     Setup,
     ShowText,
     Sweep,
+    Tour,
     decides_for_user,
 )
 from pattern_acp.cli.argv import parse_arguments
@@ -53,6 +54,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     Restore: "pattern_acp.cli.backup:run_restore",
     Setup: "pattern_acp.cli.setup:run_setup",
     Sweep: "pattern_acp.cli.backup:run_sweep",
+    Tour: "pattern_acp.cli.tour:run_tour",
 }
 """The function of each command, written as an entry point: its module is imported when the command is called."""
 

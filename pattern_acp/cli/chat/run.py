@@ -52,14 +52,21 @@ class Run(Struct, frozen=True):
     piped: GivenText | None = None
     at_end: ExitStack = field(default_factory=ExitStack)
     """Closed behind everything else."""
+    lead: "Callable[[Turns], int] | None" = None
+    """Runs the turns in place of a prompt or of the user."""
 
 
 Connect = Callable[[Flags], AbstractAsyncContextManager[AgentProcess]]
 """Starts an agent with these settings and ends it with the context."""
 
 
-def run(arguments: Chat, process: Process, connect: Connect | None = None) -> int:
-    """Run a chat; the exit code. `connect` starts another agent than our own.
+def run(
+    arguments: Chat,
+    process: Process,
+    connect: Connect | None = None,
+    lead: "Callable[[Turns], int] | None" = None,
+) -> int:
+    """Run a chat; the exit code. `connect` starts another agent than our own, `lead` runs the turns.
 
     Raises:
         ChatError: it cannot start.
@@ -67,7 +74,7 @@ def run(arguments: Chat, process: Process, connect: Connect | None = None) -> in
     if sys.stdin is None:  # started with a closed stdin
         sys.stdin = io.StringIO()
     prompt = arguments.prompt
-    if prompt is None and not sys.stdin.isatty():
+    if prompt is None and lead is None and not sys.stdin.isatty():
         prompt = sys.stdin.read()
     if prompt is not None and not prompt.strip():
         write_failure("cli.usage", "pattern-acp chat: the prompt is empty; say what to do.")
@@ -75,7 +82,9 @@ def run(arguments: Chat, process: Process, connect: Connect | None = None) -> in
     if prompt is not None and prompt.startswith("/") and process.environ.get(INSIDE_VARIABLE):
         # A slash command does what a command of the terminal does, with the same authority.
         raise ChatError(FOR_THE_USER.format("chat /…"), failure_code="cli.started-by-agent")
-    chat = Run(arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images))
+    chat = Run(
+        arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images), lead=lead
+    )
     try:
         if arguments.prompt is not None:
             chat = with_piped(chat)
@@ -187,6 +196,8 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
         portal.start_task_soon(conversation.stop_subagent)
 
     turns = Turns(conversation.incoming.inbox, view, chat.interrupts, start, cancel, stop_subagent)
+    if chat.lead is not None:
+        return chat.lead(turns)
     if chat.prompt is not None:
         return one_turn(turns, chat.prompt, asker)
     from pattern_acp.cli.chat.interactive import Interactive
