@@ -37,24 +37,24 @@ _TESTS = {
 _RISKY = "git push --force"
 
 
-class Step(Struct, frozen=True):
+class TourStep(Struct, frozen=True):
     """A sentence about what comes, and the prompts that show it."""
 
     sentence: str
     prompts: tuple[str, ...]
 
 
-def steps(folder: Path, scratch: str) -> tuple[Step, ...]:
+def steps(folder: Path, scratch: str) -> tuple[TourStep, ...]:
     """The steps of a tour of `folder`; `scratch` is the name of a file there that they may change."""
     tests = next((command for name, command in _TESTS.items() if (folder / name).exists()), "make check")
     return (
-        Step("It looks at your project with tools, each of which you see.", ("list .",)),
-        Step(
+        TourStep("It looks at your project with tools, each of which you see.", ("list .",)),
+        TourStep(
             "It remembers across sessions, and you can see who wrote each line, when, and why.",
             (f"remember project: The tests run with {tests}.", "/memory blame project"),
         ),
-        Step("It shows each change.", (f'replace "before" with "after" in {scratch}',)),
-        Step("You can go back to before any prompt: files, conversation and memory.", ("/rewind 3",)),
+        TourStep("It shows each change.", (f'replace "before" with "after" in {scratch}',)),
+        TourStep("You can go back to before any prompt: files, conversation and memory.", ("/rewind 3",)),
     )
 
 
