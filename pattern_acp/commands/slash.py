@@ -163,6 +163,18 @@ COMMANDS: dict[str, Command] = {
             hint="[edit N TEXT | drop N | steer | queue | replace]",
             beside=True,
         ),
+        Command(
+            "tasks",
+            "Tasks that outlive a session: list, add, or keep the plan as one",
+            "pattern_acp.session.task_commands:run_tasks",
+            hint="[all | WORDS | add TITLE | keep TITLE]",
+        ),
+        Command(
+            "task",
+            "One task: show, begin, end, comment, link",
+            "pattern_acp.session.task_commands:run_task",
+            hint="N [start | done | drop | block | todo | comment TEXT | graph]",
+        ),
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
         Command(
             "definitions",

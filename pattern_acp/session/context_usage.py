@@ -47,11 +47,22 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
     state, plan = session.state, session.state.policy.mode is Mode.PLAN
     more = (*skill_tools(session, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
     has_code = code_of(session) is not None
-    depends_on = (plan, model or state.model, state.model, state.settings, state.system, has_code, more)
+    depends_on = (
+        plan,
+        model or state.model,
+        state.model,
+        state.settings,
+        state.system,
+        has_code,
+        state.has_tasks,
+        more,
+    )
     if state.window.offered[0] != depends_on:
         left_out = edit_tool_left_out(state.settings.edit_tool, model or state.model)
         if not has_code:
             left_out = (*left_out, CODE_TOOL)
+        if not state.has_tasks:
+            left_out = (*left_out, TASK_TOOL)
         own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
         state.window.offered = depends_on, with_room(session, (*own, *more))
     return state.window.offered[1]
@@ -61,6 +72,10 @@ def skill_tools(session: "Session", *, mode_is_plan: bool = False) -> tuple[Tool
     """The tools that load and propose skills, where the session has them."""
     writer = None if mode_is_plan else session.state.skill_writer
     return tuple(tool for tool in (session.state.skill_tool, writer) if tool is not None)
+
+
+TASK_TOOL = "task"
+"""Name of the tool that only sessions with tasks in sight are offered."""
 
 
 async def show_context(session: "Session") -> None:

@@ -41,6 +41,7 @@ from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.memory.words import query_terms
 from pattern_acp.session.history_cache import reload_history
+from pattern_acp.tasks.presence import has_open_tasks
 from pattern_acp.turn.loop import show_sentence
 from pattern_acp.turn.recorder import NewEvent
 
@@ -204,6 +205,9 @@ async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats
     known, memory = session.state.redacted_seq, session.memory
 
     def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...]]:
+        if session.state.has_tasks is None:
+            # Once: a tool that came and went would break the cached prefix.
+            session.state.has_tasks = has_open_tasks(tx, memory_owner(session).owners)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
         return newest_redaction_of_history(tx, session.session_id, after=known), untold
 

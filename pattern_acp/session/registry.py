@@ -22,6 +22,7 @@ from pattern_acp.session.ports import Client
 from pattern_acp.session.reopening import Reopening, reopen_session, view_session
 from pattern_acp.session.session import Session
 from pattern_acp.session.stored import CLOSE_FIRST, archive_session, delete_session, rename_session
+from pattern_acp.tasks.presence import works_on_task
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ class Sessions:
         """Open a recorded session without replaying it; errors and windows as for `load`."""
         async with self._opening:
             session, _ = await self._reopen(session_id, opening, Reopening("resume", SessionId(session_id)))
+            await self._show_task(session)
         return session
 
     async def open(self, session_id: str, opening: Opening, how: Reopening, *, only_read: bool = False) -> Session:
@@ -119,11 +121,22 @@ class Sessions:
 
             session, events = await self._reopen(session_id, opening, how, begin, only_read=only_read)
             await session.view.replay(events, shown=shown)
+            await self._show_task(session, events)
             from pattern_acp.session.context_usage import is_outdated, show_context
 
             if is_outdated(events):
                 await show_context(session)
         return session
+
+    async def _show_task(self, session: Session, replayed: Sequence[Event] = ()) -> None:
+        """Show the steps of the session's task as they are now, unless the replay ended with them."""
+        database = self._constellation.database
+        if not await database.read(lambda tx: works_on_task(tx, session.session_id)):
+            return
+        # Late: most sessions work on no task.
+        from pattern_acp.session.task_commands import show_task
+
+        await show_task(session, replayed)
 
     async def replace(self, session: Session, source_id: SessionId, how: Reopening) -> Session:
         """Go on where `session` cannot: with the recorded session `source_id`, under the client's id for `session`.

@@ -237,6 +237,8 @@ class SessionState(Struct):
     """The tool that loads skills, once a prompt has fixed what it lists."""
     skill_writer: WriteSkill | None = None
     """The tool that proposes skills, in a session that has some, or whose user asked for it."""
+    has_tasks: bool | None = None
+    """True once there are tasks in sight that are not over; None before the first request asked."""
     unfinished: bool = False
     """True when a turn's end could not be recorded."""
     unrecorded: TurnEnd | None = None

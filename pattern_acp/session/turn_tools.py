@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.undo import AgentHistory
+    from pattern_acp.tasks.service import Tasks
 
 
 class TurnTools:
@@ -130,9 +131,16 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         code=code,
         languages=servers_of(session),
         sessions=sessions_of(session),
+        tasks=partial(_tasks, session, turn_id) if session.state.has_tasks else None,
         may_read=lambda path: may_read(session, path),
         long_text=lambda text_id: whole_text(session.constellation.database, session.session_id, text_id),
     )
+
+
+def _tasks(session: Session, turn_id: TurnId) -> "Tasks":
+    from pattern_acp.session.task_commands import tasks_of_agent
+
+    return tasks_of_agent(session, turn_id)
 
 
 def _history(session: Session, turn_id: TurnId) -> "AgentHistory":

@@ -29,6 +29,19 @@ class NotATaskListError(TaskError):
         self.list_id = list_id
 
 
+class TaskTakenError(TaskError):
+    """Another session that runs works on the task."""
+
+    failure_code = "tasks.task-taken"
+
+    def __init__(self, ref: str, owner: str) -> None:
+        """Name the task, and who has it."""
+        super().__init__(
+            f"{owner} works on the task {ref} in another session that is open; take another one, comment on it, or "
+            "ask the user."
+        )
+
+
 class TaskRefusedError(TaskError):
     """The change breaks a rule of tasks, or changes nothing."""
 

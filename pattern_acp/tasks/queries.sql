@@ -72,6 +72,10 @@ WHERE session = :session AND status IN ('in_progress', 'blocked')
 ORDER BY updated_ms DESC, number DESC
 LIMIT 1;
 
+-- name: works_on_task
+-- Whether a session works on a task.
+SELECT 1 FROM tasks WHERE session = :session AND status IN ('in_progress', 'blocked') LIMIT 1;
+
 -- name: has_tasks
 -- Whether these owners have an open task.
 SELECT 1

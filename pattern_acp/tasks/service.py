@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
+from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
+from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of, this_process
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import store
+from pattern_acp.tasks.errors import TaskTakenError
 from pattern_acp.tasks.model import (
     GraphQuery,
     LinkKind,
@@ -45,6 +47,8 @@ class TaskDesk(Struct, frozen=True):
     """The one who comments and takes tasks."""
     actor: Actor = Actor.HUMAN
     origin: Origin = Origin.PERSON
+    holder: Holder | None = None
+    """The process as leases know it; None for a command of the terminal."""
 
 
 class Tasks:
@@ -58,6 +62,7 @@ class Tasks:
         self._clock = clock
         self._ids = ids
         self._peer = peer
+        self._holder = desk.holder or this_process(desk.stream)
 
     async def list(self, asked: TaskFilter) -> tuple[TaskRow, ...]:
         """The tasks that fit, with what blocks them.
@@ -134,10 +139,41 @@ class Tasks:
             lambda tx, writer: store.comment_task(tx, self._desk.owners, ref, self._desk.author, words, writer), call_id
         )
 
-    async def show_plan(self, plan: Plan, title: str, *, call_id: ToolCallId | None = None) -> Task | None:
-        """Make the steps of this session's task those of a plan; without a task, `title` becomes one.
+    async def is_own(self, task: Task) -> bool:
+        """True if this session works, or worked last, on the task."""
+        return bool(self._desk.session) and task.session == self._desk.session
 
-        A plan whose steps are all over ends its task. None: an empty plan of a session without a task.
+    async def claim(self, ref: str, *, call_id: ToolCallId | None = None) -> Task:
+        """Make a task that no other open session works on this session's own, and begin it.
+
+        Raises:
+            TaskNotFoundError: there is none in sight.
+            TaskTakenError: another open session works on it.
+        """
+
+        def taken(tx: Transaction, writer: store.TaskWriter) -> Task:
+            task = store.find_task(tx, self._desk.owners, ref)
+            if task.session not in {None, self._desk.session} and task.status.is_open and self._is_open(tx, task):
+                raise TaskTakenError(task.ref, task.owner or "Somebody")
+            patch = TaskPatch(status=TaskStatus.IN_PROGRESS, session=self._desk.session, owner=self._desk.author)
+            return store.patch_task(tx, self._desk.owners, task.id, patch, writer)
+
+        return await self._write(taken, call_id)
+
+    def _is_open(self, tx: Transaction, task: Task) -> bool:
+        """True if the session that works on the task is open, in this process or another one."""
+        session = SessionId(task.session or "")
+        lease = lease_of(tx, session)
+        if lease is None:
+            return False
+        return lease.holder == self._holder or (
+            held_elsewhere(tx, session, self._holder, self._clock.now_ms()) is not None
+        )
+
+    async def show_plan(self, plan: Plan, title: str = "", *, call_id: ToolCallId | None = None) -> Task | None:
+        """Make the steps of this session's task those of a plan; without a task, `title` becomes one if it is given.
+
+        A plan whose steps are all over ends its task. None: the session works on no task.
 
         Raises:
             TaskRefusedError: the title cannot be one.
@@ -151,7 +187,7 @@ class Tasks:
         active = store.active_task(tx, self._desk.session)
         if active is not None:
             return store.patch_task(tx, self._desk.owners, active.id, patch, writer)
-        if not steps:
+        if not steps or not title:
             return None
         begun = replace(patch, status=TaskStatus.IN_PROGRESS, session=self._desk.session, owner=self._desk.author)
         task = self._created(tx, title, begun, Scope.PROJECT, writer)

@@ -244,11 +244,6 @@ def active_task(tx: Transaction, session: str) -> Task | None:
     return None if row is None else _decoded(row[1])
 
 
-def has_open_tasks(tx: Transaction, owners: Owners) -> bool:
-    """True if there is anything left to do."""
-    return tx.one(_QUERIES["has_tasks"], {"owners": json.dumps(owners)}) is not None
-
-
 def list_tasks(tx: Transaction, owners: Owners, asked: TaskFilter) -> tuple[TaskRow, ...]:
     """The tasks that fit: what is worked on first, then by priority and number. Two statements, however many there are.
 

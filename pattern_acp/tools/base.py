@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pattern_acp.memory.service.access import MemoryAccess
     from pattern_acp.memory.service.undo import AgentHistory
     from pattern_acp.processes.confinement import Profile
+    from pattern_acp.tasks.service import Tasks
     from pattern_acp.workspace.jobs import Jobs
 
 
@@ -200,6 +201,8 @@ class ToolContext(Struct, frozen=True):
     """Language servers; None where there are none."""
     put_question: "Callable[[UserQuestion], Awaitable[str | None]] | None" = None
     """Asks the user, as `UserContact.put` does; None where nobody can be asked."""
+    tasks: "Callable[[], Tasks] | None" = None
+    """Gives the tasks of the project and the persona, whose import waits for who asks; None where there are none."""
     sessions: "SessionAccess | None" = None
     """The other sessions of the project; None where there are none."""
     may_read: Callable[[str], bool] = looks_readable

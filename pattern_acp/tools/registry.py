@@ -22,6 +22,7 @@ from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite
 from pattern_acp.tools.read_file import ReadAttachment, ReadFileTool
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.tools.session_search import SearchSessions
+from pattern_acp.tools.task import TaskTool
 from pattern_acp.tools.update_plan import UpdatePlan
 from pattern_acp.web.pages import Pages
 
@@ -46,6 +47,7 @@ def default_tools(*, private_addresses: bool = False, searcher: "WebSearcher | N
         RunCommandTool(),
         JobTool(),
         UpdatePlan(),
+        TaskTool(),
         MemoryRead(),
         MemoryWrite(),
         MemorySearch(),

@@ -42,14 +42,18 @@ class UpdatePlan:
     kind = ToolKind.THINK
     changes_things = False
 
-    async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, _context: ToolContext) -> PreparedCall:
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, UpdatePlanArguments)
         plan = Plan(tuple(PlanEntry(step.content, step.priority, step.status) for step in asked.entries))
-        return PreparedCall("Update the plan", (NoEffect(),), partial(_run, plan))
+        return PreparedCall("Update the plan", (NoEffect(),), partial(_run, plan, call_id, context))
 
 
-async def _run(plan: Plan, _progress: Progress) -> ToolOutcome:
+async def _run(plan: Plan, call_id: ToolCallId, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    # The plan of a session that works on a task is the steps of the task.
+    task = await context.tasks().show_plan(plan, call_id=call_id) if context.tasks is not None else None
     done = sum(entry.status is PlanStatus.COMPLETED for entry in plan.entries)
     text = f"The plan is shown: {plural(len(plan.entries), 'step')}, {done} completed."
+    if task is not None:
+        text += f" It is that of the task {task.ref}, which is {task.status} now."
     return ToolOutcome(text, origin=Origin.MODEL, plan=plan)

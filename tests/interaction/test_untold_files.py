@@ -83,6 +83,7 @@ ATTEMPTS: dict[str, Callable[[str], list[JsonObject]]] = {
     "run_command": lambda path: [{"command": f"cat {path}"}, {"command": "pwd", "cwd": path}],
     "job": lambda path: [{"action": "list"}, {"action": "output", "job": path}],
     "update_plan": lambda _path: [{"steps": []}],
+    "task": lambda path: [{"operation": "get", "task": path}],
     "memory_read": lambda path: [{"label": path}],
     "memory_write": lambda path: [{"label": path, "operation": "append", "text": "x"}],
     "memory_search": lambda _path: [{"query": "TOPSECRET"}],

@@ -17,6 +17,8 @@ OF_A_TURN = frozenset(
 
 FINAL = frozenset({"completed", "failed"})
 
+RESUMING = "session/resume"
+
 REPLAYING = frozenset({"session/load", "_pattern/session/open"})
 
 
@@ -24,6 +26,8 @@ REPLAYING = frozenset({"session/load", "_pattern/session/open"})
 class _Session:
     running: int = 0
     """Prompts and replays without an answer."""
+    resuming: int = 0
+    """Requests to resume it without an answer: the plan of its task may come, and nothing of its history."""
     calls: dict[str, str] = field(default_factory=dict[str, str])
     """Announced calls and their last status."""
 
@@ -45,11 +49,18 @@ class TurnJudge:
             return
         members = cast("dict[str, Any]", message)
         method, params = members.get("method"), members.get("params")
-        if method not in {"session/prompt", *REPLAYING} or not isinstance(params, dict) or "id" not in members:
+        if (
+            method not in {"session/prompt", RESUMING, *REPLAYING}
+            or not isinstance(params, dict)
+            or "id" not in members
+        ):
             return
         session_id = str(cast("dict[str, Any]", params).get("sessionId"))
         session = self._session(session_id)
-        session.running += 1
+        if method == RESUMING:
+            session.resuming += 1
+        else:
+            session.running += 1
         if method in REPLAYING:
             session.calls.clear()
         self._open[repr(members["id"])] = (str(method), session_id)
@@ -70,7 +81,8 @@ class TurnJudge:
 
     def _check_update(self, session_id: str, update: dict[str, Any]) -> None:
         session, kind = self._session(session_id), update["sessionUpdate"]
-        _require(kind not in OF_A_TURN or session.running > 0, f"{kind} came when no turn was running.")
+        may_come = session.running > 0 or (kind == "plan" and session.resuming > 0)
+        _require(kind not in OF_A_TURN or may_come, f"{kind} came when no turn was running.")
         if kind == "tool_call":
             call_id = update["toolCallId"]
             _require(call_id not in session.calls, f"The call {call_id} was announced twice.")
@@ -99,8 +111,11 @@ class TurnJudge:
         _require(any(kind.startswith("reject") for kind in kinds), "There is no way to refuse.")
 
     def _check_answer(self, members: dict[str, Any]) -> None:
-        _method, session_id = self._open.pop(repr(members["id"]))
+        method, session_id = self._open.pop(repr(members["id"]))
         session = self._session(session_id)
+        if method == RESUMING:
+            session.resuming -= 1
+            return
         session.running -= 1
         if session.running == 0:
             unfinished = [call_id for call_id, status in session.calls.items() if status not in FINAL]

@@ -43,6 +43,7 @@ def test_there_are_the_tools_of_the_contract():
         "run_command",
         "job",
         "update_plan",
+        "task",
         "memory_read",
         "memory_write",
         "memory_search",
