@@ -32,7 +32,7 @@ _TESTS = {
     "go.mod": "go test ./...",
     "Makefile": "make test",
 }
-"""What most projects with such a file run their tests with."""
+"""The command that runs the tests of most projects with such a file."""
 
 _RISKY = "git push --force"
 
