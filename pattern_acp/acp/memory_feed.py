@@ -5,6 +5,7 @@ noticed (`memory/feed.py`). There is nothing here that writes, so a plugin canno
 """
 
 from base64 import b64encode
+from contextlib import suppress
 from typing import assert_never
 
 import anyio
@@ -24,6 +25,9 @@ from pattern_acp.session.registry import Sessions
 
 MOST_SUBSCRIPTIONS = 32
 """Limit of one connection: each subscription is compared at every change."""
+
+LAST_WORD_SECONDS = 0.2
+"""Time for the last event of a subscription when the process ends."""
 
 
 class Nothing(Wire, frozen=True, kw_only=True):
@@ -93,12 +97,23 @@ class MemoryEvents:
     async def _send(self, subscription_id: str, subscription: Subscription) -> None:
         try:
             while (event := await subscription.next()) is not None:
-                told = wire.EventNotification(subscription_id=subscription_id, event=translated(event))
-                await self._dispatcher.notify(wire.EVENT, told)
+                await self._tell(subscription_id, translated(event))
         except ConnectionClosedError:
             self._feed.unsubscribe(subscription, "shutdown")
+        except anyio.get_cancelled_exc_class():
+            # The process ends: a client that still reads is told, within a moment.
+            with (
+                anyio.CancelScope(shield=True),
+                anyio.move_on_after(LAST_WORD_SECONDS),
+                suppress(ConnectionClosedError),
+            ):
+                await self._tell(subscription_id, wire.Done(reason="shutdown"))
+            raise
         finally:
             self._open.pop(subscription_id, None)
+
+    async def _tell(self, subscription_id: str, event: wire.MemoryEvent) -> None:
+        await self._dispatcher.notify(wire.EVENT, wire.EventNotification(subscription_id=subscription_id, event=event))
 
 
 def translated(event: feed.FeedEvent) -> wire.MemoryEvent:

@@ -82,6 +82,19 @@ async def test_a_process_with_an_idle_session_ends_in_time_and_gives_up_its_leas
 
 
 @ways
+async def test_a_subscription_to_memory_ends_with_its_reason(tmp_path: Path, leave: Leave):
+    async with running_process(Launch(tmp_path / "home")) as agent:
+        await agent.editor.initialize()
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.request("_pattern/memory/subscribe", {"sessionId": session})
+        await agent.editor.request("session/list", {})
+        await leave(agent)
+        await agent.editor.wait_until(lambda: bool(agent.editor.memory_events))
+        assert agent.editor.memory_events[-1]["event"] == {"type": "done", "reason": "shutdown"}
+        assert await agent.wait() == 0
+
+
+@ways
 async def test_a_prompt_that_the_end_meets_is_answered_cancelled(tmp_path: Path, leave: Leave):
     answers: list[JsonDict] = []
     script = write_script(tmp_path, [[{"text": "One"}, {"wait_for": "cancel"}]])
