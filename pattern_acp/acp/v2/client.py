@@ -6,6 +6,7 @@ Batching and previews are those of `acp.client`.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import PurePath
 
 from msgspec.structs import replace
@@ -255,12 +256,14 @@ class SecondView(EditorView):
         if isinstance(event, ToolCallFinished) and event.call_id in self._cancellable:
             self._cancellable.discard(event.call_id)
             updates = [no_longer_cancellable(update) for update in updates]
+        if isinstance(event, TurnStarted):
+            updates.append(schema.StateUpdate(state="running", background=self.foreground().background))
         await self._put(*updates)
+        if isinstance(event, TurnStarted):
+            # Only now: what a cancel kept from being sent is sent by `show_message`.
+            self._shown_message, self.state = event.message.message_id, "running"
         if isinstance(event, ToolCallFinished):
             await self._show_blocked()
-        if isinstance(event, TurnStarted):
-            self._shown_message = event.message.message_id
-            await self.show_state("running")
 
     async def _end_terminal(self, event: ToolCallFinished) -> ToolCallFinished:
         """End the terminal of a call, unless its command goes on; the call as it is to be shown, with its terminal."""
@@ -308,15 +311,16 @@ class SecondView(EditorView):
             self._open_terminals.add(event.call_id)
 
     async def _put(self, *updates: Shown) -> None:
-        for update in updates:
-            await self._batch.then(lambda update=update: self._write(update))
+        if updates:
+            await self._batch.then(partial(self._write, updates))
 
-    async def _write(self, shown: Shown) -> None:
-        session_id, update = (
-            (shown.session_id, shown.update) if isinstance(shown, OfSubagent) else (self._session_id, shown)
-        )
-        params = schema.SessionNotification(session_id=session_id, update=update)
-        await self._dispatcher.notify("session/update", params)
+    async def _write(self, updates: Sequence[Shown]) -> None:
+        for shown in updates:
+            is_own = not isinstance(shown, OfSubagent)
+            params = schema.SessionNotification(
+                session_id=self._session_id if is_own else shown.session_id, update=shown if is_own else shown.update
+            )
+            await self._dispatcher.notify("session/update", params)
 
 
 class SecondApprover(EditorApprover):
