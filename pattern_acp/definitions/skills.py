@@ -4,6 +4,7 @@ Owns: finding them, what their heads say, the files beside, and their text with 
 loaded. The tier of a skill is that of the place where it was found.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -17,7 +18,7 @@ from pattern_acp.definitions.files import (
     FILE_BYTES,
     DefinitionFiles,
     Document,
-    files_below,
+    names_below,
     read_document,
     read_text,
     with_values,
@@ -162,14 +163,15 @@ def find_skills(
     folder: Path, boundary: Path, reading: DefinitionFiles, *, tier: TrustTier = TrustTier.USER, bundle: str = ""
 ) -> Iterator[SkillDefinition]:
     """The skills in the folders of `folder`; what cannot be used is reported."""
-    by_skill: dict[str, list[Path]] = {}
-    for path in files_below(folder, boundary, reading, most=MOST_FILES):
-        parts = path.relative_to(folder).parts
-        if len(parts) > 1:
-            by_skill.setdefault(parts[0], []).append(path)
+    by_skill: dict[str, list[str]] = {}
+    root = str(folder)
+    for path in names_below(root, boundary, reading, most=MOST_FILES):
+        name, separator, _ = path[len(root) + 1 :].partition(os.sep)
+        if separator:
+            by_skill.setdefault(name, []).append(path)
     for name, paths in by_skill.items():
-        place = folder / name
-        if place / SKILL_FILE not in paths:
+        place = f"{root}{os.sep}{name}"
+        if f"{place}{os.sep}{SKILL_FILE}" not in paths:
             continue
         found = _read_skill(place, tuple((path, _stamp(path)) for path in paths))
         reading.problems += found.problems
@@ -255,23 +257,23 @@ def _with_included(
     return replace(skill, body=body, digest=identities(known).get(skill.symbol, skill.digest))
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def _stamp(path: str) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 @lru_cache(maxsize=1_024)
-def _read_skill(place: Path, files: tuple[tuple[Path, tuple[int, ...]], ...]) -> _Found:
+def _read_skill(folder: str, files: tuple[tuple[str, tuple[int, ...]], ...]) -> _Found:
     """Read a skill; each prompt looks at all of them, so that one whose files are as they were is not read again."""
-    reading = DefinitionFiles()
+    reading, place = DefinitionFiles(), Path(folder)
     main = place / SKILL_FILE
     text = read_text(main, reading)
     if text is None:
         return _Found(None, tuple(reading.problems))
-    names = {path.relative_to(place).as_posix(): path for path, _ in files}
+    names = {Path(path).relative_to(place).as_posix(): Path(path) for path, _ in files}
     found = _skill_of(text, place, tuple(name for name in names if name != SKILL_FILE), "")
     if found.skill is None:
         return found

@@ -1,5 +1,6 @@
 """Finding commands and skills, and what a command's text becomes."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,38 @@ def test_a_skill_has_the_same_identity_in_another_folder(tmp_path: Path):
         write(tmp_path / place / "skills" / "a" / "SKILL.md", "---\nname: a\ndescription: x\n---\n")
     one, two = (find_definitions(str(tmp_path / "p"), tmp_path / place).skills[0] for place in ("one", "two"))
     assert one.digest == two.digest
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_pipes_are_passed_over_and_links_inside_are_followed(tmp_path: Path):
+    project = tmp_path / "project"
+    write(project / "docs" / "one" / "SKILL.md", "---\nname: one\ndescription: x\n---\n")
+    skills = project / ".pattern" / "skills"
+    skills.mkdir(parents=True)
+    (skills / "one").symlink_to(project / "docs" / "one")
+    (skills / "loop").symlink_to(skills)
+    (skills / "two").mkdir()
+    os.mkfifo(skills / "two" / "SKILL.md")
+    found = find_definitions(str(project), tmp_path / "own")
+    assert [skill.name for skill in found.skills] == ["one"]
+
+
+def test_a_folder_of_skills_that_is_a_link_out_of_the_project_gives_none(tmp_path: Path):
+    write(tmp_path / "outside" / "one" / "SKILL.md", "---\nname: one\ndescription: x\n---\n")
+    (tmp_path / "project" / ".pattern").mkdir(parents=True)
+    (tmp_path / "project" / ".pattern" / "skills").symlink_to(tmp_path / "outside")
+    found = find_definitions(str(tmp_path / "project"), tmp_path / "own")
+    assert found.skills == ()
+    assert "leads out of" in found.problems[0]
+
+
+def test_two_hundred_skills_are_not_read_again_while_their_files_stay(tmp_path: Path):
+    for number in range(200):
+        write(tmp_path / "own" / "skills" / f"s{number}" / "SKILL.md", f"---\nname: s{number}\ndescription: x\n---\n")
+    first = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    again = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    assert len(first) == 200
+    assert all(one.body is other.body for one, other in zip(first, again, strict=True))
 
 
 def test_only_so_many_files_are_looked_at(tmp_path: Path):
