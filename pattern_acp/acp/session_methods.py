@@ -186,7 +186,7 @@ class SessionMethods:
         """`_pattern/checkpoint/list`."""
         from pattern_acp.session.rewind_requests import points_of
 
-        points = await points_of(self.sessions.get(request.session_id))
+        points = await points_of(self.sessions.get(request.session_id).checkpoints)
         return extensions.ListCheckpointsResponse(
             points=tuple(
                 extensions.RewindPoint(
@@ -288,7 +288,7 @@ class SessionMethods:
 
     async def _announce_first(self, session: Session) -> None:
         if session.state.client_id not in self._announced:
-            await self.client.view(session.state.client_id).show_commands(more_commands(session))
+            await self.client.view(session.state.client_id).show_commands(more_commands(session.trust, session.mcp))
             self._announced.add(session.state.client_id)
 
     def _opened_elsewhere(self, session: Session, context: RequestContext) -> extensions.ForkSessionResponse:
@@ -333,7 +333,7 @@ class SessionMethods:
 
     async def _show_commands(self, session: Session) -> None:
         if self.sessions.find(session.state.client_id) is session:
-            await self.client.view(session.state.client_id).show_commands(more_commands(session))
+            await self.client.view(session.state.client_id).show_commands(more_commands(session.trust, session.mcp))
 
     def forget(self, request: schema.SessionRequest) -> None:
         """Drop what belongs to a session that was closed."""

@@ -40,7 +40,9 @@ from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
 from pattern_acp.session.memory_context import show_search
 
 if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
         DatabaseError: it could not be recorded; the turn stops.
     """
     try:
-        absence = await _gather(session, [view.block_id for view in views])
+        absence = await _gather(session.constellation, session.state, [view.block_id for view in views])
     except PatternError as error:
         logger.warning("what went on was not told: %s", type(error).__name__)
         return NOTHING
@@ -73,11 +75,10 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
     return text
 
 
-async def _gather(session: "Session", block_ids: Sequence[str]) -> Absence | None:
+async def _gather(shared: "Constellation", state: "SessionState", block_ids: Sequence[str]) -> Absence | None:
     # Late: a session is there before anything went on.
     from pattern_acp.journal.handoffs import handoffs_since
 
-    shared, state = session.constellation, session.state
     persona, now_ms = state.persona.name, shared.clock.now_ms()
 
     def look(tx: Transaction) -> Absence | None:
@@ -167,19 +168,18 @@ SHOWN = 5
 """Handoffs that /handoff shows."""
 
 
-async def leave_handoff(session: "Session") -> HandoffLeft | None:
+async def leave_handoff(shared: "Constellation", state: "SessionState") -> HandoffLeft | None:
     """Record where the session stands, when a prompt was sent since it did; a failure is logged only."""
-    shared, state = session.constellation, session.state
     if state.is_read:
         return None
     try:
-        left = await shared.database.read(lambda tx: handoff_to_leave(tx, session.session_id, state.cwd))
+        left = await shared.database.read(lambda tx: handoff_to_leave(tx, state.session_id, state.cwd))
         if left is not None:
             now_ms = shared.clock.now_ms()
 
             def write(tx: Transaction) -> None:
-                leases.require(tx, session.session_id, shared.holder)
-                append(tx, session.session_id, left, actor=Actor.SYSTEM, origin=Origin.AGENT, at_ms=now_ms)
+                leases.require(tx, state.session_id, shared.holder)
+                append(tx, state.session_id, left, actor=Actor.SYSTEM, origin=Origin.AGENT, at_ms=now_ms)
 
             await shared.database.write(write)
     except PatternError as error:
@@ -193,7 +193,7 @@ async def run_handoff(session: "Session", argument: str) -> str:
     if argument not in {"", "list"}:
         raise CommandMisusedError("/handoff leaves a handoff now and shows the last ones; /handoff list only shows.")
     shared, state = session.constellation, session.state
-    left = await leave_handoff(session) if not argument else None
+    left = await leave_handoff(session.constellation, session.state) if not argument else None
     found = await shared.database.read(lambda tx: handoffs_since(tx, state.persona.name, state.cwd, 0, limit=SHOWN))
     news = "Left for the next session in this folder.\n\n" if left is not None else ""
     if not found and argument:

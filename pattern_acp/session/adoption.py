@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pattern_acp.db.connection import Transaction
     from pattern_acp.journal.sessions import SessionRow
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
@@ -132,17 +133,16 @@ async def run_definitions(session: "Session", argument: str) -> str:
     """
     match argument:
         case "":
-            return _listed(session, await _today(session))
+            return _listed(session, await _today(session.constellation, session.state))
         case "diff":
-            return _compared(session.state.system, (await _today(session)).system)
+            return _compared(session.state.system, (await _today(session.constellation, session.state)).system)
         case "adopt":
             return await _adopt(session)
         case _:
             raise CommandMisusedError("Say /definitions, /definitions diff or /definitions adopt.")
 
 
-async def _today(session: "Session") -> InstructionsCompiled:
-    shared, state = session.constellation, session.state
+async def _today(shared: "Constellation", state: "SessionState") -> InstructionsCompiled:
     place = await look_at(shared, Opening(state.cwd, state.additional_directories))
     then = Persona(state.persona.name, persona_part(state.system))
     persona, _ = await persona_of_today(shared, state.persona.name, then)
@@ -150,7 +150,7 @@ async def _today(session: "Session") -> InstructionsCompiled:
 
 
 async def _adopt(session: "Session") -> str:
-    today, state = await _today(session), session.state
+    today, state = await _today(session.constellation, session.state), session.state
     if today.system == state.system:
         return "Nothing has changed: this session goes on with today's definitions."
     await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE))

@@ -127,7 +127,8 @@ def _ways(written: str) -> tuple[Mention, ...]:
 
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Workbench
+    from pattern_acp.session.state import SessionState
 
 MISSING_NAMED = 3
 """Mentions of nothing that are named to the user."""
@@ -166,7 +167,7 @@ class _Found(Struct, frozen=True):
     refused: bool = False
 
 
-async def with_files(session: "Session", message: Message) -> Message:
+async def with_files(state: "SessionState", workbench: "Workbench", message: Message) -> Message:
     """The message with the files that its links and mentions name.
 
     A link that cannot be read stays a link, with a note why. Sentences for the user go to the session's notices.
@@ -179,13 +180,13 @@ async def with_files(session: "Session", message: Message) -> Message:
     missing: list[str] = []
     for part in message.parts:
         if isinstance(part, ResourcePart) and part.given is AttachmentKind.LINK and _FILE.match(part.uri):
-            read = await _linked(session, part)
+            read = await _linked(state, workbench, part)
             known.add((part.uri.partition("#")[0], part.lines))
             parts += read
         else:
             parts.append(part)
     for ways in _mentioned(message.parts):
-        found = await _existing(session, ways)
+        found = await _existing(state, ways)
         if found is None:
             missing += [ways[0].path] if looks_like_path(ways[0].path) else []
             continue
@@ -194,22 +195,22 @@ async def with_files(session: "Session", message: Message) -> Message:
         if (uri, mention.lines) not in known:
             known.add((uri, mention.lines))
             part = ResourcePart(uri, place.shown, given=AttachmentKind.MENTION, lines=mention.lines)
-            parts += await _read(session, place, part)
-    _tell_of_unseen(session, parts)
+            parts += await _read(state, workbench, place, part)
+    _tell_of_unseen(state, parts)
     if missing:
         named = ", ".join(f"@{cut_line(one, NAMED_CHARACTERS)}" for one in missing[:MISSING_NAMED])
         more = f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
-        session.state.notices.append(f"There is no file {named}{more}; the prompt goes on as it was written.")
+        state.notices.append(f"There is no file {named}{more}; the prompt goes on as it was written.")
     return replace(message, parts=tuple(parts)) if tuple(parts) != message.parts else message
 
 
-def given_files(session: "Session", message: Message) -> tuple[Location, ...]:
+def given_files(state: "SessionState", message: Message) -> tuple[Location, ...]:
     """The files whose text the message brings along, or lists."""
     found: list[Location] = []
     for part in message.parts:
         if isinstance(part, ResourcePart) and part.text is not None and _FILE.match(part.uri):
             with suppress(WorkspaceError):
-                found.append(Location(absolute_path(_path_of(part), session.state.cwd)))
+                found.append(Location(absolute_path(_path_of(part), state.cwd)))
     return tuple(found)
 
 
@@ -217,18 +218,18 @@ def _mentioned(parts: Sequence[Part]) -> Sequence[tuple[Mention, ...]]:
     return [ways for part in parts if isinstance(part, TextPart) for ways in mentions_in(part.text)]
 
 
-def _tell_of_unseen(session: "Session", parts: Sequence[Part]) -> None:
-    model = session.state.model
+def _tell_of_unseen(state: "SessionState", parts: Sequence[Part]) -> None:
+    model = state.model
     images = [part.about for part in parts if isinstance(part, ImagePart)]
     if images and not model.sees_images:
         named = " and the ".join(images)
-        session.state.notices.append(f"{model.qualified} takes no images, so it is not shown the {named}.")
+        state.notices.append(f"{model.qualified} takes no images, so it is not shown the {named}.")
 
 
-async def _existing(session: "Session", ways: Sequence[Mention]) -> tuple[Mention, _Place] | None:
+async def _existing(state: "SessionState", ways: Sequence[Mention]) -> tuple[Mention, _Place] | None:
     for mention in ways:
         try:
-            place = await _place(session, mention.path)
+            place = await _place(state, mention.path)
         except WorkspaceError:
             continue
         if (await anyio.to_thread.run_sync(inspect_path, place.path)).kind != "missing":
@@ -236,9 +237,9 @@ async def _existing(session: "Session", ways: Sequence[Mention]) -> tuple[Mentio
     return None
 
 
-async def _place(session: "Session", raw: str) -> _Place:
-    path = absolute_path(raw, session.state.cwd)
-    return _Place(path, await anyio.to_thread.run_sync(resolve_path, path), display_path(path, session.state.cwd))
+async def _place(state: "SessionState", raw: str) -> _Place:
+    path = absolute_path(raw, state.cwd)
+    return _Place(path, await anyio.to_thread.run_sync(resolve_path, path), display_path(path, state.cwd))
 
 
 def _path_of(part: ResourcePart) -> str:
@@ -248,23 +249,23 @@ def _path_of(part: ResourcePart) -> str:
     return part.uri.rpartition("#")[0] if part.lines else part.uri
 
 
-async def _linked(session: "Session", part: ResourcePart) -> list[Part]:
+async def _linked(state: "SessionState", workbench: "Workbench", part: ResourcePart) -> list[Part]:
     try:
-        place = await _place(session, _path_of(part))
+        place = await _place(state, _path_of(part))
     except WorkspaceError as error:
         return [replace(part, note=error.sentence)]
-    return await _read(session, place, part)
+    return await _read(state, workbench, place, part)
 
 
-async def _read(session: "Session", place: _Place, part: ResourcePart) -> list[Part]:
+async def _read(state: "SessionState", workbench: "Workbench", place: _Place, part: ResourcePart) -> list[Part]:
     try:
-        found = await _look(session, place, part.lines)
+        found = await _look(state, workbench, place, part.lines)
     except WorkspaceError as error:
         found = _Found(note=f"it could not be read: {error.sentence}", refused=True)
     link = replace(part, text=found.text, note=found.note, lines=found.lines or part.lines)
-    before = _given_before(session, part.uri)
+    before = _given_before(state, part.uri)
     if found.refused and not any(one.note == link.note for one in before):
-        session.state.notices.append(f"{place.shown} was not given to the model: {found.note}")
+        state.notices.append(f"{place.shown} was not given to the model: {found.note}")
     if link.text is not None and any((one.text, one.lines) == (link.text, link.lines) for one in before):
         # Some editors attach the active file to every prompt.
         return [replace(link, text=None, note="unchanged since it was attached earlier in this conversation")]
@@ -273,15 +274,15 @@ async def _read(session: "Session", place: _Place, part: ResourcePart) -> list[P
     return [found.image] if part.given is AttachmentKind.MENTION else [link, found.image]
 
 
-def _given_before(session: "Session", uri: str) -> list[ResourcePart]:
+def _given_before(state: "SessionState", uri: str) -> list[ResourcePart]:
     """Parts of this file in messages that the model still has."""
-    parts = (part for message in session.state.history for part in message.parts)
+    parts = (part for message in state.history for part in message.parts)
     return [part for part in parts if isinstance(part, ResourcePart) and part.uri == uri]
 
 
-async def _look(session: "Session", place: _Place, lines: str) -> _Found:
+async def _look(state: "SessionState", workbench: "Workbench", place: _Place, lines: str) -> _Found:
     facts = await anyio.to_thread.run_sync(inspect_path, place.path)
-    refusal = _refusal(session, place, is_folder=facts.kind == "directory")
+    refusal = _refusal(state, place, is_folder=facts.kind == "directory")
     if refusal:
         return _Found(note=refusal, refused=True)
     match facts.kind:
@@ -292,16 +293,16 @@ async def _look(session: "Session", place: _Place, lines: str) -> _Found:
             return _Found(image=await image_of(data, place.shown), note="the image follows")
         case "text" | "missing" if facts.size <= FILE_BYTES:
             # A file that is missing on the disk may be a new one in the editor.
-            return await _text(session, place, lines)
+            return await _text(state, workbench, place, lines)
         case _:
             return _Found(note=f"its content is not shown: {facts.size:,} bytes of {facts.media_type or facts.kind}")
 
 
-def _refusal(session: "Session", place: _Place, *, is_folder: bool) -> str:
+def _refusal(state: "SessionState", place: _Place, *, is_folder: bool) -> str:
     """Why policy keeps the prompt from bringing this along; empty when it does not."""
     from pattern_acp.policy.decide import decide
 
-    policy = session.state.policy
+    policy = state.policy
     access = ReadPath(place.resolved, is_folder)
     decision = decide(
         (access,), mode=policy.mode, roots=policy.roots, grants=policy.grants, resolve=resolved, rules=policy.rules
@@ -319,8 +320,8 @@ async def _folder(place: _Place) -> _Found:
     return _Found("\n".join(names), f"{left:,} more entries; list_directory shows them" if left else "")
 
 
-async def _text(session: "Session", place: _Place, lines: str) -> _Found:
-    file = await session.workbench.files.read_text_file(place.path)
+async def _text(state: "SessionState", workbench: "Workbench", place: _Place, lines: str) -> _Found:
+    file = await workbench.files.read_text_file(place.path)
     all_lines = [f"{line}\n" for line in file.text.split("\n")]
     # As editors count: what follows the last line end is a line only when there is something.
     all_lines[-1] = all_lines[-1].removesuffix("\n")
@@ -329,7 +330,7 @@ async def _text(session: "Session", place: _Place, lines: str) -> _Found:
     text, shown = _whole_lines(all_lines[first - 1 : last])
     if text == file.text:
         # The model has seen all of it, so it may be edited.
-        session.state.fingerprints[place.resolved] = file.fingerprint
+        state.fingerprints[place.resolved] = file.fingerprint
         return _Found(text)
     read = f"{first}-{first + shown - 1}"
     if len(text) == FILE_CHARACTERS and shown == 1:

@@ -47,7 +47,11 @@ from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
+    from pattern_acp.domain.ids import SessionId
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
+    from pattern_acp.turn.recorder import JournalRecorder
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -64,7 +68,9 @@ class Expected(Struct, frozen=True):
     micro_units: int | None
 
 
-async def expected_use(session: "Session", info: ModelInfo, tokens: int, most_output: int) -> Expected:
+async def expected_use(
+    shared: "Constellation", session_id: "SessionId", info: ModelInfo, tokens: int, most_output: int
+) -> Expected:
     """For a request of so many tokens whose answer has `most_output` tokens at most.
 
     Raises:
@@ -73,11 +79,11 @@ async def expected_use(session: "Session", info: ModelInfo, tokens: int, most_ou
 
     def read(tx: Transaction) -> tuple[Usage | None, int | None]:
         return (
-            last_used(tx, session.session_id, info.qualified),
-            usual_output(tx, session.session_id, info.qualified),
+            last_used(tx, session_id, info.qualified),
+            usual_output(tx, session_id, info.qualified),
         )
 
-    before, usual = await session.constellation.database.read(read)
+    before, usual = await shared.database.read(read)
     output = min(FIRST_OUTPUT_TOKENS if usual is None else usual, most_output)
     if info.is_free:
         return Expected(tokens + output, 0)
@@ -133,32 +139,33 @@ def restored_budgets(events: Iterable[Event]) -> BudgetState:
     return state
 
 
-def limit_of(session: "Session", scope: BudgetScope, key: str = "") -> Allowance:
+def limit_of(state: "SessionState", scope: BudgetScope, key: str = "") -> Allowance:
     """The budget that holds: the one extended, the one set by /budget, or that of the settings."""
-    state = session.state.budgets
-    known = state.extended.get((scope, key)) or state.changed.get(scope)
-    return known if known is not None else parse_allowance(getattr(session.state.settings.budget, scope)) or Allowance()
+    budgets = state.budgets
+    known = budgets.extended.get((scope, key)) or budgets.changed.get(scope)
+    return known if known is not None else parse_allowance(getattr(state.settings.budget, scope)) or Allowance()
 
 
-async def change_budget(session: "Session", scope: BudgetScope, allowance: Allowance) -> None:
+async def change_budget(
+    state: "SessionState", recorder: "JournalRecorder", scope: BudgetScope, allowance: Allowance
+) -> None:
     """Give a budget of this session another value.
 
     Raises:
         DatabaseError: it could not be recorded, and was not changed.
     """
     changed = BudgetChanged(scope, str(allowance), "person")
-    await session.recorder.record(NewEvent(changed, Actor.HUMAN, Origin.PERSON))
-    state = session.state.budgets
-    state.changed[scope] = allowance
-    for known in [known for known in state.extended if known[0] == scope]:
-        del state.extended[known]
+    await recorder.record(NewEvent(changed, Actor.HUMAN, Origin.PERSON))
+    budgets = state.budgets
+    budgets.changed[scope] = allowance
+    for known in [known for known in budgets.extended if known[0] == scope]:
+        del budgets.extended[known]
 
 
-async def spent_now(session: "Session", turn_id: TurnId) -> SpentSoFar:
+async def spent_now(shared: "Constellation", session_id: "SessionId", turn_id: TurnId) -> SpentSoFar:
     """Use by the turn, the session and the day, over all processes that share the constellation."""
-    shared = session.constellation
     since = day_began_ms(shared.clock.now_ms())
-    return await shared.database.read(lambda tx: spent_so_far(tx, session.session_id, turn_id, since))
+    return await shared.database.read(lambda tx: spent_so_far(tx, session_id, turn_id, since))
 
 
 class BudgetGate:
@@ -195,7 +202,9 @@ class BudgetGate:
         async with self._state.asking:
             while True:
                 tokens, settled = self._tokens(info, request), self._state.settled
-                expected = await expected_use(self._session, info, tokens, request.max_output_tokens)
+                expected = await expected_use(
+                    self._session.constellation, self._session.session_id, info, tokens, request.max_output_tokens
+                )
                 spent, reached = await self._reserve(expected)
                 if reached is None:
                     await self._tell(spent, info, expected)
@@ -236,7 +245,9 @@ class BudgetGate:
         """
         if not any(limit.is_limited for _, _, limit in self._limits()):
             return True
-        _, reached = await self._reserve(await expected_use(self._session, info, tokens, output))
+        _, reached = await self._reserve(
+            await expected_use(self._session.constellation, self._session.session_id, info, tokens, output)
+        )
         return reached is None
 
     async def refusal(self, info: ModelInfo, tokens: int, output: int) -> str:
@@ -249,7 +260,7 @@ class BudgetGate:
         """
         if not any(limit.is_limited for _, _, limit in self._limits()):
             return ""
-        expected = await expected_use(self._session, info, tokens, output)
+        expected = await expected_use(self._session.constellation, self._session.session_id, info, tokens, output)
         while True:
             settled = self._state.settled
             spent, reached = await self._reserve(expected)
@@ -297,7 +308,9 @@ class BudgetGate:
     async def after_turn(self) -> None:
         """Tell the user when most of a budget is used now."""
         if self._is_limited():
-            await self._tell(await spent_now(self._session, self._turn_id), None, None)
+            await self._tell(
+                await spent_now(self._session.constellation, self._session.session_id, self._turn_id), None, None
+            )
 
     def _is_limited(self) -> bool:
         settings, state = self._session.state.settings.budget, self._state
@@ -308,7 +321,7 @@ class BudgetGate:
     def _limits(self) -> list[tuple[BudgetScope, str, Allowance]]:
         day = str(day_began_ms(self._session.constellation.clock.now_ms()))
         keys: Mapping[BudgetScope, str] = {"turn": self._turn_id, "session": "", "day": day}
-        return [(scope, keys[scope], limit_of(self._session, scope, keys[scope])) for scope in SCOPES]
+        return [(scope, keys[scope], limit_of(self._session.state, scope, keys[scope])) for scope in SCOPES]
 
     def _tokens(self, info: ModelInfo, request: ProviderRequest) -> int:
         tokens = request_tokens(request, self._messages)
@@ -408,7 +421,9 @@ class BudgetQuestion(Struct, frozen=True):
         limit = (self.turn_id, reached.scope, str(reached.limit))
         if limit in stopped:
             return self.end
-        other = cheaper_model(session, info, reached.expected.tokens) if may_switch else None
+        other = (
+            cheaper_model(session.constellation, session.state, info, reached.expected.tokens) if may_switch else None
+        )
         # What the button says is what is granted, whatever is spent or set while the question waits.
         longer = self._longer()
         answer = await self._answer(info, other, longer)
@@ -439,7 +454,7 @@ class BudgetQuestion(Struct, frozen=True):
         spent, expected = reached.spent, reached.expected
         need = Allowance(spent.micro_units + (expected.micro_units or 0), spent.tokens + expected.tokens)
         # A step of nothing, after the settings were made smaller meanwhile, would lead nowhere.
-        base = limit_of(self.session, reached.scope)
+        base = limit_of(self.session.state, reached.scope)
         return reached.limit.stretched(reached.limit if base.is_zero else base, need)
 
     async def _extend(self, longer: Allowance) -> None:
@@ -479,15 +494,15 @@ class BudgetQuestion(Struct, frozen=True):
         return answer
 
 
-def cheaper_model(session: "Session", info: ModelInfo, tokens: int) -> ModelInfo | None:
+def cheaper_model(shared: "Constellation", state: "SessionState", info: ModelInfo, tokens: int) -> ModelInfo | None:
     """A model to go on with for less: the best of the same provider at half the price or less, else one for nothing."""
-    models = session.constellation.models
+    models = shared.models
     fitting = [
         other
         for other in models.available()
         if other.qualified != info.qualified
         # What has no native calls writes its actions, unless the user wants native calls in this session.
-        and (other.calls_tools or session.state.tool_form is not ToolForm.NATIVE)
+        and (other.calls_tools or state.tool_form is not ToolForm.NATIVE)
         and other.context_window > tokens
         and other.provider != "offline"
         and not models.missing_key(other.qualified)

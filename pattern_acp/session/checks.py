@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pattern_acp.lsp.model import CodeLocation, FileEdits, Introduced, NewError, Span
     from pattern_acp.lsp.servers import LanguageServers
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import FolderTrust, SessionState
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -55,11 +56,11 @@ class WatchedTerminal:
             yield command
 
 
-def checks_in_force(session: "Session") -> tuple[CheckSettings, ...]:
+def checks_in_force(state: "SessionState", trust: "FolderTrust") -> tuple[CheckSettings, ...]:
     """The user's checks, and those of a project they trust; of two by one name the user's."""
-    own = session.state.settings.checks
+    own = state.settings.checks
     names = {check.name for check in own}
-    return (*own, *(check for check in session.trust.in_force.checks if check.name not in names))
+    return (*own, *(check for check in trust.in_force.checks if check.name not in names))
 
 
 def checks_of(
@@ -71,16 +72,16 @@ def checks_of(
     async def confirm() -> tuple[CheckSettings, ...]:
         if session.trust.in_force.checks:
             await confirm_trust(session)
-        return checks_in_force(session)
+        return checks_in_force(session.state, session.trust)
 
-    found = checks_in_force(session)
+    found = checks_in_force(session.state, session.trust)
     # A check may format what was edited; that belongs to the turn's changes.
     terminal = WatchedTerminal(context.terminal, session.checkpoints, context.turn_id)
     context = replace(context, terminal=terminal)
     return ConfiguredChecks(found, context, permissions, recorder, clock=shared.clock, ids=shared.ids, confirm=confirm)
 
 
-async def checks_want_more(session: "Session", turn_id: TurnId, checks: ConfiguredChecks) -> bool:
+async def checks_want_more(state: "SessionState", turn_id: TurnId, checks: ConfiguredChecks) -> bool:
     """Run the checks of the turn's end; whether one failed, so that the model should go on with what it found.
 
     Raises:
@@ -89,7 +90,7 @@ async def checks_want_more(session: "Session", turn_id: TurnId, checks: Configur
     found = await checks.on_stop(turn_id)
     if found.text:
         title = "Checks failed after the last answer" if found.failed else "What checks found after the last answer"
-        session.state.waiting.append(Addition("check", title, found.text, "check"))
+        state.waiting.append(Addition("check", title, found.text, "check"))
     return found.failed
 
 
@@ -147,7 +148,11 @@ class ServersWhenAsked:
 def servers_of(session: "Session") -> ServersWhenAsked | None:
     """The session's language servers; None where the session is in no workspace."""
     make = session.constellation.languages
-    return ServersWhenAsked(session, make) if make is not None and code_of(session) is not None else None
+    return (
+        ServersWhenAsked(session, make)
+        if make is not None and code_of(session.constellation, session.state) is not None
+        else None
+    )
 
 
 class ChecksAndDiagnostics:

@@ -12,26 +12,27 @@ from pattern_acp.policy.decision import Verdict
 from pattern_acp.tools.base import CodeAccess
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.state import SessionState
 
 CODE_TOOL = "code_map"
 """The tool that is not offered without a code map."""
 
 
-def code_of(session: "Session") -> CodeAccess | None:
+def code_of(shared: "Constellation", state: "SessionState") -> CodeAccess | None:
     """The code map, where the session is in a workspace.
 
     The user's home and the top of the file system are none: they hold everything else, too.
     """
-    return None if _holds_everything(session.state.policy.roots[0]) else session.constellation.code
+    return None if _holds_everything(state.policy.roots[0]) else shared.code
 
 
-def may_read(session: "Session", path: str) -> bool:
+def may_read(state: "SessionState", path: str) -> bool:
     """True when policy, with the user's answers so far, allows reading an absolute path unasked."""
     from pattern_acp.policy.decide import decide
 
-    state = session.state.policy
-    decision = decide((ReadPath(path),), mode=state.mode, roots=state.roots, grants=state.grants, rules=state.rules)
+    policy = state.policy
+    decision = decide((ReadPath(path),), mode=policy.mode, roots=policy.roots, grants=policy.grants, rules=policy.rules)
     return decision.verdict is Verdict.ALLOW
 
 

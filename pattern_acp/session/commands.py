@@ -34,14 +34,16 @@ from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.session.mcp import SessionMcp
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import FolderTrust
 
 
 async def run_help(session: "Session", argument: str) -> str:
     """List the commands."""
     del argument
     lines = ["| Command | What it does |", "| --- | --- |"]
-    for spec in (*COMMANDS.values(), *more_commands(session)):
+    for spec in (*COMMANDS.values(), *more_commands(session.trust, session.mcp)):
         usage = f"/{spec.name} {spec.usage}".strip().replace("|", "\\|")  # a bar would end the cell, even in code
         lines.append(f"| `{usage}` | {spec.description} |")
     return "\n".join(lines)
@@ -70,17 +72,17 @@ async def run_status(session: "Session", argument: str) -> str:
         *((("Key", key),) if (key := shared.models.key_in_use(state.model.qualified)) else ()),
         *((("Thinking", _thinking_of(state.model, state.thought_level)),) if state.model.thought_levels else ()),
         ("Mode", state.policy.mode.value),
-        ("Sandbox", await sandbox_summary(session)),
+        ("Sandbox", await sandbox_summary(session.constellation, session.state)),
         ("Folders", ", ".join(f"`{root}`" for root in state.policy.roots)),
         ("Constellation", f"{shared.name}, `{shared.database.path}`"),
-        ("Disk usage", await room_taken(session)),
+        ("Disk usage", await room_taken(session.constellation)),
         ("Persona", state.persona.name),
         *((("Memory", isolated),) if (isolated := isolation_sentence(isolation)) else ()),
         ("Messages", str(len(state.history))),
         ("System prompt and tools", f"{size:,} bytes, {len(stable.tools)} tools"),
         ("Grants in this session", str(len(state.policy.grants))),
         *await place_rows(session),
-        *((("Instructions", instructions_summary(session)),) if instructions_summary(session) else ()),
+        *((("Instructions", instructions_summary(session.state)),) if instructions_summary(session.state) else ()),
         *((("Folder", f"{session.trust.summary} (/trust)"),) if session.trust.summary else ()),
         *((("Background jobs", f"{jobs_summary(session.jobs)} (/jobs)"),) if jobs_summary(session.jobs) else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),
@@ -183,11 +185,11 @@ def one_line(text: str, limit: int = 240) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def more_commands(session: "Session") -> tuple[ServerCommand, ...]:
+def more_commands(trust: "FolderTrust", mcp: "SessionMcp") -> tuple[ServerCommand, ...]:
     """The commands beside ours: those that the user and the project wrote, and prompts of MCP servers."""
-    definitions = session.trust.definitions
+    definitions = trust.definitions
     written = written_commands(definitions, tuple(COMMANDS)) if definitions.commands or definitions.skills else ()
-    return (*written, *session.mcp.commands())
+    return (*written, *mcp.commands())
 
 
 _LOOKS_LIKE_ONE = re.compile(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
@@ -219,7 +221,7 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
 
 
 async def _unknown(session: "Session", name: str) -> str:
-    names = [*COMMANDS, *(command.name for command in more_commands(session))]
+    names = [*COMMANDS, *(command.name for command in more_commands(session.trust, session.mcp))]
     # A name that is a path of this machine (`/tmp`) is taken for one.
     if name in names or await anyio.Path(f"/{name}").exists():
         return ""

@@ -22,6 +22,9 @@ from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.domain.ids import SessionId
+    from pattern_acp.memory.service.session_memory import ConstellationMemory
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
 
 SHOWN_CHARACTERS = 160
@@ -36,10 +39,10 @@ async def run_compact(session: "Session", argument: str) -> str:
     provider, info = shared.models.resolve(state.model.qualified)
     turn_id = session.memory.turn_id or TurnId("")
     gate = BudgetGate(session, turn_id, None)
-    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
+    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
     tokens = context_tokens(session, info)
     wanted = CompactionRequest(
-        "person", strategy_of(session, model), tokens, 0, session_limits(session, model), argument
+        "person", strategy_of(session.state, model), tokens, 0, session_limits(session.state, model), argument
     )
 
     def spend(_usage: Usage, cost: Cost | None) -> Cost | None:
@@ -61,9 +64,9 @@ async def run_compact(session: "Session", argument: str) -> str:
 
 async def run_pin(session: "Session", argument: str) -> str:
     """Keep the user's last message and its answer in the context, whatever is compacted."""
-    said, pinned = await _messages(session)
+    said, pinned = await _messages(session.constellation, session.session_id)
     if argument == "off":
-        events = [_pinning(session, message_id, pinned=False) for message_id in sorted(pinned)]
+        events = [_pinning(session.memory, message_id, pinned=False) for message_id in sorted(pinned)]
         if events:
             await session.recorder.record(*events)
         return f"{plural(len(events), 'message')} can be compacted again."
@@ -79,18 +82,18 @@ async def run_pin(session: "Session", argument: str) -> str:
     chosen = chosen if len(chosen) < 2 else [chosen[0], chosen[-1]]
     if not chosen:
         raise CommandMisusedError("There is no message of yours to pin in what the model sees.")
-    await session.recorder.record(*[_pinning(session, message.message_id, pinned=True) for message in chosen])
+    await session.recorder.record(*[_pinning(session.memory, message.message_id, pinned=True) for message in chosen])
     return f"Pinned: “{one_line(chosen[0].text, SHOWN_CHARACTERS)}” and its answer stay, whatever is compacted."
 
 
-def _pinning(session: "Session", message_id: MessageId, *, pinned: bool) -> NewEvent:
-    event = MessagePinned(session.memory.turn_id or TurnId(""), message_id, pinned)
+def _pinning(memory: "ConstellationMemory", message_id: MessageId, *, pinned: bool) -> NewEvent:
+    event = MessagePinned(memory.turn_id or TurnId(""), message_id, pinned)
     return NewEvent(event, Actor.HUMAN, Origin.PERSON)
 
 
-async def _messages(session: "Session") -> tuple[list[Message], frozenset[MessageId]]:
+async def _messages(shared: "Constellation", session_id: "SessionId") -> tuple[list[Message], frozenset[MessageId]]:
     """The prompts and answers so far, in order, and the ids of those that are pinned."""
-    stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
+    stream = await shared.database.read(lambda tx: read_history(tx, session_id))
     events = [item.event for item in active_events(stream)]
     said: list[Message] = []
     for event in events:

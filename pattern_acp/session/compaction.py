@@ -108,6 +108,7 @@ def choose_for(
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 
 SUMMARY_SECONDS = 180.0
@@ -353,8 +354,8 @@ class _Plan(Struct, frozen=True):
 
 async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan: _Plan, spend: Spend) -> Outcome:
     wanted, choice, written = plan.wanted, plan.choice, plan.written
-    text, strategy, problem = _words(plan, _own_words(session, plan))
-    after = max(wanted.tokens - choice.freed + (_tokens(session, plan, text) if text else 0), 0)
+    text, strategy, problem = _words(plan, _own_words(session.state, plan))
+    after = max(wanted.tokens - choice.freed + (_tokens(session.state, plan, text) if text else 0), 0)
     event = ContextCompacted(
         turn_id,
         strategy,
@@ -380,9 +381,9 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
     return Outcome(event, problem)
 
 
-def _own_words(session: "Session", plan: _Plan) -> str:
+def _own_words(state: "SessionState", plan: _Plan) -> str:
     """The user's prompts that the conversation will no longer have, also those that left before."""
-    stay = {message.message_id for message in session.state.history}.difference(plan.choice.message_ids)
+    stay = {message.message_id for message in state.history}.difference(plan.choice.message_ids)
     said = [words for message_id, words in plan.known.said if message_id not in stay]
     share = plan.wanted.limits.usable // OWN_WORDS_SHARE
     return compaction.own_words(said, min(compaction.OWN_WORDS_TOKENS, share))
@@ -416,9 +417,9 @@ def _note(text: str) -> Message:
     return compaction.note_message(event)
 
 
-def _tokens(session: "Session", plan: _Plan, text: str) -> int:
+def _tokens(state: "SessionState", plan: _Plan, text: str) -> int:
     estimate = messages_tokens([_note(text)], plan.model.info.name)
-    return session.state.window.calibration.tokens(plan.model.info.name, estimate)
+    return state.window.calibration.tokens(plan.model.info.name, estimate)
 
 
 def _ended(turn_id: TurnId, call_id: ToolCallId, text: str, *, failed: bool = False) -> NewEvent:

@@ -22,7 +22,9 @@ from pattern_acp.turn.events import ContextChanged
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -45,8 +47,8 @@ def stable_part(session: "Session") -> Stable:
 def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
     """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
     state, plan = session.state, session.state.policy.mode is Mode.PLAN
-    more = (*skill_tools(session, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
-    has_code = code_of(session) is not None
+    more = (*skill_tools(session.state, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
+    has_code = code_of(session.constellation, session.state) is not None
     depends_on = (
         plan,
         model or state.model,
@@ -64,14 +66,14 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
         if not state.has_tasks:
             left_out = (*left_out, TASK_TOOL)
         own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
-        state.window.offered = depends_on, with_room(session, (*own, *more))
+        state.window.offered = depends_on, with_room(session.state, (*own, *more))
     return state.window.offered[1]
 
 
-def skill_tools(session: "Session", *, mode_is_plan: bool = False) -> tuple[Tool, ...]:
+def skill_tools(state: "SessionState", *, mode_is_plan: bool = False) -> tuple[Tool, ...]:
     """The tools that load and propose skills, where the session has them."""
-    writer = None if mode_is_plan else session.state.skill_writer
-    return tuple(tool for tool in (session.state.skill_tool, writer) if tool is not None)
+    writer = None if mode_is_plan else state.skill_writer
+    return tuple(tool for tool in (state.skill_tool, writer) if tool is not None)
 
 
 TASK_TOOL = "task"
@@ -125,19 +127,20 @@ async def run_tools(session: "Session", argument: str) -> str:
     """Show the tools and how they are called, or choose it."""
     if not argument:
         names = ", ".join(f"`{tool.name}`" for tool in stable_part(session).tools)
-        return f"{_about(session)}\n\n{names}\n\nChoose with `/tools native`, `/tools text` or `/tools auto`."
+        about = _about(session.constellation, session.state)
+        return f"{about}\n\n{names}\n\nChoose with `/tools native`, `/tools text` or `/tools auto`."
     try:
         form = ToolForm(argument.lower())
     except ValueError as error:
         raise InvalidRequestError("/tools takes native, text or auto, or nothing to show the tools.") from error
     await session.recorder.record(NewEvent(SessionConfigured(TOOLS_OPTION, form, "client"), Actor.HUMAN, Origin.PERSON))
     session.state.tool_form = form
-    return _about(session)
+    return _about(session.constellation, session.state)
 
 
-def _about(session: "Session") -> str:
-    form = session.state.tool_form
-    info = session.constellation.models.resolve(session.state.model.qualified)[1]
+def _about(shared: "Constellation", state: "SessionState") -> str:
+    form = state.tool_form
+    info = shared.models.resolve(state.model.qualified)[1]
     as_text = form is ToolForm.TEXT or (form is ToolForm.AUTO and not info.calls_tools)
     how = "writes its tool calls as text" if as_text else "calls its tools natively"
     if form is not ToolForm.AUTO:

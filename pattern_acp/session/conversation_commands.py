@@ -30,7 +30,10 @@ from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.snapshots import canonical_path
 
 if TYPE_CHECKING:
+    from pattern_acp.domain.ids import SessionId
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 DIFF_CHARACTERS = 60_000
 """Characters of the whole answer of /diff; an editor gets it as one message."""
@@ -89,7 +92,9 @@ async def run_export(session: "Session", argument: str) -> str:
         ("Folder", f"`{state.cwd}`"),
         ("Model", f"`{state.model.qualified}`"),
     )
-    text = conversation_markdown(active_events(await _recorded(session)), title=state.title, about=about)
+    text = conversation_markdown(
+        active_events(await _recorded(session.constellation, session.session_id)), title=state.title, about=about
+    )
     await session.workbench.files.write_text_file(path, text)
     return f"The conversation is in `{shown}` ({len(text.encode('utf-8', 'surrogatepass')):,} bytes)."
 
@@ -98,7 +103,7 @@ async def run_diff(session: "Session", argument: str) -> str:
     """Show what this session changed in files."""
     cwd = session.state.cwd
     wanted = absolute_path(argument, cwd) if argument else ""
-    events = [entry.event for entry in await _recorded(session)]
+    events = [entry.event for entry in await _recorded(session.constellation, session.session_id)]
     files, besides = await anyio.to_thread.run_sync(_all_changes, events, wanted)
     room = max(DIFF_CHARACTERS // max(len(files), 1), LEAST_CHARACTERS)
     sections = [_file_section(file, partial(display_path, cwd=cwd), room) for file in files[:FILES_SHOWN]]
@@ -106,7 +111,9 @@ async def run_diff(session: "Session", argument: str) -> str:
     others = sentence_of(besides, partial(display_path, cwd=resolved_cwd))
     if not argument:
         named = {*besides, *(file.path for file in files), *(file.renamed_from for file in files if file.renamed_from)}
-        others = "\n\n".join(part for part in (others, await _other_files(session, named)) if part)
+        others = "\n\n".join(
+            part for part in (others, await _other_files(session.constellation, session.state, named)) if part
+        )
     if not sections:
         where = f" in {argument}" if argument else ""
         return f"This session's edits changed nothing{where}.{' ' + others if others else ''}"
@@ -156,17 +163,17 @@ def _not_known(paths: Sequence[str], known: Set[str]) -> list[str]:
     ]
 
 
-async def _other_files(session: "Session", known: set[str]) -> str:
+async def _other_files(shared: "Constellation", state: "SessionState", known: set[str]) -> str:
     """Files that git says differ from the last commit and that no edit of the session changed."""
-    ask = session.constellation.git_status
-    status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
+    ask = shared.git_status
+    status = await ask(state.cwd, GIT_SECONDS) if ask is not None else None
     if status is None:
         return ""
     resolved = {await anyio.to_thread.run_sync(resolve_path, path) for path in known}
     others = await anyio.to_thread.run_sync(_not_known, status.paths, resolved)
     if not others:
         return ""
-    cwd = await anyio.to_thread.run_sync(resolve_path, session.state.cwd)
+    cwd = await anyio.to_thread.run_sync(resolve_path, state.cwd)
     names = ", ".join(f"`{display_path(path, cwd)}`" for path in others[:FILES_NAMED])
     more = f" and {len(others) - FILES_NAMED} more" if len(others) > FILES_NAMED else ""
     return f"Git also names {names}{more}: changed by commands, by you, or before this session."
@@ -174,7 +181,14 @@ async def _other_files(session: "Session", known: set[str]) -> str:
 
 async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
     """Rows of /status: what is in the model's context, what the session cost, and the state of git."""
-    used = next((e.event for e in reversed(await _recorded(session)) if isinstance(e.event, UsageReported)), None)
+    used = next(
+        (
+            e.event
+            for e in reversed(await _recorded(session.constellation, session.session_id))
+            if isinstance(e.event, UsageReported)
+        ),
+        None,
+    )
     ask = session.constellation.git_status
     git = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
     rows: list[tuple[str, str]] = []
@@ -196,13 +210,13 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
     return tuple(rows)
 
 
-async def room_taken(session: "Session") -> str:
+async def room_taken(shared: "Constellation") -> str:
     """Disk usage of the constellation and of the files beside it, in words."""
     from pattern_acp.journal.disk_usage import storage_breakdown, storage_summary
 
-    database = session.constellation.database
+    database = shared.database
     return await anyio.to_thread.run_sync(storage_summary, database.path, await database.read(storage_breakdown))
 
 
-async def _recorded(session: "Session") -> list[Recorded]:
-    return await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
+async def _recorded(shared: "Constellation", session_id: "SessionId") -> list[Recorded]:
+    return await shared.database.read(lambda tx: read_history(tx, session_id))

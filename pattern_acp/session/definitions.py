@@ -37,6 +37,8 @@ from pattern_acp.turn.tool_runner import ToolRunner
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import FolderTrust, SessionState
+    from pattern_acp.turn.recorder import JournalRecorder
 
 _TYPED = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -61,18 +63,18 @@ def written_commands(definitions: Definitions, built_in: "tuple[str, ...]") -> t
     return tuple(command for name, command in written.items() if name not in built_in)
 
 
-def usable_skills(session: "Session") -> tuple[SkillDefinition, ...]:
+def usable_skills(trust: "FolderTrust") -> tuple[SkillDefinition, ...]:
     """The user's skills, and those of a project that they trust."""
-    granted = session.trust.granted
-    return tuple(skill for skill in session.trust.definitions.skills if granted or not skill.of_project)
+    granted = trust.granted
+    return tuple(skill for skill in trust.definitions.skills if granted or not skill.of_project)
 
 
 def fix_skills(session: "Session") -> None:
     """Decide once a session's process whether the prompt offers skills, and which it lists."""
     is_open = session.state.skill_tool is None and session.trust.definitions.skills
-    if is_open and any(skill.for_model for skill in usable_skills(session)):
+    if is_open and any(skill.for_model for skill in usable_skills(session.trust)):
         session.state.skill_writer = session.state.skill_writer or _writer(session)
-        session.state.skill_tool = LoadSkill(lambda: usable_skills(session), partial(_uses, session))
+        session.state.skill_tool = LoadSkill(lambda: usable_skills(session.trust), partial(_uses, session))
 
 
 def _writer(session: "Session") -> WriteSkill:
@@ -107,7 +109,7 @@ async def run_skills(session: "Session", argument: str) -> str:
         if not found:
             return f"No skill has any of these words; there are {len(skills)}."
         skills = tuple(skill for name in found for skill in skills if skill.name == name)
-    usable = usable_skills(session)
+    usable = usable_skills(session.trust)
     rows: list[list[str]] = []
     for skill in skills:
         where = f"`{skill.folder}`" + ("" if skill in usable else " (not trusted: /trust)")
@@ -116,29 +118,29 @@ async def run_skills(session: "Session", argument: str) -> str:
     return table(["Skill", "What it is for", "Source", "Loaded", "Where"], rows)
 
 
-def command_typed(session: "Session", message: Message) -> tuple[CommandDefinition, str] | None:
+def command_typed(trust: "FolderTrust", message: Message) -> tuple[CommandDefinition, str] | None:
     """The written command that the last text of a message names, with what was typed behind it."""
-    if not session.trust.definitions.commands:
+    if not trust.definitions.commands:
         return None
     match = _TYPED.fullmatch(message.typed_line.strip())
     if match is None:
         return None
-    found = next((each for each in session.trust.definitions.commands if each.name == match[1]), None)
+    found = next((each for each in trust.definitions.commands if each.name == match[1]), None)
     return (found, (match[2] or "").strip()) if found is not None else None
 
 
-def skill_typed(session: "Session", message: Message) -> tuple[SkillDefinition, str] | None:
+def skill_typed(trust: "FolderTrust", message: Message) -> tuple[SkillDefinition, str] | None:
     """The skill that the last text of a message names as a command, with what was typed behind it."""
-    match = _TYPED.fullmatch(message.typed_line.strip()) if session.trust.definitions.skills else None
+    match = _TYPED.fullmatch(message.typed_line.strip()) if trust.definitions.skills else None
     if match is None:
         return None
-    found = next((each for each in session.trust.definitions.skills if each.name == match[1] and each.for_user), None)
+    found = next((each for each in trust.definitions.skills if each.name == match[1] and each.for_user), None)
     return (found, (match[2] or "").strip()) if found is not None else None
 
 
 async def _load_typed(session: "Session", turn_id: TurnId, skill: SkillDefinition, typed: str) -> TurnEnd | None:
     if skill.of_project and not await ensure_trust(session, turn_id, used=True):
-        return await _refuse(session, turn_id, f"/{skill.name} is a skill of this project")
+        return await _refuse(session.state, session.recorder, turn_id, f"/{skill.name} is a skill of this project")
     asked = f"The user typed /{skill.name}{f' {typed}' if typed else ''}: follow the skill's instructions now."
     text = f"{framed(skill, typed)}\n\n{asked}"
     path = str(Path(skill.folder, SKILL_FILE))
@@ -146,11 +148,11 @@ async def _load_typed(session: "Session", turn_id: TurnId, skill: SkillDefinitio
     return None
 
 
-async def _refuse(session: "Session", turn_id: TurnId, what: str) -> TurnEnd:
+async def _refuse(state: "SessionState", recorder: "JournalRecorder", turn_id: TurnId, what: str) -> TurnEnd:
     """Take the prompt back: it names something of a folder that is not trusted."""
-    session.state.history.pop()
+    state.history.pop()
     sentence = f"{what}, and the folder is not trusted. {HOW_TO_TRUST}"
-    await session.recorder.record(NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
+    await recorder.record(NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM, Origin.WORKSPACE))
     return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
 
 
@@ -163,19 +165,21 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
         DatabaseError: something could not be recorded; the turn stops.
     """
     prompt = session.state.history[-1]
-    typed = command_typed(session, prompt)
+    typed = command_typed(session.trust, prompt)
     if typed is None:
-        named = skill_typed(session, prompt)
+        named = skill_typed(session.trust, prompt)
         return await _load_typed(session, turn_id, *named) if named is not None else None
     command, arguments = typed
     if command.of_project and not await ensure_trust(session, turn_id, used=True):
-        return await _refuse(session, turn_id, f"/{command.name} is a command of this project")
+        return await _refuse(session.state, session.recorder, turn_id, f"/{command.name} is a command of this project")
     lines, runner = inline_commands(command.body, arguments), new_runner()
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)
     # What a line printed may look like a mention; only the file and the user name files.
     named = expanded(command.body, arguments, {})
-    seen = await with_files(session, Message(MessageId("command"), Role.USER, (TextPart(named),)))
+    seen = await with_files(
+        session.state, session.workbench, Message(MessageId("command"), Role.USER, (TextPart(named),))
+    )
     session.state.waiting.append(
         Addition(
             "command",
@@ -191,7 +195,7 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
 
 def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[str, ...]":
     """Tools among `names` that the command of this turn allows; it narrows and never grants."""
-    typed = command_typed(session, session.state.history[-1]) if session.state.history else None
+    typed = command_typed(session.trust, session.state.history[-1]) if session.state.history else None
     if typed is None or not typed[0].tools:
         return names
     # `Bash(git log:*)` means the tool; which lines it may run is for policy to say.

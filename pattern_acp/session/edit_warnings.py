@@ -50,7 +50,7 @@ class EditWarnings:
         from pattern_acp.memory.path_notes import NoteKind, acting_entries
 
         session = self._session
-        owner, now_ms = memory_owner(session), session.constellation.clock.now_ms()
+        owner, now_ms = memory_owner(session.state), session.constellation.clock.now_ms()
         isolated = session.state.settings.memory.isolation != Isolation.NONE
         owners = owner.owners[1:] if isolated else owner.owners
         try:

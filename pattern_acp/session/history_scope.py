@@ -13,19 +13,19 @@ from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.session.memory_context import memory_owner
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.state import SessionState
 
 
-def history_scope(session: "Session", writer: Writer = PERSON) -> HistoryScope:
+def history_scope(shared: "Constellation", state: "SessionState", writer: Writer = PERSON) -> HistoryScope:
     """Whose blocks a session sees, for the user or the agent."""
-    shared = session.constellation
-    owners, secrets = memory_owner(session).owners, SecretRule(session.state.settings.memory.secrets)
-    return HistoryScope(owners, session.session_id, writer.actor, writer.origin, shared.peer, secrets)
+    owners, secrets = memory_owner(state).owners, SecretRule(state.settings.memory.secrets)
+    return HistoryScope(owners, state.session_id, writer.actor, writer.origin, shared.peer, secrets)
 
 
-def agent_history(session: "Session", turn_id: TurnId) -> AgentHistory:
+def agent_history(shared: "Constellation", state: "SessionState", turn_id: TurnId) -> AgentHistory:
     """History as the agent may look at it and propose changes."""
-    shared, scope = session.constellation, history_scope(session, PERSONA)
+    scope = history_scope(shared, state, PERSONA)
     reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
     reverts.turn_id = turn_id
     return AgentHistory(MemoryHistory(shared.database, scope.owners), reverts)

@@ -37,7 +37,7 @@ from pattern_acp.turn.recorder import NewEvent
 if TYPE_CHECKING:
     from pattern_acp.config.settings import HookSettings
     from pattern_acp.session.session import Session
-    from pattern_acp.session.state import InjectionQueue, SessionState
+    from pattern_acp.session.state import FolderTrust, InjectionQueue, SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ PERMISSION_MODES = {
 """Our modes in the words that scripts for Claude Code know."""
 
 
-def hooks_in_force(session: "Session") -> "tuple[HookSettings, ...]":
+def hooks_in_force(state: "SessionState", trust: "FolderTrust") -> "tuple[HookSettings, ...]":
     """The user's hooks, then those of the project if the user trusts it."""
-    return (*session.state.settings.hooks, *session.trust.in_force.hooks)
+    return (*state.settings.hooks, *trust.in_force.hooks)
 
 
 async def run_event(
@@ -73,7 +73,7 @@ async def run_event(
     runner = session.constellation.hooks
     if _chosen(session.trust.in_force.hooks, event, subject):
         await confirm_trust(session)
-    chosen = _chosen(hooks_in_force(session), event, subject)
+    chosen = _chosen(hooks_in_force(session.state, session.trust), event, subject)
     if runner is None or not chosen:
         return Opinion()
     payload: dict[str, Json] = {
@@ -128,7 +128,7 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
         DatabaseError: the refusal could not be recorded.
     """
     prompt, state = session.state.history[-1], session.hook_state
-    if not hooks_in_force(session):
+    if not hooks_in_force(session.state, session.trust):
         state.started = True
         return None
     if not state.started:
@@ -210,7 +210,7 @@ class SessionToolHooks:
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """See `ToolHooks.after`."""
         locations = (*call.locations, *outcome.locations)
-        await note_files_in_hand(self._session, call.kind, locations, self._heard_by)
+        await note_files_in_hand(self._session.state, call.kind, locations, self._heard_by)
         said: list[str] = []
         for told in self._inputs(call):
             payload: dict[str, Json] = {

@@ -30,7 +30,7 @@ from pattern_acp.session.state import Addition
 from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.state import InjectionQueue, SessionState
 
 IN_HAND = frozenset({ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
@@ -38,33 +38,32 @@ IN_HAND = frozenset({ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOV
 
 
 async def note_files_in_hand(
-    session: "Session", kind: ToolKind, locations: Sequence[Location], queue: "InjectionQueue | SessionState"
+    state: "SessionState", kind: ToolKind, locations: Sequence[Location], queue: "InjectionQueue | SessionState"
 ) -> None:
     """Have the next request of a conversation tell the instructions of these files' folders that it does not have."""
     if kind not in IN_HAND or not locations:
         return
-    cwd, roots = session.state.policy.roots[0], session.state.policy.roots
+    cwd, roots = state.policy.roots[0], state.policy.roots
 
     def look() -> list[ProjectInstruction]:
         paths = dict.fromkeys(resolve_path(location.path) for location in locations)
         return [found for path in paths for found in nested_instructions(path, cwd, roots)]
 
     for found in await anyio.to_thread.run_sync(look):
-        addition = addition_of(found, session.state.cwd)
+        addition = addition_of(found, state.cwd)
         if not found.problem and not _is_known(queue, addition):
             queue.waiting.append(addition)
 
 
-async def note_changed_files(session: "Session") -> None:
+async def note_changed_files(shared: "Constellation", state: "SessionState") -> None:
     """Have the next request tell the instruction files that changed since the conversation last had them."""
-    state = session.state
     if state.settings.definitions.follow == "keep":
         return
     stamps = _stamps(state.instructions, str(Path(state.cwd, NAMES[0])))
     if stamps == state.instruction_stamps or (not state.instructions and stamps == (_GONE,)):
         return
     before = {file.path: file for file in state.instructions}
-    own = session.constellation.own_instructions
+    own = shared.own_instructions
 
     def look() -> dict[str, ProjectInstruction]:
         files = (*project_instructions(state.cwd, git_facts(state.cwd).root), *own_instructions(own))
@@ -133,9 +132,9 @@ def _told(queue: "InjectionQueue | SessionState") -> dict[str, int]:
     return {text[len('<context source="') : text.index('">')]: len(text.encode("utf-8", "replace")) for text in texts}
 
 
-def instructions_summary(session: "Session") -> str:
+def instructions_summary(state: "SessionState") -> str:
     """The files in force with their sizes, for /status; empty when there are none."""
-    sizes = {file.path: file.size for file in session.state.instructions}
-    sizes |= {source.partition(" ")[2]: size for source, size in _told(session.state).items()}
+    sizes = {file.path: file.size for file in state.instructions}
+    sizes |= {source.partition(" ")[2]: size for source, size in _told(state).items()}
     shown = [f"`{path}` ({size:,} bytes)" for path, size in sizes.items()]
     return f"{plural(len(shown), 'file')}: {', '.join(shown)}" if shown else ""

@@ -89,8 +89,8 @@ def _help() -> str:
 
 
 def _desk(session: "Session") -> Desk:
-    shared, state, scope = session.constellation, session.state, history_scope(session)
-    setup = MemorySetup(shared.database, memory_owner(session), clock=shared.clock)
+    shared, state, scope = session.constellation, session.state, history_scope(session.constellation, session.state)
+    setup = MemorySetup(shared.database, memory_owner(session.state), clock=shared.clock)
     reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
     forgetting = MemoryForgetting(shared.database, scope, clock=shared.clock, parameters=parameter_names)
     setup.turn_id = reverts.turn_id = forgetting.turn_id = session.person_memory.turn_id

@@ -47,6 +47,7 @@ from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -71,9 +72,9 @@ _AUTHORS = {
 }
 
 
-def memory_owner(session: "Session") -> MemoryScope:
+def memory_owner(state: "SessionState") -> MemoryScope:
     """Whose memory a session uses."""
-    return MemoryScope(session.state.persona.name, session.state.project_key, session.session_id)
+    return MemoryScope(state.persona.name, state.project_key, state.session_id)
 
 
 def memory_view(block: MemoryBlockView) -> MemoryView:
@@ -207,7 +208,7 @@ async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats
     def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...]]:
         if session.state.has_tasks is None:
             # Once: a tool that came and went would break the cached prefix.
-            session.state.has_tasks = has_open_tasks(tx, memory_owner(session).owners)
+            session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).owners)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
         return newest_redaction_of_history(tx, session.session_id, after=known), untold
 

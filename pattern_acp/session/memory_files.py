@@ -38,7 +38,9 @@ from pattern_acp.memory.sharing import sound_blocks
 from pattern_acp.workspace.files import fingerprint
 
 if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -87,21 +89,23 @@ async def renew_files(database: Database, root: str, memory: ConstellationMemory
 
 
 async def _guarded(session: "Session", *, takes_in: bool) -> None:
-    folder = _folder(session)
+    folder = _folder(session.state)
     try:
         if await anyio.to_thread.run_sync(_leads_elsewhere, folder, session.state.policy.roots[0]):
-            _report(session, str(folder), "The folder .pattern/memory leads out of the project, so it is not used.")
+            _report(
+                session.state, str(folder), "The folder .pattern/memory leads out of the project, so it is not used."
+            )
             return
         views = await session.memory.blocks()
         if takes_in and await _take_in(session, folder, views):
             views = await session.memory.blocks()
         database, kept = session.constellation.database, _kept(session.memory)
         for name, sentence in await _bring_up_to_date(database, folder, views, kept):
-            _report(session, name, sentence)
+            _report(session.state, name, sentence)
     except PatternError as error:
         logger.warning("memory was not kept as files: %s", type(error).__name__)
     except OSError as error:
-        _report(session, str(folder), _not_kept(folder, error))
+        _report(session.state, str(folder), _not_kept(folder, error))
 
 
 async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> bool:
@@ -116,15 +120,15 @@ async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlock
             continue
         try:
             took = await _merge(session, folder, one, content, labels[one.block_id]) or took
-            await _note(session, folder, one, content)
+            await _note(session.constellation, folder, one, content)
         except BlockError as error:
             sentence = error if isinstance(error, MemoryFileError) else MemoryFileError(one.file, error.sentence)
-            _report(session, one.file + content_hash(content), sentence.sentence)
+            _report(session.state, one.file + content_hash(content), sentence.sentence)
     return took
 
 
 async def _merge(session: "Session", folder: Path, one: MemoryFile, content: bytes, label: str) -> bool:
-    schema, base = await session.constellation.database.read(lambda tx: _text_then(tx, session, one))
+    schema, base = await session.constellation.database.read(lambda tx: _text_then(tx, session.state, one))
     edited = text_in_file(one.file, content, label, known=base)
     text = text_of_edited(label, schema, edited, base, Path(one.file).suffix)
     if text == base:
@@ -137,19 +141,19 @@ async def _merge(session: "Session", folder: Path, one: MemoryFile, content: byt
     return True
 
 
-def _text_then(tx: Transaction, session: "Session", one: MemoryFile) -> tuple[BlockSchema, str]:
+def _text_then(tx: Transaction, state: "SessionState", one: MemoryFile) -> tuple[BlockSchema, str]:
     """The block's schema, and its text as the file was made of it."""
-    owners = (Scope.PERSONA, session.state.persona.name), (Scope.PROJECT, session.state.project_key)
+    owners = (Scope.PERSONA, state.persona.name), (Scope.PROJECT, state.project_key)
     block = next(seen.block for seen in sound_blocks(tx, owners)[0] if seen.block.id == one.block_id)
     if block.head_update == one.version:
         return block.schema, block.text
     return block.schema, text_of_version(read_history(tx, block), one.version)
 
 
-async def _note(session: "Session", folder: Path, one: MemoryFile, content: bytes) -> None:
+async def _note(shared: "Constellation", folder: Path, one: MemoryFile, content: bytes) -> None:
     """The edited file counts as written, so that it is brought up to date like the others."""
     known = MemoryFile(one.block_id, one.file, one.version, content_hash(content))
-    await session.constellation.database.write(lambda tx: note_file(tx, str(folder), known))
+    await shared.database.write(lambda tx: note_file(tx, str(folder), known))
 
 
 async def _bring_up_to_date(
@@ -220,8 +224,8 @@ def _editable(view: MemoryBlockView, suffix: str = "") -> EditableText:
     return editable_text(view.schema, view.text)
 
 
-def _folder(session: "Session") -> Path:
-    return Path(session.state.policy.roots[0]).joinpath(*FOLDER)
+def _folder(state: "SessionState") -> Path:
+    return Path(state.policy.roots[0]).joinpath(*FOLDER)
 
 
 def _leads_elsewhere(folder: Path, root: str) -> bool:
@@ -257,7 +261,7 @@ def _not_kept(folder: Path, error: OSError) -> str:
     return f"Memory could not be kept as files ({error.strerror}); mend {folder}."
 
 
-def _report(session: "Session", key: str, sentence: str) -> None:
-    if key not in session.state.reported_files:
-        session.state.reported_files.add(key)
-        session.state.notices.append(sentence)
+def _report(state: "SessionState", key: str, sentence: str) -> None:
+    if key not in state.reported_files:
+        state.reported_files.add(key)
+        state.notices.append(sentence)

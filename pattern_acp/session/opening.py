@@ -177,17 +177,15 @@ def shows_overlap(settings: Settings, client: ClientDescription) -> bool:
     return client.has_overlap_option or settings.turn.overlapping != "auto"
 
 
-async def refresh_grants(session: Session) -> None:
+async def refresh_grants(shared: Constellation, state: SessionState) -> None:
     """Read again which grants hold: another window or a terminal may have added some or taken some back.
 
     Raises:
         PolicyError: one is not of a kind that this version knows.
         DatabaseError: the file cannot be read.
     """
-    policy = session.state.policy
-    policy.grants[:] = await session.constellation.database.read(
-        lambda tx: load_grants(tx, session.session_id, policy.owner)
-    )
+    policy = state.policy
+    policy.grants[:] = await shared.database.read(lambda tx: load_grants(tx, state.session_id, policy.owner))
 
 
 def assemble(
@@ -237,7 +235,7 @@ def assemble(
         # Late: most sessions never look at memory's past.
         from pattern_acp.session.history_scope import history_scope
 
-        return history_scope(session)
+        return history_scope(session.constellation, session.state)
 
     scope = RewindScope(
         state.session_id,
@@ -258,9 +256,9 @@ def assemble(
     state.policy.trusts_folder = lambda: trust.granted
     records.after_change = session.wake_if_due
     for memory_of in (memory.persona, memory.person):
-        memory_of.searching.in_context = lambda: seen_messages(session)
+        memory_of.searching.in_context = lambda: seen_messages(session.state)
         memory_of.after_commit = lambda: write_files(session)
-    projections.skills = lambda: usable_skills(session)
+    projections.skills = lambda: usable_skills(session.trust)
     follow_servers(session)
     return session
 

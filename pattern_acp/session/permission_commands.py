@@ -148,7 +148,7 @@ async def run_permissions(session: "Session", argument: str) -> Result:
         return Permissions(tuple(in_force), policy.mode, policy.rules, "`/permissions revoke NUMBER` takes one back.")
     found = _numbered(in_force, int(rest), "/permissions")
     await session.recorder.record(NewEvent(_revocation(found), Actor.HUMAN, Origin.PERSON))
-    await refresh_grants(session)
+    await refresh_grants(session.constellation, session.state)
     return Revoked(found.number, describe_grant(found.grant), found.grant.effect)
 
 

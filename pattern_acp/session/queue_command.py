@@ -11,6 +11,7 @@ from pattern_acp.session.options import OVERLAP_OPTION, OVERLAPS, Overlap
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import PromptTicket, Session
+    from pattern_acp.session.state import SessionState
 
 SHOWN_TEXT = 200
 """Characters of a prompt that the table shows."""
@@ -47,7 +48,7 @@ async def run_queue(session: "Session", argument: str) -> str:
             options = await session.set_option(OVERLAP_OPTION, verb, by="agent")
             if session.state.shows_overlap:
                 await session.view.show_options(options)
-            return _customs(session)
+            return _customs(session.state)
         case _:
             raise CommandMisusedError(USAGE)
 
@@ -63,14 +64,14 @@ def _named(session: "Session", number: str) -> "PromptTicket":
 
 def _shown(session: "Session") -> str:
     if not session.waiting:
-        return f"No prompt waits. {_customs(session)}"
+        return f"No prompt waits. {_customs(session.state)}"
     rows = ["| # | Prompt | |", "| --- | --- | --- |"]
     for number, ticket in enumerate(session.waiting, start=1):
         text = one_line(ticket.text, SHOWN_TEXT).replace("|", "\\|")
         rows.append(f"| {number} | {text} | {ticket.overlap} |")
-    return "\n".join([*rows, "", _customs(session), "", USAGE])
+    return "\n".join([*rows, "", _customs(session.state), "", USAGE])
 
 
-def _customs(session: "Session") -> str:
-    words = {choice.value: choice.description for choice in OVERLAPS}[session.state.overlap]
-    return f"A prompt that you send while a turn runs: {session.state.overlap}. {words}"
+def _customs(state: "SessionState") -> str:
+    words = {choice.value: choice.description for choice in OVERLAPS}[state.overlap]
+    return f"A prompt that you send while a turn runs: {state.overlap}. {words}"

@@ -340,7 +340,7 @@ async def _leave_handoffs(ended: Sequence[Session], seconds: float) -> None:
 
     with anyio.move_on_after(seconds):
         for session in ended:
-            await leave_handoff(session)
+            await leave_handoff(session.constellation, session.state)
 
 
 def _begin_to_end(session: Session) -> None:

@@ -33,12 +33,13 @@ from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.rewind_text import answer_text
 
 if TYPE_CHECKING:
+    from pattern_acp.rewind.checkpoints import Checkpoints
     from pattern_acp.session.session import Session
 
 
-async def points_of(session: "Session") -> tuple[Point, ...]:
+async def points_of(checkpoints: "Checkpoints") -> tuple[Point, ...]:
     """The moments to which the session can go back, oldest first."""
-    return list_points(await listed_of(session.checkpoints.scope))
+    return list_points(await listed_of(checkpoints.scope))
 
 
 async def preview_rewind(session: "Session", named: str) -> RewindPlan:

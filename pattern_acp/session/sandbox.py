@@ -17,7 +17,8 @@ from pattern_acp.policy.sandbox import session_profile
 from pattern_acp.processes.confinement import Profile
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.state import SessionState
 
 ELSEWHERE = (
     "The folders of this session are not on this machine, so nothing confines commands in the editor's terminal."
@@ -31,16 +32,16 @@ class SandboxState(Struct, frozen=True):
     problem: str = ""
 
 
-async def sandbox_of(session: "Session") -> SandboxState:
+async def sandbox_of(shared: "Constellation", state: "SessionState") -> SandboxState:
     """The sandbox in which commands of `session` run unasked, and its name for decisions (`policy.decide`)."""
-    setting, means = session.state.settings.policy.sandbox, session.constellation.sandboxing
+    setting, means = state.settings.policy.sandbox, shared.sandboxing
     if setting == "off" or means is None:
         return SandboxState()
     found = await means.confinement.find()
     problem = found.problem
-    if found.name and not await to_thread.run_sync(Path(session.state.cwd).is_dir):
+    if found.name and not await to_thread.run_sync(Path(state.cwd).is_dir):
         found, problem = replace(found, name=""), ELSEWHERE
-    return SandboxState(sandbox_name(session.state.settings.policy, found.name), problem)
+    return SandboxState(sandbox_name(state.settings.policy, found.name), problem)
 
 
 def sandbox_name(policy: PolicySettings, found: str) -> str:
@@ -50,36 +51,36 @@ def sandbox_name(policy: PolicySettings, found: str) -> str:
     return f"{found}, {'the network of the machine' if policy.sandbox_network == 'host' else NO_NETWORK}"
 
 
-async def sandbox_summary(session: "Session") -> str:
+async def sandbox_summary(shared: "Constellation", state: "SessionState") -> str:
     """Name of what confines commands of `session` that run unasked, or why nothing does, for `/status`."""
-    if session.state.settings.policy.sandbox == "off":
+    if state.settings.policy.sandbox == "off":
         return "off"
-    found = await sandbox_of(session)
+    found = await sandbox_of(shared, state)
     confines = found.name not in {"", NO_SANDBOX, SANDBOX_REQUIRED}
     return ". ".join(part for part in (found.name if confines else "none", found.problem) if part)
 
 
-async def note_sandbox(session: "Session") -> None:
+async def note_sandbox(shared: "Constellation", state: "SessionState") -> None:
     """Let the session's next decisions know its sandbox."""
-    session.state.policy.sandbox = (await sandbox_of(session)).name
+    state.policy.sandbox = (await sandbox_of(shared, state)).name
 
 
-async def profile_of(session: "Session") -> Profile:
+async def profile_of(shared: "Constellation", state: "SessionState") -> Profile:
     """The limits of a command that is to run now: they follow what is on the disk.
 
     Raises:
         OSError: the folder for temporary files cannot be made.
     """
-    means = session.constellation.sandboxing
+    means = shared.sandboxing
     if means is None:
         raise OSError("nothing can confine commands here")
-    settings = session.state.settings.policy
+    settings = state.settings.policy
     network = settings.sandbox_network == "host"
-    joined = "" if network else await to_thread.run_sync(means.confinement.hold, session.session_id)
-    temporary = await to_thread.run_sync(means.confinement.temporary_folder, session.session_id)
+    joined = "" if network else await to_thread.run_sync(means.confinement.hold, state.session_id)
+    temporary = await to_thread.run_sync(means.confinement.temporary_folder, state.session_id)
     make = partial(
         session_profile,
-        session.state.policy.roots,
+        state.policy.roots,
         replace(means.folders, writable=settings.sandbox_writable),
         means.environment,
         temporary=temporary,

@@ -19,7 +19,8 @@ from pattern_acp.memory.recall import SearchResult, message_owners, search
 from pattern_acp.tools.base import SessionHit, ToolInputError, TurnQuery
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.state import SessionState
 
 _ALL_SESSIONS = 10_000
 _LAST_MS = 1 << 62
@@ -148,9 +149,8 @@ class ProjectSessions:
         )
 
 
-def sessions_of(session: "Session") -> ProjectSessions:
+def sessions_of(shared: "Constellation", state: "SessionState") -> ProjectSessions:
     """The other sessions that the model of this one may search."""
-    shared, state = session.constellation, session.state
     return ProjectSessions(shared.database, state.project_key, state.cwd, state.session_id, shared.clock)
 
 

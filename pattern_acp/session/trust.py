@@ -36,7 +36,9 @@ from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
+    from pattern_acp.session.mcp import SessionMcp
     from pattern_acp.session.session import Session
+    from pattern_acp.turn.recorder import JournalRecorder
 
 TRUST_CALL = "folder_trust"
 """Name of the call that shows the question."""
@@ -183,13 +185,14 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
         answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            await _record(session, turn_id, call, answer)
+            await _record(session.trust, session.recorder, turn_id, call, answer)
     trust.note(digest, trusted=answer.allows)
     return answer.allows
 
 
-async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answer: PermissionAnswer) -> None:
-    trust = session.trust
+async def _record(
+    trust: "FolderTrust", recorder: "JournalRecorder", turn_id: TurnId, call: ToolCallView, answer: PermissionAnswer
+) -> None:
     decision = _DECISIONS.get(answer, "refused")
     told = {
         "trusted": "Trusted until one of these changes. `/trust revoke` takes it back.",
@@ -198,7 +201,7 @@ async def _record(session: "Session", turn_id: TurnId, call: ToolCallView, answe
     }[decision]
     status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
     decided = FolderTrustDecided(trust.root, decision, trust.digest, trust.offer.parts)
-    await session.recorder.record(
+    await recorder.record(
         NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
         NewEvent(decided, Actor.HUMAN, Origin.PERSON),
         NewEvent(
@@ -236,7 +239,11 @@ def follow_servers(session: "Session") -> None:
     if trust.servers is None and not trust.in_force.mcp_servers:
         return
     running = trust.servers.servers if trust.servers is not None else ()
-    wanted = [settings for settings in trust.in_force.mcp_servers.values() if not _has_other(session, settings.name)]
+    wanted = [
+        settings
+        for settings in trust.in_force.mcp_servers.values()
+        if not _has_other(session.trust, session.mcp, settings.name)
+    ]
     if [server.settings for server in running] == wanted:
         return
     if trust.servers is not None:
@@ -247,9 +254,9 @@ def follow_servers(session: "Session") -> None:
         servers.join(trust.servers)
 
 
-def _has_other(session: "Session", name: str) -> bool:
-    own = session.trust.servers.servers if session.trust.servers is not None else ()
-    return any(server.name == name for server in session.mcp.servers.servers if server not in own)
+def _has_other(trust: "FolderTrust", mcp: "SessionMcp", name: str) -> bool:
+    own = trust.servers.servers if trust.servers is not None else ()
+    return any(server.name == name for server in mcp.servers.servers if server not in own)
 
 
 async def decide_trust(

@@ -48,6 +48,7 @@ from pattern_acp.session.checks import (
     diagnostics_want_more,
 )
 from pattern_acp.session.commands import more_commands, refuse_unknown
+from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import skill_tools, stable_part
 from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
 from pattern_acp.session.errors import CredentialsError
@@ -56,6 +57,7 @@ from pattern_acp.session.hooks import MOST_CONTINUATIONS, after_answer, before_p
 from pattern_acp.session.injected_context import add_waiting
 from pattern_acp.session.instructions import note_changed_files, note_files_in_hand
 from pattern_acp.session.jobs import ended_notices, job_notes
+from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_context import (
     drop_forgotten,
     exchange_files,
@@ -67,8 +69,10 @@ from pattern_acp.session.memory_context import (
 )
 from pattern_acp.session.opening import refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
+from pattern_acp.session.ports import Workbench
 from pattern_acp.session.sandbox import note_sandbox
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
+from pattern_acp.session.state import SessionState
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools
@@ -254,7 +258,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
     except Exception as error:  # noqa: BLE001  the boundary: whatever happened, the turn gets its end
         end = failed_end(error)
         if not turn.started:
-            await _record_start(session, turn)
+            await _record_start(session.state, session.recorder, turn)
         await reload_history(session)
         await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
     return end
@@ -312,31 +316,31 @@ async def _attach(session: Session, turn: Turn) -> None:
     """Fill in a prompt of an MCP server that the user chose, and the files that the prompt names."""
     try:
         if session.mcp.servers.servers:
-            await _use_file_server(session, may_wait=turn.command is None)
+            await _use_file_server(session.workbench, session.mcp, may_wait=turn.command is None)
             turn.message = await session.mcp.expanded(turn.message)
     except ServerError as error:
         # Recorded like a command of ours, which the model does not see.
         turn.command = Typed(turn.message.typed_line.split()[0].lstrip("/"), "")
         turn.refusal = TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
     if turn.command is None:
-        turn.message = await with_files(session, turn.message)
+        turn.message = await with_files(session.state, session.workbench, turn.message)
 
 
-async def _use_file_server(session: Session, *, may_wait: bool) -> None:
+async def _use_file_server(workbench: Workbench, mcp: SessionMcp, *, may_wait: bool) -> None:
     """Read and write files through an MCP server of the client, where it brings one and serves none itself."""
-    if not session.workbench.has_editor_files:
-        found = await session.mcp.file_server(may_wait=may_wait)
+    if not workbench.has_editor_files:
+        found = await mcp.file_server(may_wait=may_wait)
         if found is not None:
-            session.workbench.use_server(*found)
+            workbench.use_server(*found)
 
 
 async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:
     """Record that the turn has begun, and add the prompt to the conversation."""
-    await _record_start(session, turn)
+    await _record_start(session.state, session.recorder, turn)
     if turn.command is None:
         session.state.history.append(turn.message)
-        if files := given_files(session, turn.message):
-            await note_files_in_hand(session, ToolKind.READ, files, session.state)
+        if files := given_files(session.state, turn.message):
+            await note_files_in_hand(session.state, ToolKind.READ, files, session.state)
     return turn.refusal
 
 
@@ -346,7 +350,7 @@ async def _record_own(session: Session, turn: Turn) -> TurnEnd | None:
     ended = session.jobs.untold_ends() if session.jobs is not None else ()
     if not ended:
         # A prompt that came before has heard of them.
-        await _record_start(session, turn)
+        await _record_start(session.state, session.recorder, turn)
         return TurnEnd(StopReason.END_TURN)
     note = str(untrusted_line("note", " ".join([*(f"Background job {job_sentence(job)}" for job in ended), WOKEN])))
     told = Message(MessageId(session.constellation.ids.new("msg")), Role.USER, (TextPart(note),))
@@ -357,24 +361,24 @@ async def _record_own(session: Session, turn: Turn) -> TurnEnd | None:
     return None
 
 
-async def _record_start(session: Session, turn: Turn) -> None:
+async def _record_start(state: SessionState, recorder: JournalRecorder, turn: Turn) -> None:
     turn.started = True
     name = turn.command.name if turn.command is not None else ""
     insertion = turn.insertion
     key = insertion.key if insertion is not None else ""
     events = [NewEvent(TurnStarted(turn.turn_id, turn.message, name, key), Actor.HUMAN, Origin.PERSON)]
-    title = session.state.title or (title_of(turn.message) if turn.command is None else "")
-    if title != session.state.title:
+    title = state.title or (title_of(turn.message) if turn.command is None else "")
+    if title != state.title:
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
     if insertion is not None:
-        session.recorder.tell_when_recorded(lambda: insertion.inserted(turn.message))
-    if turn.command is None and not session.state.settings.memory.files:
+        recorder.tell_when_recorded(lambda: insertion.inserted(turn.message))
+    if turn.command is None and not state.settings.memory.files:
         # The first request to the model takes it along, or whatever is recorded before.
-        await session.recorder.record_soon(*events)
+        await recorder.record_soon(*events)
     else:
         # Memory that the user changes must be found behind it.
-        await session.recorder.record(*events)
-    session.state.title = title
+        await recorder.record(*events)
+    state.title = title
 
 
 async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
@@ -437,26 +441,26 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     """Bring in what changed outside: files of memory, and what the folder offers, about which the user is asked."""
     if session.state.settings.memory.files:
         await exchange_files(session)
-    await note_changed_files(session)
-    commands = more_commands(session)
+    await note_changed_files(session.constellation, session.state)
+    commands = more_commands(session.trust, session.mcp)
     await ensure_trust(session, turn.turn_id)
-    if more_commands(session) != commands:
-        await session.view.show_commands(more_commands(session))
+    if more_commands(session.trust, session.mcp) != commands:
+        await session.view.show_commands(more_commands(session.trust, session.mcp))
     unknown = await refuse_unknown(session, turn.turn_id)
     if unknown is None:
         fix_skills(session)
         # Another window or a terminal may have allowed something, or taken it back.
-        await refresh_grants(session)
+        await refresh_grants(session.constellation, session.state)
     return unknown
 
 
 async def _show_news(session: Session, turn: Turn) -> None:
     """Tell the user what they should know before the model answers: servers, commands that ended, keys."""
     news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
-    session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session)]
+    session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]
     await show_notices(session, turn.turn_id)
     await session.constellation.models.learn(session.state.model.qualified)
-    await note_sandbox(session)
+    await note_sandbox(session.constellation, session.state)
 
 
 async def _run_prompt_hooks(session: Session, turn: Turn) -> TurnEnd | None:
@@ -470,12 +474,12 @@ async def _sign_in_at(session: Session, turn_id: TurnId, server: "Server") -> bo
     return await offer_sign_in(session, turn_id, server)
 
 
-def _key_warnings(session: Session) -> list[str]:
+def _key_warnings(shared: Constellation, state: SessionState) -> list[str]:
     """A sentence for each provider that this session's models may go to and whose key goes there unencrypted; once."""
-    shared, settings = session.constellation, session.state.settings
+    settings = state.settings
     delegate = settings.delegate
     others = (delegate.model, delegate.explorer_model, delegate.worker_model, delegate.reviewer_model)
-    names = (session.state.model.qualified, *settings.fallback, *others, settings.memory.embedder)
+    names = (state.model.qualified, *settings.fallback, *others, settings.memory.embedder)
     warnings: list[str] = []
     for name in names:
         warning = shared.models.key_warning(name)
@@ -549,13 +553,13 @@ def _model_in_use(session: Session, gate: BudgetGate) -> ModelInUse:
         raise ProviderAuthError(missing)
     provider, info = models.resolve(session.state.model.qualified)
     session.state.model = info
-    return ModelInUse(models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
+    return ModelInUse(models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
 
 
 async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools | TurnEnd:
     """The tools of this turn, or its end where a written command was typed that may not be used."""
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and policy refuses the rest.
-    tools = (*session.constellation.tools, *skill_tools(session), *session.mcp.toolbox.callable())
+    tools = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
     definitions = session.trust.definitions
     if not (definitions.commands or definitions.skills):
         return TurnTools(session, turn.turn_id, tools, budget)
@@ -571,7 +575,7 @@ async def _goes_on(session: Session, turn_id: TurnId, end: TurnEnd, tools: TurnT
     """Check an answer: True when a check failed or a hook does not take the turn for finished."""
     if end.stop_reason is not StopReason.END_TURN or end.sentence or end.handed_over:
         return False
-    if tools.checks is not None and await checks_want_more(session, turn_id, tools.checks):
+    if tools.checks is not None and await checks_want_more(session.state, turn_id, tools.checks):
         return True
     return await diagnostics_want_more(session, turn_id) or await after_answer(session, turn_id, active=active)
 
@@ -705,7 +709,7 @@ async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: Pr
         try:
             if not turn.started and turn.insertion is None and not is_waiting:
                 # The user sees their prompt in the editor, so a replay has to show it too.
-                await _record_start(session, turn)
+                await _record_start(session.state, session.recorder, turn)
             if turn.started and ticket.dropped:
                 named = not_sent(ticket.dropped)
                 if not await session.view.show_notices((named,)):

@@ -107,7 +107,10 @@ class TurnTools:
 
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
     """Context for the tools of this turn."""
-    code, files = code_of(session), TrackedFiles(session.workbench.files, session.checkpoints)
+    code, files = (
+        code_of(session.constellation, session.state),
+        TrackedFiles(session.workbench.files, session.checkpoints),
+    )
     characters = session.state.settings.turn.tool_result_chars
     return ToolContext(
         session_id=session.session_id,
@@ -116,7 +119,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         roots=session.state.policy.roots,
         files=ObservedFiles(files, code.note_changed) if code is not None else files,
         terminal=session.workbench.terminal,
-        limits=partial(profile_of, session),
+        limits=partial(profile_of, session.constellation, session.state),
         memory=session.memory,
         read_before=session.state.policy.read_before,
         history=partial(_history, session, turn_id),
@@ -130,9 +133,9 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         command_ended=code.note_command_ended if code is not None else lambda: None,
         code=code,
         languages=servers_of(session),
-        sessions=sessions_of(session),
+        sessions=sessions_of(session.constellation, session.state),
         tasks=partial(_tasks, session, turn_id) if session.state.has_tasks else None,
-        may_read=lambda path: may_read(session, path),
+        may_read=lambda path: may_read(session.state, path),
         long_text=lambda text_id: whole_text(session.constellation.database, session.session_id, text_id),
     )
 
@@ -146,4 +149,4 @@ def _tasks(session: Session, turn_id: TurnId) -> "Tasks":
 def _history(session: Session, turn_id: TurnId) -> "AgentHistory":
     from pattern_acp.session.history_scope import agent_history
 
-    return agent_history(session, turn_id)
+    return agent_history(session.constellation, session.state, turn_id)

@@ -45,16 +45,16 @@ async def run_budget(session: "Session", argument: str) -> Result:
     allowance = parse_allowance(amount)
     if allowance is None:
         raise CommandMisusedError(f"A budget must be {ALLOWED.partition(';')[0]}, or `off`.")
-    await change_budget(session, scope, allowance)
+    await change_budget(session.state, session.recorder, scope, allowance)
     return BudgetSet(scope, f"{allowance}", elsewhere=scope != "session")
 
 
 async def _budgets(session: "Session") -> Budgets:
-    spent = await spent_now(session, session.memory.turn_id or TurnId(""))
+    spent = await spent_now(session.constellation, session.session_id, session.memory.turn_id or TurnId(""))
     used: dict[BudgetScope, tuple[int, int] | tuple[()]] = {
         "session": (spent.session.micro_units, spent.session.tokens),
         "day": (spent.since.micro_units, spent.since.tokens),
         "turn": (),
     }
-    rows = (BudgetRow(scope, f"{limit_of(session, scope)}", *counts) for scope, counts in used.items())
+    rows = (BudgetRow(scope, f"{limit_of(session.state, scope)}", *counts) for scope, counts in used.items())
     return Budgets(tuple(rows), FORM)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.budgets import BudgetGate
     from pattern_acp.session.compaction import CompactionRequest
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -59,39 +60,38 @@ def window_state(events: Sequence[Event]) -> WindowState:
     return state
 
 
-def seen_messages(session: "Session") -> frozenset[str] | None:
+def seen_messages(state: "SessionState") -> frozenset[str] | None:
     """The ids of the messages that the model sees; None when none of the conversation left its context."""
-    if not session.state.window.has_left_out:
+    if not state.window.has_left_out:
         return None
-    return frozenset(message.message_id for message in session.state.history)
+    return frozenset(message.message_id for message in state.history)
 
 
-def tokens_in(session: "Session") -> Callable[[ProviderRequest], int]:
+def tokens_in(state: "SessionState") -> Callable[[ProviderRequest], int]:
     """Return a function that estimates the tokens of a request for its model, as past counts teach."""
 
     def tokens_of(request: ProviderRequest) -> int:
-        return session.state.window.calibration.tokens(request.model, request_tokens(request))
+        return state.window.calibration.tokens(request.model, request_tokens(request))
 
     return tokens_of
 
 
-def strategy_of(session: "Session", model: ModelInUse) -> CompactionStrategy:
+def strategy_of(state: "SessionState", model: ModelInUse) -> CompactionStrategy:
     """Compaction strategy of this session; `offline` cannot summarise."""
-    wanted = session.state.settings.compaction.strategy
+    wanted = state.settings.compaction.strategy
     return "truncate" if wanted == "summarise" and model.provider.name == "offline" else wanted
 
 
-def session_limits(session: "Session", model: ModelInUse, refused: int | None = None) -> WindowLimits:
+def session_limits(state: "SessionState", model: ModelInUse, refused: int | None = None) -> WindowLimits:
     """The limits of the session's model; `refused` are the tokens of a request that was too long for it."""
-    settings, state = session.state.settings, session.state.window
-    known = state.refused.get(model.info.name) if refused is None else refused
-    level = thought_level_of(model.info, session.state.thought_level)
+    settings = state.settings
+    known = state.window.refused.get(model.info.name) if refused is None else refused
+    level = thought_level_of(model.info, state.thought_level)
     return limits_of(model.info, settings.compaction, settings.turn.max_output_tokens, known, level)
 
 
-def with_room(session: "Session", tools: Sequence[Tool]) -> tuple[Tool, ...]:
+def with_room(state: "SessionState", tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Those of `tools` that the model's window has room for; the user is told once when that is not all."""
-    state = session.state
     specs = tuple(tool.spec for tool in tools)
     names = tools_with_room(specs, state.system, state.model, state.settings.turn.max_output_tokens)
     if len(names) == len(tools):
@@ -121,7 +121,7 @@ class SessionWindow:
         self._turn_id = turn_id
         self._model = model
         self._compose = compose
-        self._limits = session_limits(session, model)
+        self._limits = session_limits(session.state, model)
         self._sent: ProviderRequest | None = None
         self._estimate = 0
         self._budget = budget
@@ -204,8 +204,10 @@ class SessionWindow:
         name = self._model.info.name
         tokens = self._state.calibration.tokens(name, self._estimate)
         # It is longer than we believe, or the window is smaller; either way less may be sent from now on.
-        limits = session_limits(self._session, self._model, refused=tokens)
-        wanted = CompactionRequest("provider", strategy_of(self._session, self._model), tokens, limits.target, limits)
+        limits = session_limits(self._session.state, self._model, refused=tokens)
+        wanted = CompactionRequest(
+            "provider", strategy_of(self._session.state, self._model), tokens, limits.target, limits
+        )
         if not await self._compacted(wanted):
             return False
         self._limits, self._state.refused[name] = limits, tokens
@@ -214,7 +216,7 @@ class SessionWindow:
     async def _make_room(self, tokens: int) -> bool:
         from pattern_acp.session.compaction import CompactionRequest
 
-        strategy = strategy_of(self._session, self._model)
+        strategy = strategy_of(self._session.state, self._model)
         return await self._compacted(
             CompactionRequest("threshold", strategy, tokens, self._limits.target, self._limits)
         )

@@ -242,7 +242,7 @@ async def test_budget_sets_shows_and_survives_opening_the_session_again():
         await agent.editor.request("session/close", {"sessionId": session})
         await agent.editor.request("session/load", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
         again = agent.sessions.get(session)
-        assert [str(limit_of(again, scope)) for scope in ("turn", "session", "day")] == [
+        assert [str(limit_of(again.state, scope)) for scope in ("turn", "session", "day")] == [
             "off",
             "2.50 USD",
             "500000 tokens",

@@ -283,11 +283,11 @@ class SecondMethods:
 
         async def follow() -> None:
             self.first.answered.set()
-            before = more_commands(session)
+            before = more_commands(session.trust, session.mcp)
             await session.mcp.servers.wait_settled(SERVERS_SECONDS)
             is_open = self.sessions.find(session.state.client_id) is session
-            if is_open and more_commands(session) != before:
-                await session.view.show_commands(more_commands(session))
+            if is_open and more_commands(session.trust, session.mcp) != before:
+                await session.view.show_commands(more_commands(session.trust, session.mcp))
 
         context.after_response(follow)
 
@@ -304,7 +304,8 @@ def view_of(session: Session) -> SecondView:
 def opened(session: Session) -> schema.OpenedSessionResponse:
     """The options and commands of a session that was opened."""
     return schema.OpenedSessionResponse(
-        config_options=config_options(session.options()), available_commands=available_commands(more_commands(session))
+        config_options=config_options(session.options()),
+        available_commands=available_commands(more_commands(session.trust, session.mcp)),
     )
 
 

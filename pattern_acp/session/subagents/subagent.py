@@ -114,7 +114,7 @@ class SubagentWindow:
         # What the counts of a model's answers taught holds for everything that it is sent.
         self._calibration = session.state.window.calibration
         self._messages = MessageTokens()
-        self._limits = session_limits(session, model)
+        self._limits = session_limits(session.state, model)
         self._estimate = 0
         self._task = history[0].message_id
 
@@ -156,7 +156,7 @@ class SubagentWindow:
     async def too_long(self) -> bool:
         """See `TurnWindow.too_long`."""
         tokens = self._calibration.tokens(self._model.info.name, self._estimate)
-        before, self._limits = self._limits, session_limits(self._session, self._model, refused=tokens)
+        before, self._limits = self._limits, session_limits(self._session.state, self._model, refused=tokens)
         if await self._made_room(self._wanted("provider", tokens)):
             self._session.state.window.refused[self._model.info.name] = tokens
             return True
@@ -724,4 +724,4 @@ def _model_in_use(session: "Session", qualified: str, gate: BudgetGate) -> Model
     """The model, with those that stand in for it as far as the budgets have room."""
     models = session.constellation.models
     provider, info = models.resolve(qualified)
-    return ModelInUse(models.with_fallback(provider, info, tokens_in(session), gate.refusal), info)
+    return ModelInUse(models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
