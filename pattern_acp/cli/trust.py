@@ -20,6 +20,11 @@ from pattern_acp.domain.project_parts import ProjectPart
 from pattern_acp.session.trust_commands import TrustDesk, TrustedFolders
 from pattern_acp.trust.records import Agreement, count_parts, describe_changes, describe_parts
 
+BRINGS_NOTHING = (
+    "It brings nothing that would run. Once you trust it, its files count as your own: what the agent remembers after "
+    "reading them is written without a question."
+)
+
 
 @asynccontextmanager
 async def open_trust(call: TypedCommand, process: Process) -> AsyncGenerator[TrustDesk, None]:
@@ -54,6 +59,8 @@ async def _agrees(root: str, parts: Sequence[ProjectPart], before: Agreement | N
     from pattern_acp.cli.chat.calls import plain_text
 
     shown = describe_changes(before.parts, parts) if before is not None else describe_parts(parts)
+    if not parts:
+        shown = f"{shown}\n{BRINGS_NOTHING}".strip()
     write_line(plain_text(shown, None))
     if sure:
         return True
@@ -61,6 +68,7 @@ async def _agrees(root: str, parts: Sequence[ProjectPart], before: Agreement | N
         sentence = "pattern-acp: nothing was changed; say --yes to trust this without a question."
         write_failure("cli.not-confirmed", sentence)
         return False
-    sys.stdout.write(f"\nTrust {root} to run {count_parts(parts)} as you? [y/N] ")
+    wanted = f"{root} to run {count_parts(parts)} as you" if parts else f"the files of {root}"
+    sys.stdout.write(f"\nTrust {wanted}? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -126,5 +126,7 @@ class Decision(Struct, frozen=True):
     """The layer that decided; empty for the one that its rule belongs to (`layers.layer_of`)."""
     source: str = ""
     """The rule of a file, or the grant, by which it was decided."""
+    settled_by_trust: bool = False
+    """True when it asks only as long as the user does not trust the session's folder."""
     basis: Basis | None = None
     """Its circumstances, where they are known, for the record."""

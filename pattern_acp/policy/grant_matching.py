@@ -423,6 +423,8 @@ def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[Ap
     once = "Run once" if any(isinstance(access, RunCommand) for access in accesses) else "Allow once"
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
     options += [ApprovalOption(answer, scope.label(lifetime)) for answer, scope, lifetime in _offers(decision)]
+    if decision.settled_by_trust:
+        options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Allow, and trust the files of this folder"))
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject"))
     if lasting := _lasting(decision):
         label = lasting[0].label(Lifetime.SESSION).replace("Always allow", "Never allow", 1)

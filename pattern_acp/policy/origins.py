@@ -218,7 +218,10 @@ def _remembering(
     if decision.verdict is Verdict.ASK:
         reason = f"{decision.reason} {reason}"
     # No scope: what the next text holds, and where it is from, nobody knows yet.
-    return Decision(Verdict.ASK, "memory_origin", reason, origin=named(read))
+    settled = decision.verdict is Verdict.ALLOW and not any(
+        is_foreign(source, trusts_folder=True, beyond_project=True) for source in read
+    )
+    return Decision(Verdict.ASK, "memory_origin", reason, origin=named(read), settled_by_trust=settled)
 
 
 def _copied(texts: Sequence[str], known: KnownTexts) -> tuple[DataSource, ...]:

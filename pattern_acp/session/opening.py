@@ -54,7 +54,7 @@ from pattern_acp.session.ports import Client, ClientDescription, SessionPorts
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionParts
 from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
-from pattern_acp.session.trust import follow_servers, open_trust
+from pattern_acp.session.trust import follow_servers, open_trust, trusting_files
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
 from pattern_acp.turn.data_read import DataRead
@@ -254,6 +254,7 @@ def assemble(
     parts = SessionParts(mcp, trust, jobs, Checkpoints(scope))
     session = Session(shared, state, ports, memory, recorder, parts)
     state.policy.trusts_folder = lambda: trust.granted
+    state.policy.trusting_files = lambda: trusting_files(session)
     records.after_change = session.wake_if_due
     for memory_of in (memory.persona, memory.person):
         memory_of.searching.in_context = lambda: seen_messages(session.state)

@@ -148,7 +148,7 @@ class FolderTrust(Struct):
     definitions: Definitions = NO_DEFINITIONS
     """Commands and skills; those of the project are part of the offer."""
     granted: bool = False
-    """True when all of `offer` is trusted as it is now. Readers of the offer check this first."""
+    """True when the folder is trusted with all of `offer` as it is now. Readers of the offer check this first."""
     answered: dict[str, bool] | None = None
     """Answers that hold for this session only, by digest."""
     servers: SessionServers | None = None
@@ -174,7 +174,7 @@ class FolderTrust(Struct):
     def summary(self) -> str:
         """Parts that the folder brings and whether they are trusted, for /status; empty when it brings nothing."""
         if not self.offer.parts:
-            return ""
+            return "its files, trusted" if self.granted else ""
         # Late, as below: most folders bring nothing.
         from pattern_acp.trust.records import count_parts
 
@@ -187,8 +187,6 @@ class FolderTrust(Struct):
 
     def judge(self, agreement: Agreement | None) -> bool | None:
         """True when the offer is trusted as it is; None when nobody has decided."""
-        if not self.offer.parts:
-            return False
         digest = self.digest
         if agreement is not None and agreement.digest == digest:
             return True

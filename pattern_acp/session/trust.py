@@ -5,7 +5,7 @@ Owns: when the user is asked, what a decision covers, and how it is recorded. Mu
 since is asked for anew, with the difference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -48,6 +48,12 @@ OPTIONS = (
     ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Trust it for this session"),
     ApprovalOption(PermissionAnswer.REJECT_ONCE, "Do not use them"),
 )
+OPTIONS_OF_FILES = (
+    ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Trust its files until the folder brings something that runs"),
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Trust them for this session"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Do not trust them"),
+)
+"""The answers about a folder that brings nothing: its trust is that its files count as the user's own."""
 _DECISIONS = {PermissionAnswer.ALLOW_ALWAYS: "trusted", PermissionAnswer.ALLOW_ONCE: "session"}
 
 HOW_TO_TRUST = "`/trust` asks again; `pattern-acp trust` in a terminal does the same."
@@ -85,17 +91,28 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
     trust = session.trust
     await _look_again(session)
     session.state.notices += _bundle_notices(trust)
-    if not trust.offer.parts:
-        trust.granted = False
-    else:
-        agreement = await _agreement(session.constellation.database, trust.root)
-        known = trust.judge(agreement)
-        kinds = {part.kind for part in trust.offer.parts}
-        if known is None and (used or kinds - ON_USE):
-            known = await _ask(session, turn_id, agreement)
-        trust.granted = known is True
+    agreement = await _agreement(session.constellation.database, trust.root)
+    known = trust.judge(agreement)
+    kinds = {part.kind for part in trust.offer.parts}
+    if known is None and (used or kinds - ON_USE):
+        known = await _ask(session, turn_id, agreement)
+    trust.granted = known is True
     follow_servers(session)
     return trust.granted
+
+
+def trusting_files(session: "Session") -> Callable[[], Awaitable[None]] | None:
+    """Return what trusts the files of a folder that brings nothing; None for one that brings something."""
+    trust = session.trust
+    if trust.offer.parts:
+        return None
+
+    async def decide() -> None:
+        decided = FolderTrustDecided(trust.root, "trusted", trust.digest)
+        await session.recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
+        trust.granted = not trust.offer.parts
+
+    return decide
 
 
 async def confirm_trust(session: "Session") -> None:
@@ -170,19 +187,25 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
         f"The project in {trust.root} brings {count_parts(parts)}, which would run on your machine as you.{changed} "
         "Nothing of it is used unless you trust it."
     )
+    if not parts:
+        shown = reason = (
+            f"{trust.root} brings nothing that would run. If you trust it, its files count as your own: what the agent "
+            "remembers after reading them is written without a question."
+        )
+    options = OPTIONS if parts else OPTIONS_OF_FILES
     call = ToolCallView(
         ToolCallId(session.constellation.ids.new("call")),
         TRUST_CALL,
-        f"Trust this folder's {count_parts(parts)}?",
+        f"Trust this folder's {count_parts(parts) if parts else 'files'}?",
         ToolKind.OTHER,
         {"folder": trust.root},
         content=(TextContent(shown),),
     )
-    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
+    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in options))
     await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
     answer = PermissionAnswer.CANCELLED
     try:
-        answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
+        answer = await session.approver.ask(ApprovalRequest(call, reason, options))
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
             await _record(session.trust, session.recorder, turn_id, call, answer)
@@ -194,10 +217,13 @@ async def _record(
     trust: "FolderTrust", recorder: "JournalRecorder", turn_id: TurnId, call: ToolCallView, answer: PermissionAnswer
 ) -> None:
     decision = _DECISIONS.get(answer, "refused")
+    some = bool(trust.offer.parts)
+    until = "one of these changes" if some else "the folder brings something that runs"
+    so = "so nothing of it is used in this session" if some else "so what is remembered after reading its files asks"
     told = {
-        "trusted": "Trusted until one of these changes. `/trust revoke` takes it back.",
+        "trusted": f"Trusted until {until}. `/trust revoke` takes it back.",
         "session": "Trusted for this session.",
-        "refused": f"Not trusted, so nothing of it is used in this session. {HOW_TO_TRUST}",
+        "refused": f"Not trusted, {so}. {HOW_TO_TRUST}",
     }[decision]
     status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
     decided = FolderTrustDecided(trust.root, decision, trust.digest, trust.offer.parts)

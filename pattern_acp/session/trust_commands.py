@@ -1,4 +1,4 @@
-"""Trusting a folder's hooks, servers and commands: /trust and `pattern-acp trust`.
+"""Trusting a folder with its hooks, servers and commands: /trust and `pattern-acp trust`.
 
 Owns: each verb, and what it answers. Must not know: how a decision is stored.
 """
@@ -65,7 +65,7 @@ class TrustedFolders(Result, frozen=True):
 
 
 class TrustResult(Result, frozen=True):
-    """Trust in a folder: `trusted`, `already`, `refused`, `revoked` or, where it brings nothing, `empty`."""
+    """Trust in a folder: `trusted`, `already`, `refused` or `revoked`."""
 
     folder: str
     state: str
@@ -78,21 +78,22 @@ class TrustResult(Result, frozen=True):
         """A sentence, in a session with the parts."""
         name, counted = "This folder" if self.here else self.folder, count_parts(self.parts)
         match self.state:
-            case "empty":
-                kinds = "hooks, MCP servers, checks, commands, skills or language servers"
-                return (Paragraph(f"{name} brings no {kinds}; there is nothing to trust."),)
             case "revoked":
                 unused = "its hooks, servers, checks, commands and skills are not used"
                 return (Paragraph(f"{name} is not trusted any more; {unused}."),)
+            case _ if self.here and not self.parts:
+                state = "trusted" if self.state == "trusted" else f"not trusted. {HOW_TO_TRUST}"
+                return (Paragraph(f"This folder brings nothing that would run; its files are {state}"),)
             case _ if self.here:
                 state = (
                     "trusted" if self.state == "trusted" else f"not trusted, so nothing of it is used. {HOW_TO_TRUST}"
                 )
                 return Paragraph(f"This folder's {counted}: {state}"), Body(describe_parts(self.parts))
             case "already":
-                return (Paragraph(f"{name} is trusted already: {counted}."),)
+                return (Paragraph(f"{name} is trusted already: {counted if self.parts else 'its files'}."),)
             case "trusted":
-                return (Paragraph(f"{name} is trusted until one of these changes."),)
+                until = "one of these changes" if self.parts else "it brings something that runs"
+                return (Paragraph(f"{name} is trusted until {until}."),)
             case _:
                 return ()
 
@@ -138,11 +139,9 @@ async def add(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -> T
     if desk.session is not None:
         granted = await desk.agrees(root, (), None, assume_yes)
         parts = await desk.offered(root)
-        return TrustResult(root, ("trusted" if granted else "refused") if parts else "empty", parts, here=True)
+        return TrustResult(root, "trusted" if granted else "refused", parts, here=True)
     parts = await desk.offered(root)
     agreement = await desk.database.read(lambda tx: load_agreement(tx, root))
-    if not parts:
-        return TrustResult(root, "empty")
     if agreement is not None and agreement.digest == digest_of_parts(parts):
         return TrustResult(root, "already", parts)
     if not await desk.agrees(root, parts, agreement, assume_yes):

@@ -8,7 +8,7 @@ before the decision: the error of a call that cannot be prepared may quote a fil
 
 import os
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
 import anyio
@@ -82,6 +82,8 @@ class PolicyState(Struct):
     """Data that the session has read, whose text may be behind a call."""
     trusts_folder: Callable[[], bool] = lambda: False
     """Tells whether the user trusts the session's folder as it is now."""
+    trusting_files: Callable[[], Callable[[], Awaitable[None]] | None] = lambda: None
+    """Returns what trusts the folder; None where more than its files would be trusted."""
     recorded: dict[RecordedPolicy, str] = field(default_factory=dict[RecordedPolicy, str])
     """Policies that the journal has since the session was opened, and their hashes."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
@@ -330,7 +332,8 @@ class PermissionChecker:
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
     ) -> PermissionAnswer:
-        options = approval_options(decision, accesses)
+        trust_files = self._state.trusting_files() if decision.settled_by_trust else None
+        options = approval_options(replace(decision, settled_by_trust=trust_files is not None), accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._recorder.record(NewEvent(asked, Actor.SYSTEM))
         answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
@@ -351,6 +354,8 @@ class PermissionChecker:
         await self._recorder.record(*events)
         if grant is not None:
             self._state.grants.append(grant)
+        if trust_files is not None and answer is PermissionAnswer.ALLOW_ALWAYS:
+            await trust_files()
         return answer
 
 

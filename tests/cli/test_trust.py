@@ -45,7 +45,9 @@ def test_a_folder_is_shown_trusted_listed_and_revoked(home: Process, folder: Pat
         (typed("trust", "list"), 0, f"{folder.resolve()}  1 hook"),
         (typed("trust", "revoke", str(folder)), 0, "is not trusted any more;"),
         (typed("trust", "revoke", str(folder)), 1, "is not trusted;"),
-        (typed("trust", str(folder.parent)), 0, "nothing to trust"),
+        (typed("trust", str(folder.parent)), 1, "brings nothing that would run"),
+        (typed("trust", str(folder.parent), "--yes"), 0, "is trusted until it brings something that runs"),
+        (typed("trust", str(folder.parent)), 0, "is trusted already: its files."),
         (typed("trust", str(folder / "none")), 1, "is no folder"),
     ):
         assert run_with(arguments, home) == code

@@ -39,7 +39,26 @@ async def test_a_write_that_every_project_sees_asks_after_a_file_of_an_untrusted
         [reason] = await asked_of(agent, mode)
         assert f"`{label}`" in reason
         assert "README.md" in reason
-        assert [option["kind"] for option in agent.editor.asked[0]["options"]] == ["allow_once", "reject_once"]
+        assert [option["kind"] for option in agent.editor.asked[0]["options"]] == [
+            *("allow_once", "allow_always", "reject_once")
+        ]
+
+
+async def test_the_files_of_the_folder_can_be_trusted_in_the_question():
+    texts = ("Likes tabs.", "Works in Tokyo.", "Reads French.")
+    turns = [(calls("read_file", path="README.md"), remember("human", text), says("Done.")) for text in texts]
+    model = ScriptedProvider([answer for turn in turns for answer in turn])
+    async with running_agent(model, permission=choose("allow_always")) as agent:
+        readme(agent)
+        assert len(await asked_of(agent, "ask")) == 1
+        assert "trust the files" in agent.editor.asked[0]["options"][1]["name"]
+        assert len(await asked_of(agent, "ask")) == 1
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/trust list")
+        assert agent.folder.name in agent.editor.said()
+        await agent.editor.prompt(session, "/trust revoke")
+        agent.editor.permission = choose("reject_once")
+        assert len(await asked_of(agent, "ask")) == 2
 
 
 async def test_the_same_write_without_such_data_and_one_into_the_projects_own_memory_run_unasked():
