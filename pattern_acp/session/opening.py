@@ -221,7 +221,8 @@ def assemble(
         state.session_id,
         client.view(state.client_id),
         clock=shared.clock,
-        projections=(projections.apply, state.policy.read.follow),
+        projections=(projections.apply,),
+        follow=state.policy.read.follow,
         check=lambda tx: leases.require(tx, state.session_id, shared.holder),
         late_check=lambda tx: leases.refuse_if_held(tx, state.session_id, shared.holder, shared.clock.now_ms()),
     )

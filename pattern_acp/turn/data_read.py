@@ -11,7 +11,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.skills import SKILL_TOOL, loaded_in
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
@@ -63,14 +62,11 @@ class DataRead:
     def sources(self) -> Sequence[DataSource]:
         """All that the session has read, oldest first, as far as it is kept."""
         known = {id(raw): ready for raw, ready in self._ready}
-        # A copy, which is made at once: the thread of the database follows events meanwhile.
-        sources = tuple(self._sources)
-        self._ready = [(raw, known.get(id(raw)) or replace(raw, text=flat_text(raw.text))) for raw in sources]
+        self._ready = [(raw, known.get(id(raw)) or replace(raw, text=flat_text(raw.text))) for raw in self._sources]
         return [ready for _, ready in self._ready]
 
-    def follow(self, tx: Transaction, new: NewEvent, seq: int) -> None:
-        """Follow an event as it is recorded; see `turn.recorder.Projection`."""
-        del tx, seq
+    def follow(self, new: NewEvent) -> None:
+        """Follow an event that was recorded."""
         self.note(new.event, new.origin)
 
     def note(self, event: Event, origin: Origin) -> None:

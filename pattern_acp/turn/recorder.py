@@ -103,10 +103,13 @@ class JournalRecorder:
         *,
         clock: Clock,
         projections: Sequence[Projection] = (),
+        follow: Callable[[NewEvent], object] = lambda _: None,
         check: Callable[[Transaction], None] = lambda _: None,
         late_check: Callable[[Transaction], None] = lambda _: None,
     ) -> None:
-        """`check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded."""
+        """`follow` is called with each event once it is committed; what is rolled back, it never hears of.
+
+        `check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded."""
         self._check = check
         self._late_check = late_check
         self._database = database
@@ -114,6 +117,7 @@ class JournalRecorder:
         self._view = view
         self._clock = clock
         self._projections = tuple(projections)
+        self._follow = follow
         self._turn_id = TurnId("")
         self._message_id: MessageId = MessageId("")
         self._text = _Streamed()
@@ -180,6 +184,8 @@ class JournalRecorder:
             self._soon[:0] = waiting
             self._tell_soon[:0] = told
             raise
+        for new in events:
+            self._follow(new)
         for tell in told:
             tell()
         for new in events:

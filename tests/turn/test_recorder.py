@@ -48,17 +48,24 @@ class Bench:
     constellation: Constellation
     view: LookingView
     recorder: JournalRecorder
+    followed: list[Event]
 
 
 @asynccontextmanager
 async def bench(*projections: Projection) -> AsyncGenerator[Bench, None]:
     async with temporary_constellation() as constellation:
         view = LookingView(constellation)
+        followed: list[Event] = []
         recorder = JournalRecorder(
-            constellation.database, SESSION, view, clock=constellation.clock, projections=projections
+            constellation.database,
+            SESSION,
+            view,
+            clock=constellation.clock,
+            projections=projections,
+            follow=lambda new: followed.append(new.event),
         )
         recorder.begin(TURN)
-        yield Bench(constellation, view, recorder)
+        yield Bench(constellation, view, recorder, followed)
 
 
 def message(text: str) -> MessageRecorded:
@@ -118,6 +125,22 @@ async def test_facts_that_could_not_be_recorded_wait_for_the_next_attempt():
             await it.recorder.commit_waiting()
         await it.recorder.record(NewEvent(TurnEnded(TURN, StopReason.END_TURN)))
         assert await journal(it.constellation) == [message("Hello."), TurnEnded(TURN, StopReason.END_TURN)]
+
+
+async def test_who_follows_the_facts_hears_of_each_once_and_of_none_that_was_rolled_back():
+    broken = [True]
+
+    def fail_once(*_: object) -> None:
+        if broken:
+            broken.clear()
+            raise DatabaseError("The disk is full; free some space.")
+
+    async with bench(fail_once) as it:
+        with pytest.raises(DatabaseError):
+            await it.recorder.record(NewEvent(SessionTitled("One")))
+        assert it.followed == []
+        await it.recorder.record(NewEvent(SessionTitled("Two")), NewEvent(message("Hello.")))
+        assert it.followed == [SessionTitled("Two"), message("Hello.")]
 
 
 async def test_who_waits_for_a_fact_is_told_once_after_its_commit_and_not_after_one_that_failed():
