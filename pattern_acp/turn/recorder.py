@@ -109,7 +109,8 @@ class JournalRecorder:
     ) -> None:
         """`follow` is called with each event once it is committed; what is rolled back, it never hears of.
 
-        `check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded."""
+        `check` and, for `record_late`, `late_check` refuse inside the transaction what may not be recorded.
+        """
         self._check = check
         self._late_check = late_check
         self._database = database
