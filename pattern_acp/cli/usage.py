@@ -18,15 +18,14 @@ from pattern_acp.journal.usage import UsedOnce, usage_since
 
 
 @asynccontextmanager
-async def open_usage(call: TypedCommand, process: Process) -> AsyncGenerator[tuple[Database, Process], None]:
-    """The constellation, and the settings that name the models.
+async def open_usage(call: TypedCommand, process: Process) -> AsyncGenerator[tuple[Database, Process | None], None]:
+    """The constellation, and the settings that name the models, which a program that reads JSON is not told of.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    del call
     async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
-        yield database, process
+        yield database, None if call.json else process
 
 
 def without_constellation(call: TypedCommand) -> UsageTotals:
@@ -34,7 +33,7 @@ def without_constellation(call: TypedCommand) -> UsageTotals:
     return UsageTotals(_grouping(str(call.values["by"])), str(call.values["since"]), (), total_of(()))
 
 
-async def sum_usage(desk: tuple[Database, Process], by: str, since: str, *, csv: bool) -> Result | int:
+async def sum_usage(desk: tuple[Database, Process | None], by: str, since: str, *, csv: bool) -> Result | int:
     """Sum up what all sessions used.
 
     Raises:
@@ -47,7 +46,7 @@ async def sum_usage(desk: tuple[Database, Process], by: str, since: str, *, csv:
         raise PatternError(f"{since} is no day of the calendar.", failure_code="cli.usage") from error
     used = await database.read(lambda tx: usage_since(tx, begins))
     grouping = _grouping(by)
-    assumed = "" if csv else await assumed_free(process, used)
+    assumed = "" if csv or process is None else await assumed_free(process, used)
     totals = UsageTotals(grouping, since, sum_up(used, grouping), total_of(used), assumed)
     if not csv:
         return totals

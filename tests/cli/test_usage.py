@@ -16,7 +16,7 @@ from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.main import run_with
 from pattern_acp.cli.rendering import lines_of
-from pattern_acp.cli.usage import assumed_free, since_ms
+from pattern_acp.cli.usage import assumed_free, open_usage, since_ms
 from pattern_acp.commands.parameters import TypedCommand, Value
 from pattern_acp.commands.usage import UsageSum, UsageTotals, total_of
 from pattern_acp.config.settings import Flags
@@ -113,6 +113,15 @@ def test_a_terminal_gets_bars_as_long_as_the_money():
     bars = [sum(line.count(cell) for cell in "█#") for line in lines[1:3]]
     assert bars == [24, 6]
     assert lines[-2:] == ["Prices: table 1.", "1 of 3 requests have no known price and are not in the cost."]
+
+
+def test_whoever_reads_json_waits_for_no_lookup_of_models(home: Process):
+    async def looks(*words: str) -> bool:
+        async with open_usage(typed("usage", *words), home) as (_, models):
+            return models is not None
+
+    assert not anyio.run(looks, "--json")
+    assert anyio.run(looks)
 
 
 def test_models_that_only_count_as_free_are_named_and_those_of_gone_providers_passed_over(tmp_path: Path):
