@@ -22,7 +22,7 @@ from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError, SignInError
-from pattern_acp.mcp_servers.logins import Login, Redirects
+from pattern_acp.mcp_servers.logins import LOGIN_PREFIX, Login, Redirects
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.errors import ProviderAuthError, ProviderConnectionError
 
@@ -111,13 +111,17 @@ class KeysOfPerson:
             self._aws_keys = AwsKeys()
         return self._aws_keys
 
+    def kept(self) -> list[str]:
+        """Return the names of the keys that are kept. Logins at MCP servers are none of them."""
+        return [name for name in self.store.entries() if not name.startswith(LOGIN_PREFIX)]
+
     async def forget_all(self) -> None:
-        """Forget everything that is kept.
+        """Forget every key that is kept. Logins at MCP servers stay: `pattern-acp mcp logout` forgets those.
 
         Raises:
-            SignInError: something of it cannot be forgotten.
+            SignInError: one of them cannot be forgotten.
         """
-        for provider in self.store.entries():
+        for provider in self.kept():
             await anyio.to_thread.run_sync(self.store.delete, provider)
 
 
@@ -155,7 +159,7 @@ class StoredLogins:
 
     def locked(self, key: str) -> AbstractAsyncContextManager[None]:
         """See `Logins.locked`."""
-        return renewal_lock(self._directory, key.removeprefix("mcp:"), f"mcp-{sha256_hex(key.encode())[:16]}")
+        return renewal_lock(self._directory, key.removeprefix(LOGIN_PREFIX), f"mcp-{sha256_hex(key.encode())[:16]}")
 
     @asynccontextmanager
     async def listen(self, port: int) -> AsyncGenerator[Redirects]:

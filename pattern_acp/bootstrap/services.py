@@ -89,7 +89,7 @@ class LazyServices:
     async def has_kept_keys(self) -> bool:
         """See `Services.has_kept_keys`."""
         keys = await anyio.to_thread.run_sync(_keys_of, self._process)
-        return bool(keys.store.entries())
+        return bool(keys.kept())
 
     def stop(self) -> None:
         """Let the owning task close everything and return."""

@@ -14,7 +14,7 @@ from pattern_acp.cli.output import OutputClosed, write_failure, write_json, writ
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import Json
-from pattern_acp.mcp_servers.logins import can_login, login_key
+from pattern_acp.mcp_servers.logins import LOGIN_PREFIX, can_login, login_key
 
 
 def run_mcp(arguments: Mcp, process: Process) -> int:
@@ -90,7 +90,7 @@ async def _logout(server: McpServerSettings, logins: StoredLogins) -> int:
 
 
 def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, *, as_json: bool) -> int:
-    entries = {key: entry for key, entry in logins.store.entries().items() if key.startswith("mcp:")}
+    entries = {key: entry for key, entry in logins.store.entries().items() if key.startswith(LOGIN_PREFIX)}
     named = {login_key(server.url): name for name, server in servers.items()}
     rows: list[dict[str, Json]] = []
     for key in (*named, *(key for key in entries if key not in named)):
@@ -98,7 +98,7 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, *, as_j
         rows.append(
             {
                 "server": named.get(key, ""),
-                "url": key.removeprefix("mcp:").partition("#")[0],
+                "url": key.removeprefix(LOGIN_PREFIX).partition("#")[0],
                 "login": entry is not None,
                 "keptIn": entry.place if entry is not None else None,
                 "expiresAt": _expiry(entry.expires_at_ms) if entry is not None and entry.expires_at_ms else None,

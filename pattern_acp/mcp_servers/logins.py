@@ -18,6 +18,9 @@ from pattern_acp.processes.child_program import ChildProgramPorts
 RENEW_BEFORE_MS = 60_000
 """A token is renewed this long before its end, so that a call that takes a while still has a valid one."""
 
+LOGIN_PREFIX = "mcp:"
+"""Beginning of the names of logins in the store, which holds the keys of providers, too."""
+
 _KEY_DIGITS = 12
 
 
@@ -95,7 +98,7 @@ def login_key(url: str) -> str:
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()
-    shown = f"mcp:{parts.scheme.lower()}://{host}{parts.path}"
+    shown = f"{LOGIN_PREFIX}{parts.scheme.lower()}://{host}{parts.path}"
     is_whole = not parts.query and "@" not in parts.netloc
     return shown if is_whole else f"{shown}#{sha256_hex(url.encode())[:_KEY_DIGITS]}"
 

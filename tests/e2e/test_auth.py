@@ -8,7 +8,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from pattern_acp.bootstrap.credentials import StoredLogins
+from pattern_acp.bootstrap.process import start_process
+from pattern_acp.config.settings import Flags
 from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
+from pattern_acp.mcp_servers.logins import Login
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.editor import JsonDict
 from tests.support.model_server import Reply, serve_models
@@ -113,8 +117,11 @@ async def test_logout_forgets_what_was_kept_until_somebody_signs_in_again(tmp_pa
     async with serve_models([Reply([ScriptStep(text="Hello.")])]) as server:
         configure(home, server.url)
         await auth(home, "login", "lab", "--file", given=KEY)
+        logins = StoredLogins(start_process(Flags(), {"PATTERN_ACP_HOME": str(home)}), in_file=True)
+        await logins.save("mcp:https://tracker.example/mcp", Login("token"))
         async with running_process(Launch(home, environment=MODEL)) as agent:
             await agent.editor.request("logout", {})
+            assert await logins.load("mcp:https://tracker.example/mcp") == Login("token")
             assert "no key" in (await auth(home, "status"))[1]
             asked: JsonDict = {"cwd": str(tmp_path), "mcpServers": []}
             assert (await refused(agent.editor, "session/new", asked)).code == AUTH_REQUIRED
