@@ -21,7 +21,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_
 from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.events import Happening, Inbox, PromptAnswered
-from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped
+from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped, say
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.transport import Incoming
 from pattern_acp.cli.output import OutputClosed, write_failure
@@ -106,6 +106,12 @@ def with_piped(chat: Run) -> Run:
         ChatError: that can not be given.
     """
     given = read_piped(sys.stdin)
+    # Late: mostly nothing is piped.
+    from pattern_acp.commands.slash import command_in
+
+    if given is not None and chat.prompt is not None and command_in(chat.prompt.strip()) is not None:
+        say("does not use what was piped in: a slash command takes none of it.")
+        return chat
     if isinstance(given, GivenImage):
         return replace(chat, images=(*chat.images, given))
     return replace(chat, piped=given)

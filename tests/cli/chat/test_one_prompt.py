@@ -57,6 +57,14 @@ def test_a_prompt_without_anything_piped_in_is_as_it_was(home: Path, project: Pa
     assert "hello world" in chat(home, project, "read a.txt", stdin="something\n").stdout
 
 
+def test_what_is_piped_in_beside_a_slash_command_is_named_as_unused(home: Path, project: Path):
+    done = chat(home, project, "/status", stdin="hi\n")
+    assert done.returncode == 0
+    assert done.stderr.startswith(
+        "pattern-acp chat does not use what was piped in: a slash command takes none of it.\n"
+    )
+
+
 def test_without_anybody_to_ask_nothing_is_changed_and_the_flag_is_named(home: Path, project: Path):
     done = chat(home, project, 'replace "hello" with "bye" in a.txt')
     assert done.returncode == 1
