@@ -363,7 +363,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="policy.remember_mode",
-        summary="Whether a new session begins in the mode of the last one in its folder, not in `mode`.",
+        summary="Whether a new session begins in the mode of the last one in its folder or project, not in `mode`.",
         rule=YES_OR_NO,
         default=_POLICY.remember_mode,
     ),

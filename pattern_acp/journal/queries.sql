@@ -424,6 +424,12 @@ SELECT mode FROM sessions
 WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND persona = :persona
 ORDER BY updated_ms DESC, id DESC LIMIT 1;
 
+-- name: newest_modes
+-- The folders of the sessions of a persona, those used last first, with the mode of the last session in each.
+SELECT cwd, mode, max(updated_ms) FROM sessions
+WHERE deleted = 0 AND prompt_count > 0 AND persona = :persona
+GROUP BY cwd_key ORDER BY max(updated_ms) DESC LIMIT 100;
+
 -- name: store_file_content
 -- Keeps the content of a file once.
 INSERT INTO file_contents (hash, size, encoding, content, last_seq)

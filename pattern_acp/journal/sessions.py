@@ -163,6 +163,15 @@ def newest_mode(tx: Transaction, cwd: str, persona: str) -> str | None:
     return None if row is None else text(row[0])
 
 
+def newest_modes(tx: Transaction, persona: str) -> list[tuple[str, str]]:
+    """Return the folders in which a persona had sessions, as many as matter, with the mode of the last one in each.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return [(text(row[0]), text(row[1])) for row in tx.all(QUERIES["newest_modes"], {"persona": persona})]
+
+
 def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, *, seq: int, at_ms: int) -> None:
     """Give an option of the session, `mode`, `model`, `thought_level`, `tools` or `overlapping`, a new value.
 

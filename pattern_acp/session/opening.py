@@ -165,11 +165,21 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
 
 
 async def _first_mode(shared: Constellation, place: Place) -> Mode:
-    """The mode of a new session: that of the last one in its folder, where the user wishes, else the settings'."""
+    """The mode of a new session where the user wishes that of the last one; else the settings'.
+
+    That is the last one in its folder; in a folder without any, such as a new worktree, the last one in its project.
+    """
     if not place.settings.policy.remember_mode:
         return Mode(place.settings.mode)
     last = await shared.database.read(lambda tx: sessions.newest_mode(tx, place.cwd, shared.persona.name))
+    if last is None:
+        folders = await shared.database.read(lambda tx: sessions.newest_modes(tx, shared.persona.name))
+        last = await anyio.to_thread.run_sync(_mode_in_project, folders, place.project)
     return Mode(last or place.settings.mode)
+
+
+def _mode_in_project(folders: list[tuple[str, str]], project: str) -> str | None:
+    return next((mode for cwd, mode in folders if project_key(git_facts(cwd).common_dir, cwd) == project), None)
 
 
 def shows_overlap(settings: Settings, client: ClientDescription) -> bool:

@@ -296,6 +296,19 @@ async def test_a_new_session_begins_in_the_mode_of_the_last_in_its_folder_where_
         assert modes == (["edit", "ask"] if remembers else ["ask", "ask"])
 
 
+async def test_a_folder_without_sessions_begins_in_the_mode_of_the_last_in_its_project():
+    settings = Settings(editor_deadline_seconds=30, policy=PolicySettings(remember_mode=True))
+    async with running_agent(ScriptedProvider([says("Hello.")]), settings=settings) as agent:
+        (agent.folder / ".git").mkdir()
+        (agent.folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+        below = agent.folder / "packages" / "one"
+        below.mkdir(parents=True)
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.request("session/set_mode", {"sessionId": first, "modeId": "edit"})
+        await agent.editor.prompt(first, "Hello")
+        assert agent.sessions.get(await agent.editor.open_session(str(below))).state.policy.mode == "edit"
+
+
 async def test_a_mode_that_changes_during_the_turn_is_honoured_by_the_next_call():
     model = ScriptedProvider(
         [
