@@ -72,8 +72,7 @@ async def open_trust(
     """The trust of a session that begins: granted when the user agreed to exactly this before."""
     trust = FolderTrust(resolve_path(cwd), offer, definitions)
     await _take_bundles(database, trust, bundles)
-    if offer.parts:
-        trust.granted = trust.judge(await _agreement(database, trust.root)) is True
+    trust.granted = trust.judge(await _agreement(database, trust.root)) is True
     return trust
 
 

@@ -172,7 +172,7 @@ async def test_a_folder_that_brings_nothing_asks_nothing(tmp_path: Path):
 
 
 async def test_a_folder_that_brings_nothing_can_be_trusted_until_it_brings_something(tmp_path: Path):
-    async with agent_with(ScriptedProvider([]), permission=choose("allow_always")) as agent:
+    async with agent_with(ScriptedProvider([says("Hi.")]), permission=choose("allow_always")) as agent:
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "/trust")
         assert "its files are trusted" in agent.editor.said()
@@ -180,11 +180,10 @@ async def test_a_folder_that_brings_nothing_can_be_trusted_until_it_brings_somet
         await agent.editor.prompt(session, "/status")
         assert "its files, trusted" in agent.editor.said()
         other = await agent.editor.open_session(str(tmp_path))
-        await agent.editor.prompt(other, "/status")
         assert agent.sessions.get(other).trust.granted
         write(tmp_path, HOOK)
         agent.editor.permission = choose("reject_once")
-        await agent.editor.prompt(other, "/status")
+        await agent.editor.prompt(other, "Hello.")
         assert not agent.sessions.get(other).trust.granted
         await agent.editor.prompt(other, "/trust revoke")
         assert "not trusted any more" in agent.editor.said()
