@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from pattern_acp.codemap.brief import BriefFile, FileOutline, FolderOutline, OutlineLine
 from pattern_acp.codemap.callers import ReachedFile, Use
 from pattern_acp.codemap.find import FindAnswer, SymbolHit, Targets
-from pattern_acp.codemap.model import Judgement, Symbol
+from pattern_acp.codemap.model import FileRecord, Judgement, Symbol
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import plural
@@ -137,13 +137,22 @@ def _described(symbol: Symbol) -> str:
 def outline_lines(outline: FileOutline, naming: Naming) -> list[Line]:
     """The file, then its symbols, nested."""
     file = outline.file
-    about = f": {file.language or 'no source file'}, {plural(file.lines, 'line')}"
+    about = f": {file.language or 'no source file'}" + (f", {plural(file.lines, 'line')}" if _is_counted(file) else "")
     lines = [naming.line(file.path, None, about + (f" ({file.note})" if file.note else ""))]
     modules = dict.fromkeys(item.module for item in outline.imports)
     if modules:
         lines.append(Line(f"imports {', '.join(modules)}"))
     lines += [_outline_line(line, file.path, naming) for line in outline.lines]
     return lines
+
+
+def _is_counted(file: FileRecord) -> bool:
+    """Return whether a file was read; of those that are no source, or whose turn has not come, only names are known."""
+    return file.status not in {"listed", "pending"}
+
+
+def _size(file: FileRecord) -> str:
+    return f" ({plural(file.lines, 'line')})" if _is_counted(file) else ""
 
 
 def _outline_line(line: OutlineLine, path: str, naming: Naming) -> Line:
@@ -157,7 +166,7 @@ def folder_lines(outline: FolderOutline, naming: Naming) -> list[Line]:
     lines: list[Line] = []
     for item in outline.files:
         names = ", ".join(line.symbol.name for line in item.lines)
-        text = f" ({plural(item.file.lines, 'line')})" + (f": {names}" if names else "")
+        text = _size(item.file) + (f": {names}" if names else "")
         lines.append(naming.line(item.file.path, None, text))
     if outline.more:
         lines.append(Line(f"{outline.more:,} more files; name a folder inside, or raise limit"))
@@ -170,7 +179,7 @@ def brief_lines(files: Iterable[BriefFile], naming: Naming) -> list[Line]:
         naming.line(
             item.file.path,
             item.symbols[0].line if item.symbols else None,
-            f" ({plural(item.file.lines, 'line')}){' test' if item.file.is_test else ''}: {item.why}",
+            f"{_size(item.file)}{' test' if item.file.is_test else ''}: {item.why}",
         )
         for item in files
     ]

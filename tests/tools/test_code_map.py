@@ -107,6 +107,13 @@ async def test_an_outline_of_a_folder_has_a_line_a_file(bench: Bench):
     assert lines[1:] == ["app/store.py (8 lines): store, grow", "app/writer.py (11 lines): Journal, append"]
 
 
+async def test_no_number_of_lines_is_told_of_a_file_that_was_not_read(bench: Bench):
+    assert "README.md: no source file" in (await text(bench, "outline", "README.md")).splitlines()
+    answers = [await text(bench, operation, query) for operation, query in (("outline", "."), ("brief", "README app"))]
+    assert "README.md" in "".join(answers)
+    assert "0 lines" not in "".join(answers)
+
+
 async def test_an_outline_finds_a_file_by_the_end_of_its_path_and_says_what_may_have_been_meant(bench: Bench):
     assert "class Journal" in await text(bench, "outline", "writer.py")
     assert "did you mean app/writer.py" in await text(bench, "outline", "lib/writer.py")
