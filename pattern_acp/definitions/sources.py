@@ -51,7 +51,8 @@ class KeptSource(Struct, frozen=True):
     @property
     def files(self) -> Mapping[str, bytes]:
         """The definition's own files; one that was too large to be kept is not among them."""
-        return next((each.files for each in self.definitions if each.symbol == self.symbol), {})
+        nothing: Mapping[str, bytes] = {}
+        return next((each.files for each in self.definitions if each.symbol == self.symbol), nothing)
 
 
 class ListedSource(Struct, frozen=True):

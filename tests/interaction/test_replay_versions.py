@@ -23,7 +23,8 @@ def messages(updates: list[JsonDict]) -> dict[tuple[str, str], str]:
     for update in updates:
         who = WHO.get(update["sessionUpdate"].removesuffix("_chunk"))
         if who is not None:
-            blocks = update["content"] if isinstance(update["content"], list) else [update["content"]]
+            content = update["content"]
+            blocks = cast("list[JsonDict]", content if isinstance(content, list) else [content])
             message = (who, cast("str", update["messageId"]))
             said[message] = said.get(message, "") + "".join(block["text"] for block in blocks)
     return said
@@ -72,7 +73,7 @@ async def test_a_load_of_version_1_and_a_resume_of_version_2_show_the_same_conve
         for text, _, _ in conversation:
             await agent.editor.prompt(session, text)
         await agent.editor.request("session/close", {"sessionId": session})
-        opening = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        opening: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         agent.editor.updates.clear()
         await agent.editor.request("session/load", opening)
         first = updates_of(agent.editor, session)
