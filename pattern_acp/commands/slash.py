@@ -175,6 +175,13 @@ COMMANDS: dict[str, Command] = {
             "pattern_acp.session.task_commands:run_task",
             hint="N [start | done | drop | block | todo | comment TEXT | graph]",
         ),
+        Command(
+            "board",
+            "Open sessions: who works on which task and which files",
+            "pattern_acp.session.task_commands:run_board",
+            hint="[release]",
+            beside=True,
+        ),
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
         Command(
             "definitions",

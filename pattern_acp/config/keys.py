@@ -18,6 +18,7 @@ from pattern_acp.config.settings import (
     SANDBOX_NETWORK_BY_REACH,
     SECRETS_BY_REACH,
     BackupSettings,
+    ClaimSettings,
     CompactionSettings,
     DefinitionSettings,
     DelegateSettings,
@@ -135,6 +136,7 @@ _MEMORY = MemorySettings()
 _FETCH = FetchSettings()
 _SEARCH = SearchSettings()
 _DEFINITIONS = DefinitionSettings()
+_CLAIMS = ClaimSettings()
 _POLICY = PolicySettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
@@ -380,6 +382,12 @@ KEYS: tuple[Key, ...] = (
         summary="What a session takes over: changed instruction files (ask), also the persona (adopt), nothing (keep).",
         rule=choice("ask", "adopt", "keep"),
         default=_DEFINITIONS.follow,
+    ),
+    Key(
+        name="claims.overlap",
+        summary="What happens before an edit of a file that another open session changes.",
+        rule=choice("tell", "ask", "deny"),
+        default=_CLAIMS.overlap,
     ),
     _delegate_model("model", "subagents", "that of the session"),
     _delegate_model("explorer_model", "explorers", "that of all subagents"),

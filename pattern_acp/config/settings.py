@@ -133,6 +133,7 @@ ThinkingSetting = Literal["auto", "off", "low", "medium", "high", "max"]
 IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 ReviewSetting = Literal["off", "project"]
+OverlapSetting = Literal["tell", "ask", "deny"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
@@ -314,6 +315,14 @@ class DefinitionSettings(Struct, frozen=True):
     """`ask`: instruction files are adopted, a persona when the user says so; `adopt`: both; `keep`: neither."""
 
 
+class ClaimSettings(Struct, frozen=True):
+    """Settings of claims: the files that open sessions change (docs/tasks.md)."""
+
+    overlap: OverlapSetting = "tell"
+    """`tell`: the model is told once before it edits what another session works on; `ask`: the user decides; `deny`:
+    it may not."""
+
+
 class CompactionSettings(Struct, frozen=True):
     """Compaction: when the conversation is made shorter for the model, and how (docs/context.md)."""
 
@@ -490,6 +499,7 @@ class Settings(Struct, frozen=True):
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     definitions: DefinitionSettings = field(default_factory=DefinitionSettings)
+    claims: ClaimSettings = field(default_factory=ClaimSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     backup: BackupSettings = field(default_factory=BackupSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)

@@ -23,10 +23,15 @@ from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
+    from pattern_acp.db.connection import Transaction
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import InjectionQueue, SessionState
 
 logger = logging.getLogger(__name__)
+
+
+RENEWED_MS = 60_000
+"""The time in milliseconds after which claims of a session that works are renewed."""
 
 
 class EditWarnings:
@@ -44,8 +49,9 @@ class EditWarnings:
         Unreadable memory defers no call.
         """
         paths = [path for access in accesses for path in _changed(access)]
-        if not paths:
-            return ""
+        claimed = await self._claim(paths)
+        if not paths or claimed:
+            return claimed
         # Late: what only edits need, which the first turn need not wait for.
         from pattern_acp.memory.path_notes import NoteKind, acting_entries
 
@@ -78,6 +84,42 @@ class EditWarnings:
             one for one in meant if one.bound.terms.kind is NoteKind.DECISION and one.bound.entry.id not in known
         ]
         return warnings.warning_text(fresh, decisions, now_ms=now_ms)
+
+    async def _claim(self, paths: Sequence[str]) -> str:
+        """Claim the files, unless another open session does; then the text that tells of it, once a file.
+
+        What cannot be read or written defers no call. Without files, claims that there are are renewed.
+        """
+        session = self._session
+        state, now_ms = session.state, session.constellation.clock.now_ms()
+        due = any(now_ms - renewed > RENEWED_MS for renewed in state.claims.values())
+        new = [path for path in dict.fromkeys(paths) if path not in state.claims]
+        if not new and not due:
+            return ""
+        # Late: a session is there before it edits.
+        from pattern_acp.tasks import claims
+
+        overlap = state.settings.claims.overlap
+
+        def look(tx: "Transaction") -> tuple[claims.Claim, ...]:
+            met = claims.overlapping(tx, state.session_id, new, now_ms=now_ms) if new else ()
+            fresh = tuple(
+                one for one in met if overlap == "deny" or (one.session_id, one.path) not in state.told_claims
+            )
+            if not fresh:
+                claims.take_claims(tx, state.session_id, new, now_ms=now_ms)
+            return fresh
+
+        try:
+            met = await session.constellation.database.write(look)
+        except PatternError as error:
+            logger.warning("files were not claimed: %s", type(error).__name__)
+            return ""
+        if met:
+            state.told_claims |= {(one.session_id, one.path) for one in met}
+            return claims.overlap_text(met, len(new), overlap)
+        state.claims |= dict.fromkeys([*state.claims, *new], now_ms)
+        return ""
 
     def _known(self, ids: Sequence[str]) -> frozenset[str]:
         """Those of the ids that the conversation has in the result of a call."""

@@ -235,6 +235,10 @@ class SessionState(Struct):
     """The tool that loads skills, once a prompt has fixed what it lists."""
     skill_writer: WriteSkill | None = None
     """The tool that proposes skills, in a session that has some, or whose user asked for it."""
+    claims: dict[str, int] = field(default_factory=dict[str, int])
+    """Paths that the session claims, each with the time of its last renewal."""
+    told_claims: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Claims of others that were told: session and path."""
     has_tasks: bool | None = None
     """True once there are tasks in sight that are not over; None before the first request asked."""
     unfinished: bool = False

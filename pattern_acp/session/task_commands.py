@@ -149,3 +149,20 @@ def _line(task: Task) -> str:
 def _preserved(text: str) -> str:
     """Lines that Markdown must not join."""
     return "\n".join(f"{line}  " if line else "" for line in text.split("\n"))
+
+
+async def run_board(session: "Session", argument: str) -> str:
+    """Show the open sessions, with their tasks and claims, or give this session's claims back."""
+    # Late: only this command asks for it.
+    from pattern_acp.tasks import claims
+
+    shared = session.constellation
+    if argument.strip() == "release":
+        count = await shared.database.write(lambda tx: claims.release_claims(tx, session.session_id))
+        session.state.claims.clear()
+        return f"Gave back {count} claim{'' if count == 1 else 's'}."
+    if argument.strip():
+        raise CommandMisusedError("`/board` shows the open sessions; `/board release` gives this one's claims back.")
+    now_ms = shared.clock.now_ms()
+    rows = await shared.database.read(lambda tx: claims.read_board(tx, now_ms=now_ms))
+    return _preserved(claims.board_text(rows, now_ms=now_ms))

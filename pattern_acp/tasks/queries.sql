@@ -142,3 +142,49 @@ SELECT t.status, count(*)
 FROM json_each(:owners) AS o
 JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
 GROUP BY t.status;
+
+-- part: task_of
+-- Number and title of the task that the session `s` works on, or ''.
+coalesce(
+        (
+            SELECT '#' || t.number || ' ' || (t.task ->> 'title') FROM tasks AS t
+            WHERE t.session = s.id AND t.session <> '' AND t.status IN ('in_progress', 'blocked')
+            ORDER BY t.updated_ms DESC
+            LIMIT 1
+        ), ''
+    );
+
+-- name: read_claims
+-- The claims of open sessions, with who makes them.
+SELECT c.session_id, c.path, c.made_ms, c.renewed_ms, s.title, s.persona,
+    l.pid, l.process_started, l.host, l.renewed_ms, {task_of}
+FROM claims AS c
+JOIN leases AS l ON l.session_id = c.session_id
+JOIN sessions AS s ON s.id = c.session_id
+ORDER BY c.made_ms, c.path;
+
+-- name: read_board
+-- The open sessions that had a prompt, or claim something, the newest step first.
+SELECT s.id, s.title, s.cwd, s.persona, s.model, s.updated_ms, l.pid, l.process_started, l.host, l.renewed_ms, {task_of}
+FROM leases AS l
+JOIN sessions AS s ON s.id = l.session_id
+WHERE s.deleted = 0 AND (s.prompt_count > 0 OR EXISTS (SELECT 1 FROM claims AS c WHERE c.session_id = s.id))
+ORDER BY s.updated_ms DESC;
+
+-- name: put_claim
+-- Claim a path, or renew the claim.
+INSERT INTO claims (session_id, path, made_ms, renewed_ms) VALUES (:session, :path, :now_ms, :now_ms)
+ON CONFLICT (session_id, path) DO UPDATE SET renewed_ms = :now_ms;
+
+-- name: renew_claims
+-- Renew all claims of a session that works.
+UPDATE claims SET renewed_ms = :now_ms WHERE session_id = :session;
+
+-- name: release_claims
+-- Give back the claims of a session, or one.
+DELETE FROM claims WHERE session_id = :session AND (:path = '' OR path = :path);
+
+-- name: drop_ended_claims
+-- Forget claims of sessions that were closed, and old ones.
+DELETE FROM claims
+WHERE renewed_ms < :before OR NOT EXISTS (SELECT 1 FROM leases AS l WHERE l.session_id = claims.session_id);

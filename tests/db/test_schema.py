@@ -48,6 +48,7 @@ def test_every_state_table_names_the_event_it_follows_from():
     journal_itself = {"events", "blobs"}
     without_history = {
         "leases",
+        "claims",
         "reservations",
         "backups",
         "search_fts",
