@@ -286,8 +286,8 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     text: str = ""
     old_text: Annotated[str, Meta(description="Exact passage or item, or id of an entry.")] = ""
     field: Annotated[str, Meta(description="Like facts.name.")] = ""
-    to: Annotated[str, Meta(description="Item or parent.")] = ""
-    check: Annotated[str, Meta(description="Command that proves it.")] = ""
+    to: str = ""
+    check: str = ""
     template: Annotated[str, Meta(description="Like decision-record.")] = ""
     description: str = ""
     scope: Scope | None = None
@@ -306,7 +306,7 @@ class MemoryWrite:
     spec = ToolSpec(
         "memory_write",
         "Remember what later sessions need; no notes on the present task.",
-        input_schema(MemoryWriteArguments, plain=("edits",), unlisted=("severity", "template")),
+        input_schema(MemoryWriteArguments, plain=("edits",), unlisted=("severity", "template", "check")),
     )
     kind = ToolKind.EDIT
     changes_things = True
