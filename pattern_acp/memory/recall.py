@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import tzinfo
+from heapq import nlargest
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from msgspec import Struct, structs
@@ -618,8 +619,7 @@ def _in_windows(tx: Transaction, words: Occurring, filters: Filters) -> list[Row
     places = [TurnPlace(entry, columns.text(rows[entry][2]), columns.text(rows[entry][3])) for entry in entries]
     counts = {word: len(having) for word, having in matches.items()}
     scores = window_scores(places, matches, counts, max(2 * len(rows), _newest(tx)))
-    best = sorted(range(len(entries)), key=lambda place: (-scores[place], -entries[place]))
-    return [rows[entries[place]] for place in best[:WINDOWED]]
+    return [rows[entry] for _, entry in nlargest(WINDOWED, zip(scores, entries, strict=True))]
 
 
 def _of_days(tx: Transaction, asked: QueryOfTurns, filters: Filters, zone: tzinfo | None) -> dict[int, Row]:
@@ -650,7 +650,7 @@ def _with_windows(tx: Transaction, found: list[Candidate], words: Occurring) -> 
         matches.setdefault(scoring[columns.integer(row[0])][0], set()).add(columns.integer(row[1]))
     scores = window_scores(_places(messages), matches, dict(scoring), passages)
     by_entry = {one.entry: score for one, score in zip(messages, scores, strict=True)}
-    return [one._replace(window=by_entry[one.entry]) if one.entry in by_entry else one for one in found]
+    return [Candidate._make((*one[:-1], by_entry[one.entry])) if one.entry in by_entry else one for one in found]
 
 
 def _as_asked(words: Sequence[str]) -> str:

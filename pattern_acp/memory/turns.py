@@ -26,6 +26,9 @@ SPREAD = (0.4, 0.2)
 WINDOW = 2
 """Turns on each side that a window has."""
 
+_COUNTS = range(2 * WINDOW + 2)
+"""Turns of a window that may have a word."""
+
 _SATURATION = 1.2
 """BM25's k1: a word in a second turn of the window counts less than in the first."""
 
@@ -42,7 +45,8 @@ def runs_of(places: Sequence[TurnPlace]) -> Iterator[list[list[int]]]:
     """Turns that follow each other, as far as the places show: of each turn, the indexes of its places."""
     run: list[list[int]] = []
     before: TurnPlace | None = None
-    for number in sorted(range(len(places)), key=lambda number: (places[number].source, places[number].entry)):
+    in_order = [(place.source, place.entry) for place in places]
+    for number in sorted(range(len(places)), key=in_order.__getitem__):
         place = places[number]
         if before is None or place.source != before.source or place.entry - before.entry > NEIGHBOUR_REACH:
             if run:
@@ -61,6 +65,8 @@ def spread_of(places: Sequence[TurnPlace], scores: Sequence[float]) -> dict[int,
     """The part of its neighbours' scores that each place gets, by its index; those that get none are left out."""
     given: dict[int, float] = {}
     for run in runs_of(places):
+        if len(run) == 1:
+            continue
         best = [max(scores[number] for number in turn) for turn in run]
         for at, turn in enumerate(run):
             sum_of = 0.0
@@ -83,24 +89,24 @@ def window_scores(
     weights = {word: log(1.0 + (passages - count + 0.5) / (count + 0.5)) for word, count in counts.items()}
     turn_of: dict[int, int] = {}
     turns: list[int] = [0] * len(places)
-    number = 0
+    beside: list[range] = []
+    """Turns of its run in whose windows each turn is. Most runs that words find are of one turn."""
     for run in runs_of(places):
-        for turn in run:
+        first, end = len(beside), len(beside) + len(run)
+        for number, turn in enumerate(run, start=first):
+            beside.append(range(max(first, number - WINDOW), min(end, number + WINDOW + 1)))
             for place in turn:
                 turn_of[places[place].entry] = turns[place] = number
-            number += 1
-        # So far apart that no window reaches from one run into the next.
-        number += 2 * WINDOW
-    gained: dict[int, float] = {}
+    gained = [0.0] * len(beside)
     for word, entries in matches.items():
         near: dict[int, int] = {}
         for having in {turn_of[entry] for entry in entries if entry in turn_of}:
-            for turn in range(having - WINDOW, having + WINDOW + 1):
+            for turn in beside[having]:
                 near[turn] = near.get(turn, 0) + 1
+        gains = [weights[word] * count * (_SATURATION + 1.0) / (count + _SATURATION) for count in _COUNTS]
         for turn, count in near.items():
-            gain = weights[word] * count * (_SATURATION + 1.0) / (count + _SATURATION)
-            gained[turn] = gained.get(turn, 0.0) + gain
-    return [gained.get(turn, 0.0) for turn in turns]
+            gained[turn] += gains[count]
+    return [gained[turn] for turn in turns]
 
 
 _SPEAKER = late_pattern(r"(?:\[[^\]\n]{0,60}\]\s*|\([^)\n]{0,60}\)\s*)?([A-Z][\w.'-]*(?: [A-Z][\w.'-]*){0,2}):\s")
@@ -118,6 +124,8 @@ _SOCIAL = frozenset(
     """)
 )
 """Words of greetings, thanks and applause."""
+
+_UNTELLING = STOP_WORDS | _SOCIAL
 
 ENOUGH_WORDS = 14
 """Telling words with which a turn says as much as a longer one."""
@@ -169,8 +177,10 @@ def weight_of(text: str, query: QueryOfTurns) -> float:
         text = text[speaker.end() :]
         if not query.names.isdisjoint(speaker[1].lower().split()):
             weight *= NAMED_SPEAKER
-    words = [word.lower() for word in _WORD.findall(text[:2_000])]
-    telling = sum(1 for word in words if word not in STOP_WORDS and word not in _SOCIAL)
+    head = text[:2_000]
+    # Other scripts have letters that are two in lower case.
+    words = _WORD.findall(head.lower()) if head.isascii() else [word.lower() for word in _WORD.findall(head)]
+    telling = len(words) - sum(map(_UNTELLING.__contains__, words))
     if telling < 3 and not _SOCIAL.isdisjoint(words):
         weight *= SAYS_LITTLE
     else:
