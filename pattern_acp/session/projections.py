@@ -162,15 +162,13 @@ class SessionProjections:
     def _index_call(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, ToolCallStarted):
             self._calls[event.call.call_id] = event.call
-        call = self._calls.pop(event.call_id, None) if isinstance(event, ToolCallFinished) else None
-        if call is None or not isinstance(event, ToolCallFinished):
-            return
-        # Late: no call has ended before the first turn.
-        from pattern_acp.session.past_turns import deed_of
+        elif isinstance(event, ToolCallFinished) and event.call_id in self._calls:
+            # Late: no call has ended before the first turn.
+            from pattern_acp.session.past_turns import deed_of
 
-        deed = deed_of(call, event)
-        if deed.changes:
-            index_deed(tx, self._session_id, self._search_owner, deed.searched, at_ms=now, seq=seq)
+            deed = deed_of(self._calls.pop(event.call_id), event)
+            if deed.changes:
+                index_deed(tx, self._session_id, self._search_owner, deed.searched, at_ms=now, seq=seq)
 
     def _index(self, tx: Transaction, kind: MessageKind, message: Message, now: int, seq: int) -> None:
         if message.searched.strip():
