@@ -73,7 +73,7 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
 def skill_tools(state: "SessionState", *, mode_is_plan: bool = False) -> tuple[Tool, ...]:
     """The tools that load and propose skills, where the session has them."""
     writer = None if mode_is_plan else state.skill_writer
-    return tuple(tool for tool in (state.skill_tool, writer) if tool is not None)
+    return tuple(filter(None, (state.skill_tool, writer)))
 
 
 TASK_TOOL = "task"

@@ -89,7 +89,8 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
     """
     trust = session.trust
     await _look_again(session)
-    session.state.notices += _bundle_notices(trust)
+    if trust.changed_bundles or trust.told:
+        session.state.notices += _bundle_notices(trust)
     agreement = await _agreement(session.constellation.database, trust.root)
     known = trust.judge(agreement)
     kinds = {part.kind for part in trust.offer.parts}
