@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pattern_acp.context.builder import long_text
+from pattern_acp.context.history import result_text
 from pattern_acp.context.window import text_limit
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.journal.events import TurnStarted
+from pattern_acp.journal.history import ancestors, read_history
+from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.context_usage import offered_tools
@@ -20,7 +26,6 @@ from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import Session
 from pattern_acp.session.subagents.delegation import Subagents
 from pattern_acp.session.subagents.kinds import TurnParts
-from pattern_acp.session.truncated_text import whole_text
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, RepeatGuard, RepeatLimits
 from pattern_acp.turn.checks import ConfiguredChecks
@@ -150,3 +155,23 @@ def _history(session: Session, turn_id: TurnId) -> "AgentHistory":
     from pattern_acp.session.history_scope import agent_history
 
     return agent_history(session.constellation, session.state, turn_id)
+
+
+async def whole_text(database: Database, session_id: SessionId, text_id: str) -> str | None:
+    """The text behind the id of a marker: of a tool call or a part of a prompt; None when there is none.
+
+    From the journal, since a compacted conversation no longer has every message.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+
+    def read(tx: Transaction) -> tuple[list[Recorded], list[Recorded]]:
+        streams = (session_id, *(one.session_id for one in ancestors(tx, session_id)))
+        of_call = next((found for stream in streams if (found := read_item(tx, stream, text_id))), list[Recorded]())
+        return of_call, [] if of_call else read_history(tx, session_id)
+
+    of_call, stream = await database.read(read)
+    if of_call:
+        return result_text([item.event for item in of_call])
+    return long_text((item.event.message for item in stream if isinstance(item.event, TurnStarted)), text_id)
