@@ -34,6 +34,10 @@ RENEWED_MS = 60_000
 """The time in milliseconds after which claims of a session that works are renewed."""
 
 
+CLAIM_MS = 15 * 60_000
+"""Life of a claim behind its last renewal, as in `tasks/claims.py`, which only edits import."""
+
+
 class EditWarnings:
     """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
@@ -93,7 +97,8 @@ class EditWarnings:
         session = self._session
         state, now_ms = session.state, session.constellation.clock.now_ms()
         due = any(now_ms - renewed > RENEWED_MS for renewed in state.claims.values())
-        new = [path for path in dict.fromkeys(paths) if path not in state.claims]
+        # A claim that ran out may be another one's by now.
+        new = [path for path in dict.fromkeys(paths) if now_ms - state.claims.get(path, 0) > CLAIM_MS]
         if not new and not due:
             return ""
         # Late: a session is there before it edits.

@@ -78,3 +78,26 @@ async def test_the_settings_deny_edits_of_what_another_session_works_on():
         for request in model.requests[4:]:
             assert "The settings deny edits there" in last_result(request).text
         assert (agent.folder / "a.py").read_text(encoding="utf-8") == "new\n"
+
+
+async def test_a_claim_runs_out_and_that_of_a_dead_process_is_seen_as_stale_and_stops_nobody():
+    from pattern_acp.tasks.claims import TTL_MS, overlapping, read_board, take_claims
+
+    model = ScriptedProvider([says("Hello.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello")
+        database = agent.database
+        await database.write(lambda tx: take_claims(tx, session, ["/w/src/"], now_ms=1_000))
+
+        async def met(now_ms: int, *, alive: bool) -> int:
+            found = await database.read(
+                lambda tx: overlapping(tx, "s", ["/w/src/a.py"], now_ms=now_ms, is_alive=lambda _pid, _mark: alive)
+            )
+            return len(found)
+
+        assert await met(2_000, alive=True) == 1
+        assert await met(1_000 + TTL_MS, alive=True) == 0
+        assert await met(2_000, alive=False) == 0
+        board = await database.read(lambda tx: read_board(tx, now_ms=2_000, is_alive=lambda _pid, _mark: False))
+        assert [(row.alive, [claim.state for claim in row.claims]) for row in board] == [(False, ["stale"])]

@@ -1,0 +1,82 @@
+"""Speed of tasks and claims in a constellation of 10,000 tasks (docs/benchmarks.md).
+
+    .venv/bin/python benchmarks/tasks.py [TASKS]
+
+Lists, a graph, one update (one commit) and the check of a claim before an edit, in wall time and processor time.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+
+from pattern_acp.db.connection import Transaction, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.tasks import claims, store
+from pattern_acp.tasks.model import OPEN, GraphQuery, LinkKind, Task, TaskFilter, TaskPatch, TaskStatus, TaskStep
+from pattern_acp.tasks.service import TaskDesk, Tasks
+
+TASKS = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+OWNERS = ((Scope.PERSONA, "coder"), (Scope.PROJECT, "/work/app"))
+
+
+def fill(tx: Transaction, first: int, count: int) -> None:
+    """Add tasks with three steps, each blocked by the one before, every tenth with a branch."""
+    writer = store.TaskWriter("constellation", 7, 1_800_000_000_000, Actor.HUMAN, Origin.PERSON)
+    steps = tuple(TaskStep(f"Step {number} of it") for number in range(3))
+    for number in range(first, first + count):
+        task = Task(f"task_{number:012x}", 0, f"Task {number} of the benchmark", "Words about it. " * 5, steps=steps)
+        store.create_task(tx, *OWNERS[1], task, writer, list_id=f"list_{number}")
+        if number > 1:
+            before = number - 10 if number % 10 == 0 else number - 1
+            store.link_tasks(tx, OWNERS, str(max(1, before)), LinkKind.BLOCKS, str(number), writer)
+
+
+async def measured(name: str, times: int, act: Callable[[int], Awaitable[object]]) -> None:
+    """Do it so many times, and print the median and the 95th percentile."""
+    wall, processor = list[float](), list[float]()
+    for number in range(times):
+        began, spent = time.perf_counter(), time.process_time()
+        await act(number)
+        wall.append((time.perf_counter() - began) * 1000)
+        processor.append((time.process_time() - spent) * 1000)
+    p50, p95 = statistics.median(wall), sorted(wall)[int(len(wall) * 0.95)]
+    print(f"{name:<44} {p50:7.2f} {p95:7.2f} ms, processor {statistics.median(processor):6.2f} ms")
+
+
+async def main() -> None:
+    """Fill a constellation and measure."""
+    clock, ids = SystemClock(), RandomIds()
+    with tempfile.TemporaryDirectory(prefix="pattern-acp-tasks-") as folder:
+        async with open_database(Path(folder) / "constellation.db", clock=clock) as database:
+            for first in range(1, TASKS + 1, 500):
+                await database.write(lambda tx, first=first: fill(tx, first, 500))
+            tasks = Tasks(database, TaskDesk(OWNERS, "constellation"), clock=clock, ids=ids, peer=7)
+            print(f"{TASKS:,} tasks{'':<33} median     p95")
+            await measured("list of the first 100 open", 30, lambda _: tasks.list(TaskFilter(OPEN)))
+            await measured("list by a word", 30, lambda _: tasks.list(TaskFilter(keyword="task 99")))
+            await measured("list of what is blocked", 30, lambda _: tasks.list(TaskFilter(has_blockers=True)))
+            await measured("graph, 16 deep, both ways", 20, lambda _: tasks.graph(GraphQuery(str(TASKS // 2))))
+            await measured("graph, 1,000 nodes", 10, lambda _: tasks.graph(GraphQuery(str(TASKS // 2), depth=2_000)))
+            states = (TaskStatus.IN_PROGRESS, TaskStatus.TODO)
+            await measured(
+                "one update, one commit",
+                100,
+                lambda n: tasks.update(str(1 + n * 97 % TASKS), TaskPatch(status=states[n % 2], title=f"Again {n}")),
+            )
+            now_ms = clock.now_ms()
+            await measured(
+                "claims read before an edit",
+                100,
+                lambda _: database.read(lambda tx: claims.overlapping(tx, "s", ["/work/app/a.py"], now_ms=now_ms)),
+            )
+
+
+anyio.run(main)
