@@ -44,6 +44,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.journal.events import (
     Event,
+    MessagePartial,
     MessageRecorded,
     PlanUpdated,
     SessionTitled,
@@ -313,6 +314,43 @@ def _replay_one(replay: _Replay, event: Event) -> None:
             replay.title = title
         case _:
             pass
+
+
+class FollowedUpdates(Struct):
+    """The updates for events that are read while another process records them: text as far as it was committed."""
+
+    _texts: dict[str, int] = field(default_factory=dict[str, int])
+    """Characters of each unfinished message, or its reasoning, that were shown."""
+
+    def updates_of(self, event: Event) -> list[schema.SessionUpdate]:
+        """Return the updates for the next event."""
+        match event:
+            case TurnStarted(message=message):
+                return user_chunks(message)
+            case MessagePartial(message_id=message_id):
+                thought = self._rest(thought_id(message_id), event.thinking, event.thinking_at)
+                return self._chunks(message_id, self._rest(message_id, event.text, event.text_at), thought)
+            case MessageRecorded(message=Message(message_id=message_id, parts=parts)):
+                said = "".join(part.text for part in parts if isinstance(part, TextPart))
+                thinking = "".join(part.text for part in parts if isinstance(part, ThinkingPart))
+                thought = self._rest(thought_id(message_id), thinking, 0)
+                return self._chunks(message_id, self._rest(message_id, said, 0), thought)
+            case _:
+                return live_updates(event, EditorAbilities())
+
+    def _rest(self, message_id: str, text: str, begins_at: int) -> str:
+        """The part of a text that was not shown yet."""
+        shown = self._texts.get(message_id, 0)
+        self._texts[message_id] = max(shown, begins_at + len(text))
+        return text[max(shown - begins_at, 0) :]
+
+    def _chunks(self, message_id: str, text: str, thought: str) -> list[schema.SessionUpdate]:
+        said: list[schema.SessionUpdate] = [
+            schema.AgentThoughtChunk(content=block, message_id=thought_id(message_id))
+            for block in (blocks_of(TextPart(thought), CHUNK_CHARACTERS) if thought else ())
+        ]
+        blocks = blocks_of(TextPart(text), CHUNK_CHARACTERS) if text else ()
+        return [*said, *(schema.AgentMessageChunk(content=block, message_id=message_id) for block in blocks)]
 
 
 def user_chunks(message: Message) -> list[schema.SessionUpdate]:

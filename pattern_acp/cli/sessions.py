@@ -12,7 +12,7 @@ import msgspec
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
-from pattern_acp.cli.output import printable, write_failure, write_json
+from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.cli.session_ids import full_id
 from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import TypedCommand
@@ -29,6 +29,7 @@ from pattern_acp.journal.history import active_events, read_history, readable_hi
 from pattern_acp.session.session_commands import PassagePage, SessionChanged, SessionDesk, no_sessions
 
 if TYPE_CHECKING:
+    from pattern_acp.cli.chat.transcript import Transcript
     from pattern_acp.db.connection import Database, Transaction
 
 
@@ -95,6 +96,52 @@ async def show(desk: TerminalDesk, session: str) -> int:
             write_json(msgspec.to_builtins(update))
     else:
         _print_transcript(row, events)
+    return EXIT_OK
+
+
+ENDS = {
+    "closed": "No process has this session open any more.",
+    "interrupted": "The process that had this session open ended in the middle of a turn.",
+    "deleted": "The session was deleted.",
+}
+"""The last line of `sessions watch`, by the reason."""
+
+
+async def watch(desk: TerminalDesk, session: str) -> int:
+    """Write a session as `show` does, and go on until nobody has it open, or until interrupted.
+
+    As JSON lines they are the updates, and at last `done` with its reason.
+
+    Raises:
+        MissingSessionError: there is no such session.
+        DatabaseError: it cannot be read.
+    """
+    from pattern_acp.acp.updates import FollowedUpdates
+    from pattern_acp.journal.leases import this_process
+    from pattern_acp.session.watching import SessionWatch
+
+    meant = SessionId(await desk.id_of(session))
+    row = await desk.database.read(lambda tx: store.get_session(tx, meant))
+    if row is None:
+        raise MissingSessionError(session)
+    watched = SessionWatch(desk.database, meant, this_process(desk.ids.new("run")), desk.clock)
+    transcript, updates = None if desk.json else _transcript(row), FollowedUpdates()
+    seen = await watched.begin()
+    while True:
+        for update in (update for event in seen.events for update in updates.updates_of(event)):
+            if transcript is None:
+                write_json(msgspec.to_builtins(update))
+            else:
+                transcript.show(update)
+        if transcript is not None:
+            transcript.settle()
+        if seen.end:
+            break
+        seen = await watched.next()
+    if transcript is None:
+        write_json({"done": seen.end})
+    else:
+        write_line(ENDS[seen.end])
     return EXIT_OK
 
 
@@ -166,10 +213,19 @@ async def _events(database: "Database", session_id: SessionId) -> list[Event]:
 
 
 def _print_transcript(row: store.SessionRow, events: Iterable[Event]) -> None:
+    from pattern_acp.acp.updates import replay_updates
+
+    transcript = _transcript(row)
+    for update in replay_updates(events):
+        transcript.show(update)
+    transcript.settle()
+
+
+def _transcript(row: store.SessionRow) -> "Transcript":
+    """A transcript below the heading of a session."""
     from rich.rule import Rule
     from rich.text import Text
 
-    from pattern_acp.acp.updates import replay_updates
     from pattern_acp.cli.chat.output import reading_stage
     from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
@@ -177,9 +233,6 @@ def _print_transcript(row: store.SessionRow, events: Iterable[Event]) -> None:
     stage = reading_stage()
     heading = f"{printable(row.title) or 'Untitled'} {stage.marks.dot} {printable(row.cwd)}"
     stage.screen.print(Rule(Text(" ".join(heading.split()), style="bold")))
-    transcript = Transcript(
+    return Transcript(
         stage.screen, stage.answer, stage.marks, SessionInfo(row.cwd), lambda _: "", SystemClock().monotonic
     )
-    for update in replay_updates(events):
-        transcript.show(update)
-    transcript.settle()
