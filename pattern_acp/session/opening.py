@@ -57,6 +57,7 @@ from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
 from pattern_acp.session.trust import follow_servers, open_trust, trusting_files
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
+from pattern_acp.trust.records import load_agreement
 from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.recorder import JournalRecorder
@@ -187,15 +188,21 @@ def shows_overlap(settings: Settings, client: ClientDescription) -> bool:
     return client.has_overlap_option or settings.turn.overlapping != "auto"
 
 
-async def refresh_grants(shared: Constellation, state: SessionState) -> None:
-    """Read again which grants hold: another window or a terminal may have added some or taken some back.
+async def refresh_grants(shared: Constellation, state: SessionState, trust: FolderTrust | None = None) -> None:
+    """Read again which grants hold, and, with `trust`, if a folder that brings nothing is trusted.
+
+    Another window or a terminal may have added some or taken some back.
 
     Raises:
         PolicyError: one is not of a kind that this version knows.
         DatabaseError: the file cannot be read.
     """
-    policy = state.policy
-    policy.grants[:] = await shared.database.read(lambda tx: load_grants(tx, state.session_id, policy.owner))
+    policy, root = state.policy, trust.root if trust is not None else ""
+    policy.grants[:], agreement = await shared.database.read(
+        lambda tx: (load_grants(tx, state.session_id, policy.owner), load_agreement(tx, root) if root else None)
+    )
+    if trust is not None and not trust.offer.parts:
+        trust.granted = trust.judge(agreement) is True
 
 
 def assemble(

@@ -88,9 +88,16 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
         DatabaseError: the decision could not be recorded; the turn stops.
     """
     trust = session.trust
+    before = trust.digest
     await _look_again(session)
     if trust.changed_bundles or trust.told:
         session.state.notices += _bundle_notices(trust)
+    if not trust.offer.parts and not used:
+        # What was agreed to is read further on in the turn, with the standing permissions.
+        refused = (trust.answered or {}).get(trust.digest) is False
+        trust.granted = trust.granted and trust.digest == before and not refused
+        follow_servers(session)
+        return trust.granted
     agreement = await _agreement(session.constellation.database, trust.root)
     known = trust.judge(agreement)
     kinds = {part.kind for part in trust.offer.parts}

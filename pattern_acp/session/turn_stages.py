@@ -450,7 +450,7 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     if unknown is None:
         fix_skills(session)
         # Another window or a terminal may have allowed something, or taken it back.
-        await refresh_grants(session.constellation, session.state)
+        await refresh_grants(session.constellation, session.state, session.trust)
     return unknown
 
 
