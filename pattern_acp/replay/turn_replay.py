@@ -57,8 +57,8 @@ from pattern_acp.turn.loop import BROKEN_STREAM, CallIds, ModelInUse, TurnEnd, T
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.turn.tool_runner import ToolRunner
 
-BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL)
-"""Tools that a session may lack for its settings or its folder."""
+BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL, "task")
+"""Tools that a session may lack for its settings, for its folder, or before there is a task."""
 
 
 class RequestInputs(Struct, frozen=True):
