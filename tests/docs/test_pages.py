@@ -12,6 +12,7 @@ from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.config.load import load
 from pattern_acp.config.settings import Flags
+from pattern_acp.definitions.bundles import BUNDLE_FILE, read_bundle
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -55,7 +56,18 @@ def spelled_out(line: str) -> list[str]:
     return [head, *(f"{verb_of} {other}" for other in others)]
 
 
-@pytest.mark.parametrize(("where", "text"), blocks("toml"), ids=lambda value: value if "\n" not in value else "")
+BUNDLE = f"# {BUNDLE_FILE}\n"
+OF_BUNDLES = [block for block in blocks("toml") if block[1].startswith(BUNDLE)]
+OF_CONFIG = [block for block in blocks("toml") if block not in OF_BUNDLES]
+
+
+def test_an_example_of_a_bundle_is_taken(tmp_path: Path):
+    ((_, text),) = OF_BUNDLES
+    (tmp_path / BUNDLE_FILE).write_text(text, encoding="utf-8")
+    assert read_bundle(tmp_path).name == "team"
+
+
+@pytest.mark.parametrize(("where", "text"), OF_CONFIG, ids=lambda value: value if "\n" not in value else "")
 def test_an_example_of_config_toml_is_taken_without_a_remark(tmp_path: Path, where: str, text: str):
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
     loaded = load(Flags(), {"PATTERN_ACP_HOME": str(tmp_path)}, project_dir=None)
