@@ -4,6 +4,7 @@ import platform
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,7 +15,7 @@ from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import SearchSettings
-from pattern_acp.context.instructions import NAMES, Persona, load_persona
+from pattern_acp.context.instructions import NAMES, Persona, known_personas, load_persona
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import RandomIds
@@ -72,6 +73,7 @@ async def open_constellation(
             ),
             persona=await anyio.to_thread.run_sync(read_persona, process, settings.persona),
             persona_named=partial(read_persona, process),
+            personas=await anyio.to_thread.run_sync(known_personas, *_persona_folders(paths.config)),
             default_model=model,
             model_reason=choice.reason,
             problems=tuple(problems),
@@ -98,15 +100,19 @@ def open_searcher(settings: SearchSettings, environ: Mapping[str, str], keys: Ke
     return WebSearcher(settings.provider, partial(keys.search_key, owner), settings.url)
 
 
+def _persona_folders(config: Path) -> tuple[Path, ...]:
+    """The user's own, and those of bundles."""
+    return (config / PERSONAS, *sorted((config / "bundles").glob(f"[!.]*/{PERSONAS}")))
+
+
 def read_persona(process: Process, name: str) -> Persona:
     """A persona by its name.
 
     Raises:
         ConfigError: its file cannot be read.
     """
-    folder = process.loaded.paths.config / PERSONAS
+    folder, *bundled = _persona_folders(process.loaded.paths.config)
     try:
-        bundled = sorted((process.loaded.paths.config / "bundles").glob(f"[!.]*/{PERSONAS}"))
         return load_persona(name, folder, bundled)
     except OSError as error:
         raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error

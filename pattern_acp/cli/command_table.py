@@ -239,6 +239,50 @@ BUNDLE = Group(
     opens="pattern_acp.cli.bundle:open_bundles",
 )
 
+_DEFINITIONS = "pattern_acp.cli.definitions:"
+_DEFINITION = Parameter(
+    "definition", "its identity, or the beginning of it", metavar="IDENTITY", required=True, ask="which IDENTITY"
+)
+
+DEFINITIONS = Group(
+    "definitions",
+    "personas, skills and commands that sessions have, by identity",
+    "List the kept sources of the personas, skills and commands that sessions have or had; show, compare, check and "
+    "write them out.",
+    (
+        Command("list", "List the kept sources", f"{_DEFINITIONS}list_definitions", reads=True),
+        Command("show", "Show a definition with all its files", f"{_DEFINITIONS}show", (_DEFINITION,), reads=True),
+        Command(
+            "diff",
+            "Compare two definitions",
+            f"{_DEFINITIONS}diff",
+            (
+                _DEFINITION,
+                Parameter("other", "the one to compare with", metavar="OTHER", required=True, ask="which OTHER"),
+            ),
+            reads=True,
+        ),
+        Command(
+            "export",
+            "Write the files of a definition into a new folder",
+            f"{_DEFINITIONS}export",
+            (
+                _DEFINITION,
+                Parameter(
+                    "folder", "a folder that does not exist yet", metavar="FOLDER", required=True, ask="which FOLDER"
+                ),
+            ),
+            reads=True,
+        ),
+        Command("verify", "Check that every source is what was kept", f"{_DEFINITIONS}verify", reads=True),
+    ),
+    (JSON,),
+    default="list",
+    words="list | show IDENTITY | diff IDENTITY OTHER | export IDENTITY FOLDER | verify",
+    unknown="definitions takes list, show, diff, export or verify.",
+    opens="pattern_acp.cli.definitions:open_definitions",
+)
+
 _ONE_PROVIDER = "auth takes one provider; a key is read from the terminal or from stdin."
 
 AUTH = Group(
@@ -434,6 +478,7 @@ GROUPS = (
     JOURNAL,
     TRUST,
     BUNDLE,
+    DEFINITIONS,
     AUTH,
     MCP,
     POLICY,

@@ -157,6 +157,7 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     row = await desk.database.read(lambda tx: store.get_session(tx, meant))
     if row is None or process is None:
         raise MissingSessionError(session)
+    from pattern_acp.definitions.sources import drop_damaged_sources
     from pattern_acp.journal import leases
     from pattern_acp.journal.writer import append
 
@@ -166,6 +167,8 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     def write(tx: "Transaction") -> None:
         leases.refuse_if_held(tx, meant, leases.this_process(desk.ids.new("run")), now)
         append(tx, meant, compiled, actor=Actor.HUMAN, origin=Origin.WORKSPACE, at_ms=now)
+        # Its skills and commands are those of today, which are kept when it is opened.
+        drop_damaged_sources(tx)
 
     await desk.database.write(write)
     return SessionChanged(meant, "adopt")

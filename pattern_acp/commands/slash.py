@@ -184,6 +184,12 @@ COMMANDS: dict[str, Command] = {
         ),
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
         Command(
+            "persona",
+            "Who answers: list the personas, or choose another",
+            "pattern_acp.session.persona:run_persona",
+            hint="[NAME]",
+        ),
+        Command(
             "definitions",
             "Persona, instruction files, skills and commands; what changed of them",
             "pattern_acp.session.adoption:run_definitions",

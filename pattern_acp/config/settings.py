@@ -312,7 +312,8 @@ class DefinitionSettings(Struct, frozen=True):
     """Settings of personas and instruction files that change while sessions use them (docs/instructions.md)."""
 
     follow: Follow = "ask"
-    """`ask`: instruction files are adopted, a persona when the user says so; `adopt`: both; `keep`: neither."""
+    """`ask`: instruction files are adopted, and personas, skills and commands of the user's own when they say so;
+    `adopt`: all of them; `keep`: none."""
 
 
 class ClaimSettings(Struct, frozen=True):

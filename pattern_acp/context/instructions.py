@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.text_limits import one_line
 
@@ -22,6 +23,11 @@ TOTAL_LIMIT = 65_536
 """Most bytes of all files in a system prompt; what is beyond is named and can be read."""
 
 _ENVIRONMENT = "Environment"
+
+PERSONA_FILE = "persona.md"
+"""Name of a persona's text inside its definition."""
+
+_PERSONA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 _IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
@@ -139,15 +145,24 @@ class PersonaRef(Struct, frozen=True):
 
 
 class Persona(Struct, frozen=True):
-    """Who answers. `identity` is the content hash of its prompt: what a session points at (rule R5)."""
+    """Who answers. `identity` is that of its name and prompt: what a session points at (rule R5)."""
 
     name: str
     prompt: str
 
     @property
+    def source(self) -> DefinitionSource:
+        """The definition of which its identity is."""
+        return DefinitionSource(f"persona/{self.name}", {PERSONA_FILE: self.prompt.encode("utf-8", "surrogatepass")})
+
+    @property
     def identity(self) -> str:
-        """SHA-256 of the prompt's text."""
-        return sha256_hex(self.prompt.encode("utf-8", "surrogatepass"))
+        """Its identity (definitions/identity.py)."""
+        return identity_of(self.source)
+
+    def is_recorded_as(self, identity: str) -> bool:
+        """True when a session was recorded with this persona; earlier releases took the SHA-256 of the prompt."""
+        return identity in {self.identity, sha256_hex(self.prompt.encode("utf-8", "surrogatepass"))}
 
     @property
     def ref(self) -> PersonaRef:
@@ -172,8 +187,27 @@ class Environment(Struct, frozen=True):
     """The folder's entries, in names that are no sentences."""
 
 
-BUILT_IN = ("default", "reviewer", "onboarder", "planner", "janitor", "doctor")
+BUILT_IN = {
+    "default": "Whatever you ask for.",
+    "reviewer": "Judges changes and proves what it finds; changes nothing unless you say so.",
+    "onboarder": "Explains the project, and tries its documented commands.",
+    "planner": "Turns a wish into a plan that names files, steps and checks.",
+    "janitor": "Finds dead code, stale documents and duplicates, and proves that they can go.",
+    "doctor": "Finds out why a build, a test or a program fails.",
+}
 """The personas that come with the program; a file of the user by one of these names replaces it."""
+
+
+def known_personas(*folders: Path) -> dict[str, str]:
+    """The personas that can be chosen, each with what it is for: the built-in ones, and the files of these folders."""
+    found = dict(BUILT_IN)
+    for folder in folders:
+        try:
+            names = sorted(path.stem for path in folder.glob("*.md") if _PERSONA_NAME.fullmatch(path.stem))
+        except OSError:
+            continue
+        found |= {name: f"As in {folder / name}.md." for name in names}
+    return found
 
 
 def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Persona:
@@ -213,6 +247,12 @@ def system_prompt(persona: Persona, environment: Environment, instructions: tupl
 def persona_part(system: str) -> str:
     """The persona's part of a system prompt that `system_prompt` made."""
     return system.partition(f"\n\n{_ENVIRONMENT}\n- Working directory: ")[0]
+
+
+def with_persona(system: str, persona: Persona) -> str | None:
+    """A system prompt with another persona; None where it was made in another way than by `system_prompt`."""
+    before = persona_part(system)
+    return f"{persona.prompt}{system[len(before) :]}" if before != system else None
 
 
 def with_definitions(system: str, persona: Persona, instructions: tuple[ProjectInstruction, ...]) -> str:

@@ -16,7 +16,7 @@ from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.untrusted_blocks import Section, untrusted_block, untrusted_line
-from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, ShownBlock
+from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, SessionConfigured, ShownBlock
 
 RESTATE_CHARACTERS = 1_200
 """Notices shorter than this are never worth telling all of memory anew."""
@@ -66,8 +66,14 @@ def known_memory(shown: MemoryShown | None, history: Iterable[Message]) -> Memor
 
 def last_shown(events: Sequence[Event]) -> MemoryShown | None:
     """Return the memory last shown to the model in whole, as far as its context reaches back."""
-    newest = next((event for event in reversed(events) if isinstance(event, MemoryShown | HistoryCleared)), None)
+    newest = next((event for event in reversed(events) if begins_memory(event)), None)
     return newest if isinstance(newest, MemoryShown) else None
+
+
+def begins_memory(event: Event) -> bool:
+    """True for an event before which no memory that was shown counts any more; another persona has another."""
+    is_swap = isinstance(event, SessionConfigured) and event.option == "persona"
+    return is_swap or isinstance(event, MemoryShown | HistoryCleared)
 
 
 def changed_blocks(shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[ShownBlock, ...]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pattern_acp.definitions.files import DefinitionFiles, Document, files_below, read_document, read_text
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import TrustTier
 
@@ -47,6 +48,11 @@ class CommandDefinition(Struct, frozen=True):
     def source(self) -> DefinitionSource:
         """The definition of which its identity is."""
         return DefinitionSource(self.symbol, {COMMAND_FILE: self.text.encode("utf-8", "surrogatepass")})
+
+    @property
+    def part_digest(self) -> str:
+        """The digest by which its folder is trusted."""
+        return sha256_hex(self.body.encode("utf-8", "surrogatepass"))
 
     @property
     def identity(self) -> str:

@@ -15,13 +15,13 @@ ON CONFLICT (identity) DO NOTHING;
 SELECT identity, symbol, source FROM definition_sources
 WHERE identity IN (SELECT value FROM json_each(:identities)) ORDER BY identity;
 
+-- name: all_sources
+-- Every kept source.
+SELECT identity, symbol, source FROM definition_sources ORDER BY identity;
+
 -- name: list_sources
 -- Every definition whose source is kept, without it, in the order of their names.
-SELECT identity, symbol, length(CAST(source AS BLOB)), note FROM definition_sources ORDER BY symbol, last_seq;
-
--- name: note_source
--- Keeps the user's words on a definition beside its source.
-UPDATE definition_sources SET note = :note WHERE identity = :identity;
+SELECT identity, symbol, length(CAST(source AS BLOB)) FROM definition_sources ORDER BY symbol, last_seq;
 
 -- name: drop_source
 -- Deletes the source of a definition that no session is defined by any more.

@@ -216,6 +216,17 @@ def skill_sources(
     return included_sources(source, _root(folder), boundary or Path(folder.anchor), DefinitionFiles()), hashes
 
 
+def skill_leaves(
+    skill: SkillDefinition, closure: Sequence[DefinitionSource], hashes: Mapping[str, str]
+) -> tuple[Leaves, ...]:
+    """The hashes of what `skill_sources` found."""
+    found = (leaves_of(each) for each in closure)
+    return tuple(
+        Leaves(each.symbol, {**each.files, **hashes}, each.includes) if each.symbol == skill.symbol else each
+        for each in found
+    )
+
+
 def kept_skill(kept: KeptSource, place: str, tier: TrustTier, bundle: str = "") -> SkillDefinition | None:
     """A skill from its kept source; None when that is no skill."""
     own = next((each for each in kept.definitions if each.symbol == kept.symbol), None)

@@ -61,7 +61,6 @@ class ListedSource(Struct, frozen=True):
     identity: str
     symbol: str
     size: int
-    note: str
 
 
 def encoded(closure: Iterable[DefinitionSource], hashes: Mapping[tuple[str, str], str] | None = None) -> str:
@@ -133,7 +132,10 @@ def _content(one: _File) -> bytes | None:
 
 
 def _damaged(symbol: str, identity: str) -> str:
-    return f"the kept source of {symbol} ({identity[:12]}) is not what was kept"
+    return (
+        f"The kept source of {symbol} ({identity[:12]}) is not what was kept, so it is not used: `/definitions adopt`"
+        " or `pattern-acp sessions adopt` takes today's, and a new session does, too."
+    )
 
 
 def missing_sources(tx: Transaction, wanted: Iterable[str]) -> frozenset[str]:
@@ -165,12 +167,24 @@ def list_sources(tx: Transaction) -> tuple[ListedSource, ...]:
         DatabaseError: the file cannot be read.
     """
     rows = tx.all(QUERIES["list_sources"])
-    return tuple(ListedSource(text(row[0]), text(row[1]), integer(row[2]), text(row[3])) for row in rows)
+    return tuple(ListedSource(text(row[0]), text(row[1]), integer(row[2])) for row in rows)
 
 
-def note_source(tx: Transaction, identity: str, note: str) -> bool:
-    """Keep the user's words on a definition; false when its source is not kept. Its identity stays what it is."""
-    return tx.execute(QUERIES["note_source"], {"identity": identity, "note": note}) > 0
+def damaged_sources(tx: Transaction) -> tuple[tuple[str, str], ...]:
+    """The names and identities of sources that are not what was kept."""
+    damaged: list[tuple[str, str]] = []
+    for row in tx.all(QUERIES["all_sources"]):
+        try:
+            decoded(text(row[0]), text(row[1]), text(row[2]))
+        except SourceDamagedError:
+            damaged.append((text(row[1]), text(row[0])))
+    return tuple(damaged)
+
+
+def drop_damaged_sources(tx: Transaction) -> None:
+    """Delete sources that are not what was kept, so that they are kept anew from files."""
+    for _, identity in damaged_sources(tx):
+        drop_source(tx, identity)
 
 
 def drop_source(tx: Transaction, identity: str) -> None:

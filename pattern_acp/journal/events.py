@@ -422,16 +422,30 @@ class InstructionFile(Struct, frozen=True):
     """SHA-256 of its text with the line ends of Unix; empty in what earlier releases recorded."""
 
 
+class PinnedDefinition(Struct, frozen=True):
+    """A skill or a command of a session, by its identity; its source is kept under that.
+
+    `symbol` is its canonical name, `tier` says who it is from, and `place` where it lay: neither is part of the
+    identity.
+    """
+
+    identity: str
+    symbol: str
+    tier: str
+    place: str = ""
+
+
 class InstructionsCompiled(Struct, frozen=True):
     """The system prompt of the session, byte for byte, so that a resumed session sends the same prefix.
 
     Recorded when the session begins, and again when it adopts definitions that have changed. `identity` is that of the
-    persona.
+    persona; `definitions` are the skills and commands that it has from now on.
     """
 
     system: str
     identity: str
     files: tuple[InstructionFile, ...] = ()
+    definitions: tuple[PinnedDefinition, ...] = ()
 
 
 class ContextAdded(Struct, frozen=True):

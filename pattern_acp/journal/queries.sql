@@ -305,6 +305,14 @@ UPDATE sessions SET updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND
 -- The session's model thinks more or less.
 UPDATE sessions SET thought_level = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
 
+-- name: set_persona
+-- The session goes on as another persona.
+UPDATE sessions SET persona = :value, updated_ms = :at_ms, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
+-- name: set_persona_identity
+-- The content of the session's persona is another.
+UPDATE sessions SET persona_identity = :identity, last_seq = :last_seq WHERE id = :id AND deleted = 0;
+
 -- name: set_directories
 -- The session was opened with other folders.
 UPDATE sessions

@@ -173,9 +173,9 @@ def newest_modes(tx: Transaction, persona: str) -> list[tuple[str, str]]:
 
 
 def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, *, seq: int, at_ms: int) -> None:
-    """Give an option of the session, `mode`, `model`, `thought_level`, `tools` or `overlapping`, a new value.
+    """Give an option of the session, such as `mode` or `persona`, a new value.
 
-    The last two have no column: they are needed when a session is opened only, and read from its events then.
+    `tools` and `overlapping` have no column: they are needed only when a session is opened, and read from its events.
 
     Raises:
         MissingSessionError: there is no such session.
@@ -188,6 +188,8 @@ def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, 
             sql = QUERIES["set_model"]
         case "thought_level":
             sql = QUERIES["set_thought_level"]
+        case "persona":
+            sql = QUERIES["set_persona"]
         case "tools" | "overlapping":
             changed = tx.execute(QUERIES["note_option"], {"id": session_id, "at_ms": at_ms, "last_seq": seq})
             _expect_one(changed, session_id)
@@ -195,6 +197,11 @@ def set_option(tx: Transaction, session_id: SessionId, option: str, value: str, 
         case _:
             raise ValueError(f"A session has no option {option!r}.")
     _set(tx, session_id, sql, value, seq=seq, at_ms=at_ms)
+
+
+def set_persona_identity(tx: Transaction, session_id: SessionId, identity: str, *, seq: int) -> None:
+    """Note which content of its persona the session has."""
+    tx.execute(QUERIES["set_persona_identity"], {"id": session_id, "identity": identity, "last_seq": seq})
 
 
 def remember_thinking(tx: Transaction, session_id: SessionId, level: str, *, seq: int) -> None:

@@ -4,16 +4,18 @@ Owns: which have changed since they were recorded, what is adopted of them, and 
 definitions lie (`context/instructions.py`), or how a session is opened.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.commands.document import table
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.instructions import Persona, PersonaRef, persona_part, with_definitions
-from pattern_acp.definitions.collection import Definitions
-from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
@@ -22,14 +24,22 @@ from pattern_acp.journal.events import InstructionFile, InstructionsCompiled
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.grant_matching import GrantOwner
 from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.definition_pins import (
+    in_force,
+    keeping,
+    kept_of,
+    pins_of,
+    sources_to_keep,
+)
 from pattern_acp.session.opening import Opening, Place, instruction_files, instructions_of, look_at
+from pattern_acp.session.state import DefinitionChange
+from pattern_acp.session.trust import look_again
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.db.connection import Transaction
     from pattern_acp.journal.sessions import SessionRow
     from pattern_acp.session.session import Session
-    from pattern_acp.session.state import SessionState
 
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
@@ -58,11 +68,13 @@ async def follow_definitions(
         # Earlier releases put prompts together in another way, so that no part of them can be exchanged.
         return Followed(compiled)
     now, sentences = await persona_of_today(shared, row.persona, then)
-    changed_persona = now.identity != compiled.identity
+    changed_persona = not now.is_recorded_as(compiled.identity)
     adopts_persona = changed_persona and follow == "adopt"
     today = await anyio.to_thread.run_sync(
         _compiled_now, shared, place, compiled.system, now if adopts_persona else then
     )
+    # Skills and commands follow once it is known what the folder is trusted with (session/definition_pins.py).
+    today = replace(today, definitions=compiled.definitions)
     files = changed_files(compiled.files, today.files, place.cwd)
     adopts_files = bool(files) and follow != "keep"
     if changed_persona and not adopts_persona:
@@ -79,9 +91,13 @@ async def follow_definitions(
     if not (adopts_persona or adopts_files):
         return Followed(compiled, tuple(sentences))
     at_ms = shared.clock.now_ms()
+    source = (now if adopts_persona else then).source
+    sources = await sources_to_keep(shared.database, NO_DEFINITIONS, place.cwd, (source,))
 
     def write(tx: "Transaction") -> None:
-        append(tx, row.session_id, today, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms)
+        appended = append(tx, row.session_id, today, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms)
+        for each in sources:
+            each.keep(tx, appended.seq)
 
     await shared.database.write(write)
     return Followed(today, tuple(sentences))
@@ -90,7 +106,7 @@ async def follow_definitions(
 def recorded_persona(name: str, compiled: InstructionsCompiled) -> Persona | None:
     """The persona of recorded instructions; None when they were put together in another way than today's."""
     persona = Persona(name, persona_part(compiled.system))
-    return persona if persona.identity == compiled.identity else None
+    return persona if persona.is_recorded_as(compiled.identity) else None
 
 
 async def persona_of_today(shared: Constellation, name: str, then: Persona) -> tuple[Persona, list[str]]:
@@ -105,7 +121,8 @@ async def persona_of_today(shared: Constellation, name: str, then: Persona) -> t
 
 def _compiled_now(shared: Constellation, place: Place, system: str, persona: Persona) -> InstructionsCompiled:
     found = instructions_of(shared, place)
-    return InstructionsCompiled(with_definitions(system, persona, found), persona.identity, instruction_files(found))
+    files, pins = instruction_files(found), pins_of(place.definitions)
+    return InstructionsCompiled(with_definitions(system, persona, found), persona.identity, files, pins)
 
 
 def changed_files(then: tuple[InstructionFile, ...], now: tuple[InstructionFile, ...], cwd: str) -> tuple[str, ...]:
@@ -133,28 +150,35 @@ async def run_definitions(session: "Session", argument: str) -> str:
     """
     match argument:
         case "":
-            return _listed(session, await _today(session.constellation, session.state))
+            return _listed(session, await _today(session))
         case "diff":
-            return _compared(session.state.system, (await _today(session.constellation, session.state)).system)
+            return _compared(session, (await _today(session)).system)
         case "adopt":
             return await _adopt(session)
         case _:
             raise CommandMisusedError("Say /definitions, /definitions diff or /definitions adopt.")
 
 
-async def _today(shared: "Constellation", state: "SessionState") -> InstructionsCompiled:
+async def _today(session: "Session") -> InstructionsCompiled:
+    shared, state = session.constellation, session.state
     place = await look_at(shared, Opening(state.cwd, state.additional_directories))
+    await look_again(session)
     then = Persona(state.persona.name, persona_part(state.system))
     persona, _ = await persona_of_today(shared, state.persona.name, then)
-    return await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
+    today = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
+    return replace(today, definitions=pins_of(session.trust.today))
 
 
 async def _adopt(session: "Session") -> str:
-    today, state = await _today(session.constellation, session.state), session.state
-    if today.system == state.system:
+    today, state = await _today(session), session.state
+    if today.system == state.system and today.definitions == state.pins:
         return "Nothing has changed: this session goes on with today's definitions."
-    await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE))
-    state.system, state.instructions = today.system, today.files
+    definitions = session.trust.today
+    persona = Persona(state.persona.name, persona_part(today.system))
+    sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, (persona.source,))
+    await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE), behind=keeping(sources))
+    state.system, state.instructions, state.pins = today.system, today.files, today.definitions
+    session.trust.definitions = definitions
     lapse = state.persona.identity != today.identity
     state.persona = PersonaRef(state.persona.name, today.identity)
     state.policy.owner = GrantOwner(state.policy.owner.project, today.identity)
@@ -165,7 +189,7 @@ async def _adopt(session: "Session") -> str:
 def _listed(session: "Session", today: InstructionsCompiled) -> str:
     state, definitions = session.state, session.trust.definitions
     shared, now = session.constellation, {file.path: file for file in today.files}
-    changed = "changed" if today.identity != state.persona.identity else ""
+    changed = "changed" if persona_part(today.system) != persona_part(state.system) else ""
     own = state.persona.name == shared.persona.name
     rows = [
         (
@@ -186,7 +210,7 @@ def _listed(session: "Session", today: InstructionsCompiled) -> str:
         for file in today.files
         if file.path not in known
     ]
-    rows += _written(definitions, trusted=bool(session.trust.granted))
+    rows += _written(definitions, _changes(session), trusted=bool(session.trust.granted))
     lines = [
         [f"{kind} `{name}`", identity[:SHOWN_IDENTITY] or "unknown", "; ".join(filter(None, (note, news)))]
         for kind, name, identity, note, news in rows
@@ -196,26 +220,48 @@ def _listed(session: "Session", today: InstructionsCompiled) -> str:
     return f"{text}\n\n/definitions diff compares with today's, /definitions adopt takes them." if drift else text
 
 
-def _written(definitions: Definitions, *, trusted: bool) -> list[tuple[str, str, str, str, str]]:
-    """Rows of skills and commands, which are read anew for each prompt."""
-    untrusted = "" if trusted else "not trusted: /trust"
-    skills = [
-        ("skill", skill.name, skill.digest, untrusted if skill.of_project else "", "") for skill in definitions.skills
+def _changes(session: "Session") -> tuple[DefinitionChange, ...]:
+    """The differences of skills and commands between today and what the session has."""
+    return in_force(session.state.pins, session.trust.today, "keep", lambda pin: kept_of(session, pin), granted=False)[
+        1
     ]
-    commands = [
-        (
-            "command",
-            f"/{one.name}",
-            sha256_hex(one.body.encode("utf-8", "surrogatepass")),
-            untrusted if one.of_project else "",
-            "",
-        )
-        for one in definitions.commands
-    ]
-    return skills + commands
 
 
-def _compared(then: str, now: str) -> str:
-    if then == now:
-        return "Nothing has changed: this session goes on with today's definitions."
-    return fenced(short_diff(then, now, MOST_DIFF), "diff")
+def _written(
+    definitions: Definitions, changes: Sequence[DefinitionChange], *, trusted: bool
+) -> list[tuple[str, str, str, str, str]]:
+    """Rows of skills and commands: those in force, and those that are new."""
+    news = {change.symbol: change.word for change in changes}
+    rows: list[tuple[str, str, str, str, str]] = []
+    for each in (*definitions.skills, *definitions.commands):
+        identity = each.digest if isinstance(each, SkillDefinition) else each.identity
+        kind, name = ("skill", each.name) if isinstance(each, SkillDefinition) else ("command", f"/{each.name}")
+        tier = each.source if isinstance(each, SkillDefinition) else each.tier.value
+        note = f"{tier}; not trusted: /trust" if each.of_project and not trusted else tier
+        rows.append((kind, name, identity, note, news.pop(each.symbol, "")))
+    for symbol, word in news.items():
+        kind, _, name = symbol.partition("/")
+        identity = next(change.identity for change in changes if change.symbol == symbol)
+        rows.append((kind, f"/{name}" if kind == "command" else name, identity, "", word))
+    return rows
+
+
+def _compared(session: "Session", system: str) -> str:
+    then = _texts(session.trust.definitions, session.state.system)
+    now = _texts(session.trust.today, system)
+    diffs = [
+        fenced(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    return "\n\n".join(diffs) or "Nothing has changed: this session goes on with today's definitions."
+
+
+def _texts(definitions: Definitions, system: str) -> dict[str, str]:
+    """The texts of definitions by name, each below its name where it is not the system prompt."""
+    written = {each.symbol: f"{each.symbol}\n{each.body}" for each in definitions.commands}
+    for skill in definitions.skills:
+        files = f"\nfiles: {', '.join(skill.files)}" if skill.files else ""
+        text = f"{skill.symbol}, {skill.digest[:SHOWN_IDENTITY]}\n{skill.description}\n\n{skill.body}{files}"
+        written[skill.symbol] = text
+    return {"": system, **written}

@@ -147,6 +147,8 @@ class Constellation(Struct):
     """Lets searches go by meaning; None: by words alone."""
     persona_named: Callable[[str], Persona] | None = None
     """Reads a persona by its name, in a worker thread; None: there is only `persona`."""
+    personas: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of the personas that a session may change to, each with what it is for; empty: it cannot."""
     own_instructions: Path | None = None
     """The user's own AGENTS.md, which holds in every project."""
     template_folder: Path | None = None

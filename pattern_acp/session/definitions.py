@@ -65,8 +65,7 @@ def written_commands(definitions: Definitions, built_in: "tuple[str, ...]") -> t
 
 def usable_skills(trust: "FolderTrust") -> tuple[SkillDefinition, ...]:
     """The user's skills, and those of a project that they trust."""
-    granted = trust.granted
-    return tuple(skill for skill in trust.definitions.skills if granted or not skill.of_project)
+    return tuple(skill for skill in trust.definitions.skills if trust.may_use(skill))
 
 
 def fix_skills(session: "Session") -> None:
@@ -139,8 +138,12 @@ def skill_typed(trust: "FolderTrust", message: Message) -> tuple[SkillDefinition
 
 
 async def _load_typed(session: "Session", turn_id: TurnId, skill: SkillDefinition, typed: str) -> TurnEnd | None:
-    if skill.of_project and not await ensure_trust(session, turn_id, used=True):
-        return await _refuse(session.state, session.recorder, turn_id, f"/{skill.name} is a skill of this project")
+    if skill.of_project:
+        await ensure_trust(session, turn_id, used=bool(session.trust.offer.parts))
+        # As the user has just agreed to it, if it was asked about.
+        skill = next((each for each in session.trust.definitions.skills if each.name == skill.name), skill)
+        if not session.trust.may_use(skill):
+            return await _refuse(session.state, session.recorder, turn_id, f"/{skill.name} is a skill of this project")
     asked = f"The user typed /{skill.name}{f' {typed}' if typed else ''}: follow the skill's instructions now."
     text = f"{framed(skill, typed)}\n\n{asked}"
     path = str(Path(skill.folder, SKILL_FILE))
@@ -170,8 +173,13 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
         named = skill_typed(session.trust, prompt)
         return await _load_typed(session, turn_id, *named) if named is not None else None
     command, arguments = typed
-    if command.of_project and not await ensure_trust(session, turn_id, used=True):
-        return await _refuse(session.state, session.recorder, turn_id, f"/{command.name} is a command of this project")
+    if command.of_project:
+        await ensure_trust(session, turn_id, used=bool(session.trust.offer.parts))
+        command = next((each for each in session.trust.definitions.commands if each.name == command.name), command)
+        if not session.trust.may_use(command):
+            return await _refuse(
+                session.state, session.recorder, turn_id, f"/{command.name} is a command of this project"
+            )
     lines, runner = inline_commands(command.body, arguments), new_runner()
     outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)

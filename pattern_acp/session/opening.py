@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
@@ -44,6 +45,7 @@ from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
+from pattern_acp.session.definition_pins import pins_of, sources_to_keep
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.jobs import JobRecords
@@ -101,6 +103,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
     place = await look_at(shared, opening)
     compiled = await anyio.to_thread.run_sync(compile_system, shared, client, place)
+    sources = await sources_to_keep(shared.database, place.definitions, place.cwd, (shared.persona.source,))
     session_id = SessionId(shared.ids.new("ses"))
     mode = await _first_mode(shared, place)
     model, notices = model_of_place(shared, place)
@@ -130,7 +133,9 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
             thought_level=level,
         )
         sessions.create_session(tx, new, seq=first.seq, at_ms=now)
-        append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
+        last = append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
+        for each in sources:
+            each.keep(tx, last.seq)
         leases.acquire(tx, session_id, shared.holder, now)
         return load_grants(tx, session_id, owner)
 
@@ -155,6 +160,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         ),
         system=compiled.system,
         instructions=compiled.files,
+        pins=compiled.definitions,
         settings=place.settings,
         overlap=overlap_of(place.settings, client.description.overlap),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -214,22 +220,7 @@ def assemble(
     known: tuple[Job, ...] = (),
 ) -> Session:
     """The session over its ports. One that is only read starts no MCP servers."""
-    owner = MemoryScope(state.persona.name, state.project_key, state.session_id)
-    memory = SessionMemory(
-        *(
-            ConstellationMemory(
-                shared.database,
-                owner,
-                clock=shared.clock,
-                ids=shared.ids,
-                peer=shared.peer,
-                writer=writer,
-                indexer=shared.indexer,
-                rules=memory_rules(shared, state.settings),
-            )
-            for writer in (PERSONA, PERSON)
-        )
-    )
+    owner, memory = _memory_of(shared, state)
     projections = SessionProjections(
         state.session_id, state.project_key, shared.clock, persona=state.persona.name, memory=memory.persona
     )
@@ -274,12 +265,53 @@ def assemble(
     state.policy.trusts_folder = lambda: trust.granted
     state.policy.trusting_files = lambda: trusting_files(session)
     records.after_change = session.wake_if_due
-    for memory_of in (memory.persona, memory.person):
-        memory_of.searching.in_context = lambda: seen_messages(session.state)
-        memory_of.after_commit = lambda: write_files(session)
+    _connect_memory(session)
+
+    def remember_as() -> None:
+        turn, (owner, memory) = session.memory.turn_id, _memory_of(shared, state)
+        session.memory, session.person_memory = memory.persona, memory.person
+        session.memory.turn_id = session.person_memory.turn_id = turn
+        session.checkpoints.scope = replace(session.checkpoints.scope, memory=memory.persona, owner=owner)
+        projections.remember_as(state.persona.name, memory.persona)
+        _connect_memory(session)
+
+    async def change(name: str, by: str) -> None:
+        # Late: most sessions keep theirs.
+        from pattern_acp.session.persona import change_persona
+
+        await change_persona(session, name, by=by)
+
+    session.remember_as, session.change_persona = remember_as, change
     projections.skills = lambda: usable_skills(session.trust)
     follow_servers(session)
     return session
+
+
+def _memory_of(shared: Constellation, state: SessionState) -> tuple[MemoryScope, SessionMemory]:
+    """The memory of the session's persona."""
+    owner = MemoryScope(state.persona.name, state.project_key, state.session_id)
+    memory = SessionMemory(
+        *(
+            ConstellationMemory(
+                shared.database,
+                owner,
+                clock=shared.clock,
+                ids=shared.ids,
+                peer=shared.peer,
+                writer=writer,
+                indexer=shared.indexer,
+                rules=memory_rules(shared, state.settings),
+            )
+            for writer in (PERSONA, PERSON)
+        )
+    )
+    return owner, memory
+
+
+def _connect_memory(session: Session) -> None:
+    for memory in (session.memory, session.person_memory):
+        memory.searching.in_context = lambda: seen_messages(session.state)
+        memory.after_commit = lambda: write_files(session)
 
 
 def _servers(shared: Constellation, opening: Opening, recorder: JournalRecorder, *, is_read: bool) -> SessionMcp:
@@ -354,7 +386,8 @@ def compile_system(shared: Constellation, client: Client, place: Place) -> Instr
     )
     found = instructions_of(shared, place)
     system = system_prompt(shared.persona, environment, found)
-    return InstructionsCompiled(system, shared.persona.identity, instruction_files(found))
+    files, pins = instruction_files(found), pins_of(place.definitions)
+    return InstructionsCompiled(system, shared.persona.identity, files, pins)
 
 
 def instructions_of(shared: Constellation, place: Place) -> tuple[ProjectInstruction, ...]:

@@ -3,7 +3,7 @@
 Ids are stable between releases: people save them in their editor's settings (agent-shell#733).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ MODE_OPTION = "mode"
 MODEL_OPTION = "model"
 THOUGHT_OPTION = "thought_level"
 OVERLAP_OPTION = "overlapping"
+PERSONA_OPTION = "persona"
 
 
 class Overlap(StrEnum):
@@ -114,8 +115,13 @@ def session_options(
     models: Sequence[ModelInfo],
     thought_level: ThoughtLevel,
     overlap: Overlap | None = None,
+    persona: str = "",
+    personas: Mapping[str, str] | None = None,
 ) -> tuple[Option, ...]:
-    """The complete options, in order of priority: mode, model, thought level where the model has one, and `overlap`."""
+    """The complete options, in order of priority: mode, model, thought level where the model has one, and the rest.
+
+    `personas` are those that can be chosen, each with what it is for.
+    """
     known = {info.qualified: info for info in (model, *models)}
     options = [
         Option(MODE_OPTION, "Mode", "mode", mode, MODES, "How much runs without asking."),
@@ -141,6 +147,10 @@ def session_options(
                 "How much the model thinks before it answers.",
             )
         )
+    if personas:
+        names = {persona: "", **personas}
+        choices = tuple(OptionValue(name, name, words) for name, words in names.items())
+        options.append(Option(PERSONA_OPTION, "Persona", "", persona, choices, "Who answers, with whose memory."))
     if overlap is not None:
         words = "What a prompt does that you send while a turn runs."
         options.append(Option(OVERLAP_OPTION, "Overlapping prompts", "", overlap, OVERLAPS, words))

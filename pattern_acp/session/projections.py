@@ -16,6 +16,7 @@ from pattern_acp.journal.events import (
     FolderTrustDecided,
     GrantRevoked,
     GrantStored,
+    InstructionsCompiled,
     MessageRecorded,
     PlanUpdated,
     ServerToolsPinned,
@@ -68,6 +69,10 @@ class SessionProjections:
         self._search_owner = search_owner
         self._clock = clock
 
+    def remember_as(self, persona: str, memory: ConstellationMemory) -> None:
+        """Go on with another persona and its memory."""
+        self._persona, self._memory = persona, memory
+
     def apply(self, tx: Transaction, new: NewEvent, seq: int) -> None:
         """Change the rows that follow from `new`, whose event has the number `seq`."""
         now = self._clock.now_ms()
@@ -109,6 +114,8 @@ class SessionProjections:
         store_grant(tx, self._session_id, grant, owner, seq=seq, at_ms=now)
 
     def _follow(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
+        if isinstance(event, InstructionsCompiled):
+            sessions.set_persona_identity(tx, self._session_id, event.identity, seq=seq)
         if isinstance(event, PlanUpdated):
             index_steps(tx, self._session_id, self._search_owner, event.plan, at_ms=now, seq=seq)
         else:

@@ -12,7 +12,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
-from pattern_acp.journal.events import Event, SessionClosed, SessionTitled
+from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, SessionTitled
 from pattern_acp.journal.session_lists import ListedSession, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
@@ -99,10 +99,16 @@ class Sessions:
         return await self.open(session_id, opening, Reopening("load", SessionId(session_id)))
 
     async def resume(self, session_id: str, opening: Opening) -> Session:
-        """Open a recorded session without replaying it; errors and windows as for `load`."""
+        """Open a recorded session without replaying it; errors and windows as for `load`.
+
+        Its plan is shown: the model is told of it again, and the client may have forgotten it.
+        """
         async with self._opening:
-            session, _ = await self._reopen(session_id, opening, Reopening("resume", SessionId(session_id)))
-            await self._show_task(session)
+            session, events = await self._reopen(session_id, opening, Reopening("resume", SessionId(session_id)))
+            plan = next((event for event in reversed(events) if isinstance(event, PlanUpdated)), None)
+            if plan is not None:
+                await session.view.show(plan)
+            await self._show_task(session, events)
         return session
 
     async def open(self, session_id: str, opening: Opening, how: Reopening, *, only_read: bool = False) -> Session:

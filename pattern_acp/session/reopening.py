@@ -13,12 +13,20 @@ from pattern_acp.context.history import calls_of, history_of
 from pattern_acp.context.instructions import PersonaRef
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, read_sources
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.events import Event, InstructionsCompiled, SessionOpened, TurnEnded, UsageReported
+from pattern_acp.journal.events import (
+    Event,
+    InstructionsCompiled,
+    PinnedDefinition,
+    SessionOpened,
+    TurnEnded,
+    UsageReported,
+)
 from pattern_acp.journal.history import active_events, ancestors, read_history, with_subagent_events
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import Recorded, earliest_rewind, problem_of_event, read_jobs, read_stream
@@ -32,6 +40,7 @@ from pattern_acp.session.adoption import Followed, follow_definitions
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
+from pattern_acp.session.definition_pins import note_definition_changes, pins_of, take_definitions
 from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.opening import (
@@ -98,7 +107,7 @@ async def reopen_session(
     """
     place = await look_at(shared, opening)
     known = SessionId(session_id)
-    found = await shared.database.read(lambda tx: _sound(tx, known))
+    found, sources = await shared.database.read(lambda tx: _sound(tx, known, place))
     # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
     model_of(shared, found.model)
     lost, interrupted = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
@@ -107,6 +116,8 @@ async def reopen_session(
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
     reopened = await shared.database.read(lambda tx: _read(tx, known, place.project, lost))
     session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
+    session.state.sources = sources
+    note_definition_changes(session, await take_definitions(session))
     rewind = await session.checkpoints.recover(turn_ended=interrupted)
     if rewind is not None:
         from pattern_acp.session.rewind_requests import finish_rewind
@@ -181,6 +192,7 @@ async def _session_of(
         ),
         system=instructions.compiled.system,
         instructions=instructions.compiled.files,
+        pins=instructions.compiled.definitions,
         settings=place.settings,
         persona=PersonaRef(row.persona, instructions.compiled.identity),
         tool_form=tool_form_of(entry.event for entry in found.recorded),
@@ -231,8 +243,8 @@ def _take(
     return lost, bool(closed)
 
 
-def _sound(tx: Transaction, session_id: SessionId) -> SessionRow:
-    """The session's row, once its recorded instructions are found to be those that were recorded."""
+def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[SessionRow, dict[str, KeptSource]]:
+    """The session's row, and its kept sources, once all that it is defined by is found to be what was recorded."""
     row = _get(tx, session_id)
     recorded = read_history(tx, session_id, kinds=(InstructionsCompiled,))
     problem = problem_of_event(tx, recorded[-1].seq) if recorded else "there are none"
@@ -241,7 +253,23 @@ def _sound(tx: Transaction, session_id: SessionId) -> SessionRow:
             f"The recorded instructions of this session cannot be used: {problem}. `pattern-acp sessions adopt"
             f" {session_id}` lets it go on with those of today; a new session does, too."
         )
-    return row
+    pins = [pin for entry in recorded[-1:] for pin in _pins(entry.event)]
+    try:
+        sources = read_sources(tx, [pin.identity for pin in pins])
+    except SourceDamagedError as error:
+        raise DefinitionsDamagedError(error.sentence) from error
+    today = {pin.identity for pin in pins_of(place.definitions)} if len(sources) < len(pins) else set[str]()
+    for pin in pins:
+        if pin.identity not in sources and pin.identity not in today:
+            raise DefinitionsDamagedError(
+                f"The kept source of {pin.symbol} is gone. `pattern-acp sessions adopt {session_id}` lets this session"
+                " go on with the definitions of today; a new session does, too."
+            )
+    return row, sources
+
+
+def _pins(event: Event) -> tuple[PinnedDefinition, ...]:
+    return event.definitions if isinstance(event, InstructionsCompiled) else ()
 
 
 def _read(tx: Transaction, session_id: SessionId, project: str, lost: frozenset[str]) -> _Found:

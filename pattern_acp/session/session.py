@@ -1,6 +1,6 @@
 """One session: its state, and the single active turn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -24,6 +24,7 @@ from pattern_acp.session.options import (
     MODE_OPTION,
     MODEL_OPTION,
     OVERLAP_OPTION,
+    PERSONA_OPTION,
     THOUGHT_OPTION,
     Option,
     Overlap,
@@ -129,8 +130,11 @@ class Session:
         self.state = state
         self.running: PromptTicket | None = None
         """The prompt whose turn runs; None while a prompt only waits or asks where to go on."""
-        self.memory = memory.persona
-        self.person_memory = memory.person
+        self.memory, self.person_memory = memory.persona, memory.person
+        self.remember_as: Callable[[], None] = lambda: None
+        """Goes on with the memory of the persona that the session has now; its opener sets it."""
+        self.change_persona: Callable[[str, str], Awaitable[None]] = _keep_persona
+        """Goes on as the persona of a name, on behalf of `client` or `agent`; its opener sets it."""
         self.recorder = recorder
         self.mcp = parts.mcp
         self.trust = parts.trust
@@ -272,7 +276,8 @@ class Session:
     def _options(self, *, shows_overlap: bool) -> tuple[Option, ...]:
         state, models = self.state, self.constellation.models.available()
         overlap = state.overlap if shows_overlap else None
-        return session_options(state.policy.mode, state.model, models, state.thought_level, overlap)
+        more = (overlap, state.persona.name, self.constellation.personas)
+        return session_options(state.policy.mode, state.model, models, state.thought_level, *more)
 
     async def set_option(self, option_id: str, value: str, *, by: str = "client") -> tuple[Option, ...]:
         """Set an option and return the complete list.
@@ -292,6 +297,18 @@ class Session:
         if model is None and value not in {choice.value for choice in chosen.choices}:
             allowed = ", ".join(choice.value for choice in chosen.choices)
             raise OptionUnusableError(f"The option {option_id!r} has no value {value!r}; choose one of {allowed}.")
+        if option_id == PERSONA_OPTION:
+            await self._change_persona(value, by)
+            return self.options()
+        await self._configure(option_id, value, model, by)
+        return self.options()
+
+    async def _change_persona(self, name: str, by: str) -> None:
+        if self.is_busy and by == "client":
+            raise OptionUnusableError("A turn runs; choose another persona once it has ended, or cancel it first.")
+        await self.change_persona(name, by)
+
+    async def _configure(self, option_id: str, value: str, model: ModelInfo | None, by: str) -> None:
         configured = [SessionConfigured(option_id, model.qualified if model is not None else value, by)]
         state = self.state
         level = state.thought_level
@@ -311,7 +328,10 @@ class Session:
             self.state.thought_level = ThoughtLevel(value)
         elif option_id == OVERLAP_OPTION:
             self.state.overlap = Overlap(value)
-        return self.options()
+
+
+async def _keep_persona(name: str, by: str) -> None:
+    del name, by
 
 
 def _model_named(constellation: Constellation, value: str) -> ModelInfo:

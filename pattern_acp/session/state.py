@@ -17,16 +17,19 @@ from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.context.builder import MemoryView, ShortenedTexts
 from pattern_acp.context.history import history_of
 from pattern_acp.context.instructions import PersonaRef
-from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.context.memory_notices import begins_memory, last_shown
 from pattern_acp.context.window import Calibration, MessageTokens
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.definitions.commands import CommandDefinition
+from pattern_acp.definitions.skills import SkillDefinition
+from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.allowance import Allowance
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part
-from pattern_acp.domain.project_parts import digest_of_parts
+from pattern_acp.domain.project_parts import PartKind, digest_of_parts
 from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.events import HistoryCleared, InstructionFile, MemoryShown
+from pattern_acp.journal.events import InstructionFile, MemoryShown, PinnedDefinition
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.service.session_memory import ConstellationMemory
@@ -134,7 +137,7 @@ class HistoryCache(Struct, frozen=True):
         if not recorded:
             return self
         events = [item.event for item in recorded]
-        tells_memory = any(isinstance(event, MemoryShown | HistoryCleared) for event in events)
+        tells_memory = any(begins_memory(event) for event in events)
         shown = last_shown(events) if tells_memory else self.shown
         return HistoryCache(recorded[-1].session_seq, tuple(history_of(events, self.messages)), shown)
 
@@ -147,8 +150,12 @@ class FolderTrust(Struct):
     offer: ProjectOffer = NOTHING
     definitions: Definitions = NO_DEFINITIONS
     """Commands and skills; those of the project are part of the offer."""
+    today: Definitions = NO_DEFINITIONS
+    """Commands and skills as their files are now; `definitions` are those in force."""
     granted: bool = False
     """True when the folder is trusted with all of `offer` as it is now. Readers of the offer check this first."""
+    agreed: frozenset[tuple[PartKind, str, str]] = frozenset()
+    """The parts that the user agreed to, by kind, name and digest, whether the folder still has them or not."""
     answered: dict[str, bool] | None = None
     """Answers that hold for this session only, by digest."""
     servers: SessionServers | None = None
@@ -185,8 +192,20 @@ class FolderTrust(Struct):
         """Digest of everything that is offered."""
         return digest_of_parts(self.offer.parts)
 
+    def may_use(self, each: SkillDefinition | CommandDefinition) -> bool:
+        """True for what the user agreed to: as part of the folder as it is, or by itself before it changed or went."""
+        if self.granted or not each.of_project:
+            return True
+        is_skill = isinstance(each, SkillDefinition)
+        kind, name = (PartKind.SKILL, each.name) if is_skill else (PartKind.COMMAND, f"/{each.name}")
+        digest = each.digest if is_skill else each.part_digest
+        refused = (self.answered or {}).get(self.digest) is False
+        return not refused and (kind, name, digest) in self.agreed
+
     def judge(self, agreement: Agreement | None) -> bool | None:
         """True when the offer is trusted as it is; None when nobody has decided."""
+        parts = agreement.parts if agreement is not None else ()
+        self.agreed = frozenset((part.kind, part.name, part.digest) for part in parts)
         digest = self.digest
         if agreement is not None and agreement.digest == digest:
             return True
@@ -195,6 +214,30 @@ class FolderTrust(Struct):
     def note(self, digest: str, *, trusted: bool) -> None:
         """Keep an answer for this session."""
         self.answered = {**(self.answered or {}), digest: trusted}
+
+
+class DefinitionChange(Struct, frozen=True):
+    """A definition that is another than the session has; `word` is `changed`, `gone` or `new`."""
+
+    symbol: str
+    word: str
+    identity: str = ""
+    """Its identity today."""
+    counts: bool = False
+    """True when today's is in force."""
+
+    @property
+    def sentence(self) -> str:
+        """A sentence for the user."""
+        kind, _, name = self.symbol.partition("/")
+        shown = f"The {kind} {'/' if kind == 'command' else ''}{name}"
+        if self.word == "new":
+            return f"{shown} is new, and counts from now on."
+        verb = "has changed" if self.word == "changed" else "is gone"
+        if self.counts:
+            return f"{shown} {verb}, which counts from now on."
+        remedy = "/definitions diff compares, /definitions adopt takes today's"
+        return f"{shown} {verb}; this session goes on with the one that it has: {remedy}."
 
 
 class SessionState(Struct):
@@ -220,6 +263,12 @@ class SessionState(Struct):
     """True when the treatment of overlapping prompts is one of the options that the client shows."""
     instructions: tuple[InstructionFile, ...] = ()
     """Files whose instructions are part of `system`, or joined the conversation since in their newest text."""
+    pins: tuple[PinnedDefinition, ...] = ()
+    """The skills and commands that it has, as they were recorded last."""
+    sources: dict[str, KeptSource] = field(default_factory=dict[str, KeptSource])
+    """Kept sources that were read, by identity."""
+    told_changes: set[DefinitionChange] = field(default_factory=set[DefinitionChange])
+    """Changes of them that the user was told of."""
     instruction_stamps: tuple[tuple[int, int], ...] = ()
     """Times of change and sizes of these files, as the last prompt found them."""
     history: list[Message] = field(default_factory=list[Message])

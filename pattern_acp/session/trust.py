@@ -15,7 +15,7 @@ from pattern_acp.config.project_offer import ProjectOffer
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
@@ -28,6 +28,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.session.definition_pins import note_definition_changes, take_definitions
 from pattern_acp.session.projections import follow_trust
 from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, load_agreement
@@ -70,8 +71,9 @@ async def open_trust(
     bundles: "Sequence[Bundle]" = (),
 ) -> FolderTrust:
     """The trust of a session that begins: granted when the user agreed to exactly this before."""
-    trust = FolderTrust(resolve_path(cwd), offer, definitions)
+    trust = FolderTrust(resolve_path(cwd), offer, today=definitions)
     await _take_bundles(database, trust, bundles)
+    trust.definitions = trust.today
     trust.granted = trust.judge(await _agreement(database, trust.root)) is True
     return trust
 
@@ -89,21 +91,23 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
     """
     trust = session.trust
     before = trust.digest
-    await _look_again(session)
+    await look_again(session)
     if trust.changed_bundles or trust.told:
         session.state.notices += _bundle_notices(trust)
-    if not trust.offer.parts and not used:
+    of_project = any(pin.tier in {TrustTier.PROJECT, TrustTier.AD_HOC} for pin in session.state.pins)
+    if not trust.offer.parts and not used and not of_project:
         # What was agreed to is read further on in the turn, with the standing permissions.
         refused = (trust.answered or {}).get(trust.digest) is False
         trust.granted = trust.granted and trust.digest == before and not refused
-        follow_servers(session)
-        return trust.granted
-    agreement = await _agreement(session.constellation.database, trust.root)
-    known = trust.judge(agreement)
-    kinds = {part.kind for part in trust.offer.parts}
-    if known is None and (used or kinds - ON_USE):
-        known = await _ask(session, turn_id, agreement)
-    trust.granted = known is True
+    else:
+        agreement = await _agreement(session.constellation.database, trust.root)
+        known = trust.judge(agreement)
+        kinds = {part.kind for part in trust.offer.parts}
+        if known is None and (used or kinds - ON_USE):
+            known = await _ask(session, turn_id, agreement)
+        trust.granted = known is True
+    if session.state.pins or trust.today.skills or trust.today.commands:
+        note_definition_changes(session, await take_definitions(session))
     follow_servers(session)
     return trust.granted
 
@@ -132,7 +136,7 @@ async def confirm_trust(session: "Session") -> None:
     if not trust.granted and not trust.bundles:
         return
     before, bundles = trust.digest, trust.bundles
-    await _look_again(session)
+    await look_again(session)
     if trust.bundles != bundles:
         session.state.notices += _bundle_notices(trust)
         follow_servers(session)
@@ -143,11 +147,12 @@ async def confirm_trust(session: "Session") -> None:
         follow_servers(session)
 
 
-async def _look_again(session: "Session") -> None:
+async def look_again(session: "Session") -> None:
+    """Look at the folder and the bundles; which of today's definitions count is for `take_definitions` to say."""
     settings_for = session.constellation.settings_for
     if settings_for is not None:
         found = await anyio.to_thread.run_sync(settings_for, session.state.cwd)
-        session.trust.offer, session.trust.definitions = found.offer, found.definitions
+        session.trust.offer, session.trust.today = found.offer, found.definitions
         await _take_bundles(session.constellation.database, session.trust, found.bundles)
 
 
@@ -164,7 +169,7 @@ async def _take_bundles(database: Database, trust: FolderTrust, found: "Sequence
     names = await database.read(agreed)
     trust.bundles = tuple(bundle for bundle in found if bundle.name in names)
     trust.changed_bundles = tuple(bundle.name for bundle in found if bundle.name not in names)
-    trust.definitions = trust.definitions.with_bundled(bundle.definitions for bundle in trust.bundles)
+    trust.today = trust.today.with_bundled(bundle.definitions for bundle in trust.bundles)
 
 
 def _bundle_notices(trust: FolderTrust) -> list[str]:
@@ -254,7 +259,7 @@ async def agree_to_skill(session: "Session", name: str) -> None:
     before, agreement = set(trust.offer.parts), await _agreement(database, trust.root)
     lasting = agreement is not None and agreement.digest == trust.digest
     was_granted = trust.granted
-    await _look_again(session)
+    await look_again(session)
     changed = before.symmetric_difference(trust.offer.parts)
     if not was_granted or any((part.kind, part.name) != (PartKind.SKILL, name) for part in changed):
         return

@@ -4,11 +4,25 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.driver import ApswConnection
+from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.definitions.collection import find_definitions
-from pattern_acp.definitions.identity import identity_of
+from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.skills import kept_skill, read_skill_file, skill_sources
-from pattern_acp.definitions.sources import SourceDamagedError, decoded, encoded
-from pattern_acp.domain.origin import TrustTier
+from pattern_acp.definitions.sources import (
+    SourceDamagedError,
+    decoded,
+    drop_damaged_sources,
+    encoded,
+    keep_source,
+    list_sources,
+    missing_sources,
+    read_sources,
+)
+from pattern_acp.domain.origin import Actor, Origin, TrustTier
+from pattern_acp.journal.events import SessionClosed
+from pattern_acp.journal.writer import append
 
 
 def write(path: Path, text: str) -> None:
@@ -58,3 +72,23 @@ def test_one_changed_character_of_a_kept_source_is_found(tmp_path: Path):
         with pytest.raises(SourceDamagedError, match="not what was kept"):
             decoded(command.identity, command.symbol, forged)
     assert identity_of(command.source) == command.identity
+
+
+def test_damaged_sources_are_dropped_and_the_others_stay(tmp_path: Path):
+    driver = ApswConnection(tmp_path / "c.db", read_only=False, busy_seconds=1.0)
+    driver.open()
+    migrate(driver, load_migrations(), now_ms=0)
+
+    def keep(tx: Transaction) -> None:
+        seq = append(tx, "constellation", SessionClosed(), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=0).seq
+        for name in ("sound", "damaged"):
+            source = DefinitionSource(f"command/{name}", {"command.md": name.encode()})
+            keep_source(tx, identity_of(source), source.symbol, encoded((source,)), seq=seq)
+        tx.execute("UPDATE definition_sources SET source = '{}' WHERE symbol = 'command/damaged'")
+        drop_damaged_sources(tx)
+
+    driver.write(keep)
+    (left,) = driver.read(list_sources)
+    assert left.symbol == "command/sound"
+    assert left.identity in driver.read(lambda tx: read_sources(tx, (left.identity, "none")))
+    assert driver.read(lambda tx: missing_sources(tx, (left.identity, "none"))) == {"none"}

@@ -99,6 +99,15 @@ async def test_a_replay_names_no_terminal_that_is_gone():
         assert any("echo hi" in str(update) for update in replayed)
 
 
+async def test_resume_shows_the_plan_and_nothing_else():
+    async with running_agent(ScriptedProvider([calls("update_plan", entries=PLAN), says("Done.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Plan it")
+        (update,) = await load(agent, session, how="resume")
+        assert update["sessionUpdate"].startswith("plan")
+        assert "Look" in str(update)
+
+
 async def test_resume_shows_nothing_and_goes_on_with_the_conversation():
     model = ScriptedProvider([says("Blue."), says("You asked for a colour.")])
     async with running_agent(model) as agent:

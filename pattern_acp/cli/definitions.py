@@ -1,0 +1,208 @@
+"""`pattern-acp definitions`: the kept sources of personas, skills and commands.
+
+Owns: each verb and what it answers. Must not know: which session is defined by what (`/definitions` does).
+"""
+
+import difflib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio.to_thread
+from msgspec import Struct
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.cli.command_runner import constellation_path
+from pattern_acp.commands.document import Column, Fence, Heading, Paragraph, Part, Result, Table, columns
+from pattern_acp.commands.parameters import TypedCommand
+from pattern_acp.db.connection import Database, Transaction, open_for_reading
+from pattern_acp.definitions.sources import (
+    KeptSource,
+    ListedSource,
+    SourceDamagedError,
+    damaged_sources,
+    list_sources,
+    read_sources,
+)
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import PatternError
+
+SHOWN_IDENTITY = 12
+"""Characters of an identity that a user reads."""
+
+
+class DefinitionDesk(Struct, frozen=True):
+    """Dependencies of every verb."""
+
+    database: Database
+
+
+@asynccontextmanager
+async def open_definitions(call: TypedCommand, process: Process) -> AsyncGenerator[DefinitionDesk, None]:
+    """Open the services of the verbs.
+
+    Raises:
+        DatabaseError: the constellation cannot be used.
+    """
+    del call
+    async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
+        yield DefinitionDesk(database)
+
+
+class DefinitionList(Result, frozen=True):
+    """The kept sources."""
+
+    definitions: tuple[ListedSource, ...] = ()
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A table."""
+        if not self.definitions:
+            return (
+                Paragraph("No source is kept yet; the next session keeps those of its persona, skills and commands."),
+            )
+        rows = tuple((each.symbol, each.identity[:SHOWN_IDENTITY], f"{each.size:,}") for each in self.definitions)
+        return (Table(columns(Column("Definition", "cyan"), "Identity", "Bytes"), rows),)
+
+
+class DefinitionShown(Result, frozen=True):
+    """One definition with its files; of data only the size is said."""
+
+    symbol: str
+    identity: str
+    files: tuple[tuple[str, str], ...]
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """Every file below its name."""
+        heading = Heading(f"{self.symbol} ({self.identity})")
+        return (heading, *(part for name, text in self.files for part in (Paragraph(name), Fence(text))))
+
+
+class DefinitionDiff(Result, frozen=True):
+    """The difference of two definitions."""
+
+    diff: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The lines that differ."""
+        return (Fence(self.diff, "diff"),) if self.diff else (Paragraph("Nothing but the names differs."),)
+
+
+class DefinitionSentence(Result, frozen=True):
+    """A sentence on what was done or found."""
+
+    sentence: str
+    sound: bool = True
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The sentence."""
+        return (Paragraph(self.sentence),)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when a source is not what was kept."""
+        return not self.sound
+
+
+async def list_definitions(desk: DefinitionDesk) -> DefinitionList:
+    """List the kept sources."""
+    return DefinitionList(await desk.database.read(list_sources))
+
+
+async def show(desk: DefinitionDesk, definition: str) -> DefinitionShown:
+    """Show a definition.
+
+    Raises:
+        PatternError: there is none, or its source is damaged.
+    """
+    kept = await _meant(desk, definition)
+    return DefinitionShown(kept.symbol, kept.identity, tuple(_texts(kept).items()))
+
+
+async def diff(desk: DefinitionDesk, definition: str, other: str) -> DefinitionDiff:
+    """Compare two definitions.
+
+    Raises:
+        PatternError: there is none, or a source is damaged.
+    """
+    old, new = _texts(await _meant(desk, definition)), _texts(await _meant(desk, other))
+    lines = [
+        line
+        for name in sorted({*old, *new})
+        for line in difflib.unified_diff(
+            old.get(name, "").splitlines(), new.get(name, "").splitlines(), name, name, lineterm=""
+        )
+    ]
+    return DefinitionDiff("\n".join(lines))
+
+
+async def export(desk: DefinitionDesk, definition: str, folder: str) -> DefinitionSentence:
+    """Write the files of a definition, and of what it includes, into a new folder.
+
+    Raises:
+        PatternError: there is none, its source is damaged, or the folder cannot be written.
+    """
+    kept = await _meant(desk, definition)
+    place = Path(folder)
+    try:
+        count = await anyio.to_thread.run_sync(_write, kept, place)
+    except OSError as error:
+        sentence = f"{place} cannot be written ({error.strerror}); name a folder that does not exist yet."
+        raise PatternError(sentence, failure_code="cli.file-unusable") from error
+    return DefinitionSentence(f"{count} files of {kept.symbol} are in {place} now.")
+
+
+async def verify(desk: DefinitionDesk) -> DefinitionSentence:
+    """Check that every kept source is what was kept."""
+    known, damaged = await desk.database.read(lambda tx: (list_sources(tx), damaged_sources(tx)))
+    if damaged:
+        names = ", ".join(f"{symbol} ({identity[:SHOWN_IDENTITY]})" for symbol, identity in damaged)
+        remedy = "`pattern-acp sessions adopt SESSION` lets a session go on with the definitions of today"
+        return DefinitionSentence(f"Not what was kept: {names}; {remedy}.", sound=False)
+    return DefinitionSentence(f"All {len(known)} sources are what was kept.")
+
+
+async def _meant(desk: DefinitionDesk, beginning: str) -> KeptSource:
+    def read(tx: Transaction) -> KeptSource:
+        found = [each for each in list_sources(tx) if beginning and each.identity.startswith(beginning.lower())]
+        if len(found) != 1:
+            what = "is the beginning of several" if found else "is none"
+            sentence = f"{beginning[:80]!r} {what}: name an identity as `pattern-acp definitions list` shows it."
+            raise PatternError(sentence, failure_code="cli.usage")
+        return read_sources(tx, (found[0].identity,))[found[0].identity]
+
+    try:
+        return await desk.database.read(read)
+    except SourceDamagedError as error:
+        raise PatternError(error.sentence, failure_code=error.failure_code) from error
+
+
+def _texts(kept: KeptSource) -> dict[str, str]:
+    return {
+        name if each.symbol == kept.symbol else f"{each.symbol}: {name}": _text(content)
+        for each in kept.definitions
+        for name, content in each.files.items()
+    }
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"[{len(content):,} bytes of data]"
+
+
+def _write(kept: KeptSource, place: Path) -> int:
+    place.mkdir(parents=True)
+    count = 0
+    for each in kept.definitions:
+        root = place if each.symbol == kept.symbol else place / "included" / each.symbol
+        for name, content in each.files.items():
+            target = root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            count += 1
+    return count

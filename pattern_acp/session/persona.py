@@ -1,0 +1,74 @@
+"""Persona of a session: the choice of another one, and `/persona`.
+
+Owns: what changes with it. The prompt, the memory and the standing permissions are the new persona's from the next
+request on; the conversation stays. Must not know: where personas lie (`context/instructions.py`).
+"""
+
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from pattern_acp.context.instructions import with_persona
+from pattern_acp.definitions.collection import NO_DEFINITIONS
+from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import InstructionsCompiled, SessionConfigured
+from pattern_acp.policy.grant_matching import GrantOwner, load_grants
+from pattern_acp.session.definition_pins import keeping, sources_to_keep
+from pattern_acp.session.errors import OptionUnusableError
+from pattern_acp.session.options import PERSONA_OPTION
+from pattern_acp.turn.recorder import NewEvent
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+
+async def change_persona(session: "Session", name: str, *, by: str = "client") -> None:
+    """Go on as another persona.
+
+    Raises:
+        OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
+        DatabaseError: it could not be recorded.
+    """
+    state, shared = session.state, session.constellation
+    if name == state.persona.name or shared.persona_named is None:
+        return
+    try:
+        persona = await anyio.to_thread.run_sync(shared.persona_named, name)
+    except ConfigError as error:
+        raise OptionUnusableError(error.sentence) from error
+    system = with_persona(state.system, persona)
+    if system is None:
+        raise OptionUnusableError(
+            "The prompt of this session was made by an earlier release, so its persona stays; start a new session."
+        )
+    sources = await sources_to_keep(shared.database, NO_DEFINITIONS, state.cwd, (persona.source,))
+    await session.recorder.record(
+        NewEvent(SessionConfigured(PERSONA_OPTION, name, by), Actor.HUMAN, Origin.EDITOR),
+        NewEvent(InstructionsCompiled(system, persona.identity, state.instructions, state.pins), Actor.SYSTEM),
+        behind=keeping(sources),
+    )
+    state.system, state.persona = system, persona.ref
+    state.policy.owner = GrantOwner(state.policy.owner.project, persona.identity)
+    state.shown = None
+    session.remember_as()
+    state.policy.grants[:] = await shared.database.read(
+        lambda tx: load_grants(tx, session.session_id, state.policy.owner)
+    )
+
+
+async def run_persona(session: "Session", argument: str) -> str:
+    """List the personas, or go on as another one."""
+    state, known = session.state, session.constellation.personas
+    if argument:
+        if argument not in known:
+            names = ", ".join(known) or "none"
+            raise OptionUnusableError(f"There is no persona {argument[:80]!r}; there are {names}.")
+        await session.view.show_options(await session.set_option(PERSONA_OPTION, argument, by="agent"))
+        return f"From the next prompt on, {argument} answers, with its own memory and standing permissions."
+    names = {state.persona.name: "", **known}
+    rows = [
+        f"- `{name}`{': ' if words else ''}{words}{' ← answers' if name == state.persona.name else ''}"
+        for name, words in names.items()
+    ]
+    return "\n".join([*rows, "", "Choose with `/persona NAME`; docs/instructions.md says how to write one."])

@@ -1,0 +1,131 @@
+"""Skills and commands of a session: it goes on with those that it has, whatever becomes of their files."""
+
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.config.settings import DefinitionSettings, Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.collection import find_definitions
+from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.constellation import ProjectSettings
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict
+from tests.support.requests import refused
+from tests.support.scripts import says
+
+HEAD = "---\nname: pdf\ndescription: Reads PDFs\n---\n"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@asynccontextmanager
+async def agent_with_skill(own: Path, settings: Settings | None = None) -> AsyncGenerator[tuple[RunningAgent, str]]:
+    """An agent whose user has the skill pdf, and a session with one prompt."""
+    chosen = settings or Settings(editor_deadline_seconds=30)
+    write(own / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the first way.")
+    write(own / "skills" / "pdf" / "way.txt", "The first way.")
+    async with running_agent(ScriptedProvider([says(f"{n}.") for n in range(9)]), settings=chosen) as agent:
+
+        def settings_for(folder: str) -> ProjectSettings:
+            return ProjectSettings(chosen, definitions=find_definitions(folder, own))
+
+        agent.shared.settings_for = settings_for
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello.")
+        yield agent, session
+
+
+async def reopened(agent: RunningAgent, session: str) -> None:
+    await agent.editor.request("session/close", {"sessionId": session})
+    await agent.editor.request("session/resume", {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []})
+
+
+async def loaded(agent: RunningAgent, session: str) -> str:
+    """What the model reads of the skill when the user loads it."""
+    await agent.editor.prompt(session, "/pdf")
+    return str(agent.model.requests[-1].messages[-2:])
+
+
+async def test_a_skill_whose_folder_is_deleted_is_loaded_from_its_kept_source(tmp_path: Path):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        shutil.rmtree(tmp_path / "skills")
+        await reopened(agent, session)
+        assert "Use the first way." in await loaded(agent, session)
+        assert "The skill pdf is gone; this session goes on with the one that it has" in agent.editor.said()
+        kept = agent.sessions.get(session).trust.definitions.skills[0].kept
+        assert kept is not None
+        assert kept.files["way.txt"] == b"The first way."
+
+
+async def test_a_changed_skill_counts_once_it_is_adopted(tmp_path: Path):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
+        assert "Use the first way." in await loaded(agent, session)
+        assert agent.editor.said().count("The skill pdf has changed; this session goes on") == 1
+        await agent.editor.prompt(session, "/definitions")
+        assert "/definitions adopt takes them" in agent.editor.said()
+        await agent.editor.prompt(session, "/definitions diff")
+        assert "-Use the first way.\n+Use the second way." in agent.editor.said()
+        await reopened(agent, session)
+        assert "Use the first way." in await loaded(agent, session)
+        await agent.editor.prompt(session, "/definitions adopt")
+        assert "Use the second way." in await loaded(agent, session)
+        agent.editor.updates.clear()
+        await reopened(agent, session)
+        assert "Use the second way." in await loaded(agent, session)
+        assert "has changed" not in agent.editor.said()
+
+
+@pytest.mark.parametrize(("follow", "way"), [("adopt", "second"), ("keep", "first"), ("ask", "first")])
+async def test_which_skill_counts_is_the_users_choice(tmp_path: Path, follow: str, way: str):
+    settings = Settings(editor_deadline_seconds=30, definitions=DefinitionSettings(follow))  # pyright: ignore[reportArgumentType]
+    async with agent_with_skill(tmp_path, settings) as (agent, session):
+        write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
+        assert f"Use the {way} way." in await loaded(agent, session)
+        assert "The skill pdf has changed" in agent.editor.said()
+
+
+async def test_a_new_skill_counts_and_is_kept_before_it_is_used(tmp_path: Path):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        write(tmp_path / "commands" / "ship.md", "Ship it now.")
+        await agent.editor.prompt(session, "/ship")
+        assert "Ship it now." in str(agent.model.requests[-1].messages)
+        shutil.rmtree(tmp_path / "commands")
+        await reopened(agent, session)
+        await agent.editor.prompt(session, "/ship")
+        assert "Ship it now." in str(agent.model.requests[-1].messages[-2:])
+        assert "The command /ship is gone; this session goes on" in agent.editor.said()
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+async def test_a_kept_source_that_was_changed_in_the_file_is_never_used(tmp_path: Path, how: str):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        await agent.editor.request("session/close", {"sessionId": session})
+        shutil.rmtree(tmp_path / "skills")
+
+        def forge(tx: Transaction) -> None:
+            if how == "gone":
+                tx.execute("DELETE FROM definition_sources")
+            else:
+                tx.execute("UPDATE definition_sources SET source = replace(source, 'first way', 'f1rst way')")
+
+        await agent.database.write(forge)
+        where: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        error = await refused(agent.editor, "session/resume", where)
+        assert "kept source of skill/pdf" in error.message
+        assert "sessions adopt" in error.message
+
+
+async def test_line_ends_of_a_skill_change_nothing(tmp_path: Path):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        file = tmp_path / "skills" / "pdf" / "SKILL.md"
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+        await loaded(agent, session)
+        assert "has changed" not in agent.editor.said()
