@@ -94,8 +94,17 @@ def release_claims(tx: Transaction, session_id: str, path: str = "") -> int:
 def overlapping(
     tx: Transaction, session_id: str, paths: Sequence[str], *, now_ms: int, is_alive: IsAlive = is_running
 ) -> tuple[Claim, ...]:
-    """The claims in force of other sessions that mean one of these files or folders."""
-    others = [one for one in read_claims(tx, now_ms=now_ms, is_alive=is_alive) if one.session_id != session_id]
+    """The claims in force of other sessions that mean one of these files or folders.
+
+    What the parent of a fork did before it was forked is the fork's own work too, and no reason to wait.
+    """
+    row = tx.one(_QUERIES["origin_of_fork"], {"session": session_id})
+    parent, forked_ms = (text(row[0]), integer(row[1])) if row is not None else ("", 0)
+    others = [
+        one
+        for one in read_claims(tx, now_ms=now_ms, is_alive=is_alive)
+        if one.session_id != session_id and not (one.session_id == parent and one.renewed_ms <= forked_ms)
+    ]
     return tuple(one for one in others if one.state == "active" and any(_meets(one.path, path) for path in paths))
 
 

@@ -171,6 +171,10 @@ JOIN sessions AS s ON s.id = l.session_id
 WHERE s.deleted = 0 AND (s.prompt_count > 0 OR EXISTS (SELECT 1 FROM claims AS c WHERE c.session_id = s.id))
 ORDER BY s.updated_ms DESC;
 
+-- name: origin_of_fork
+-- The session that a fork comes from, and when it was forked.
+SELECT parent, created_ms FROM sessions WHERE id = :session AND parent IS NOT NULL;
+
 -- name: put_claim
 -- Claim a path, or renew the claim.
 INSERT INTO claims (session_id, path, made_ms, renewed_ms) VALUES (:session, :path, :now_ms, :now_ms)

@@ -11,6 +11,7 @@ from pattern_acp.config.presets import SIGN_IN
 from pattern_acp.config.settings import (
     BackupSettings,
     BudgetSettings,
+    ClaimSettings,
     CompactionSettings,
     DefinitionSettings,
     DelegateSettings,
@@ -105,6 +106,8 @@ sandbox_network = "host"
 sandbox_writable = ["~/.cache", "/var/cache/build"]
 [definitions]
 follow = "keep"
+[claims]
+overlap = "deny"
 [search]
 provider = "searxng"
 url = "http://localhost:8080"
@@ -164,6 +167,7 @@ day = 20
         policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
         compaction=CompactionSettings("importance", 70, 50),
         definitions=DefinitionSettings("keep"),
+        claims=ClaimSettings("deny"),
         search=SearchSettings("searxng", "http://localhost:8080"),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
         memory=MemorySettings(
@@ -246,7 +250,7 @@ blue = 1
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], [compaction], [definitions], "
+            "[backup], [budget], [claims], [compaction], [definitions], "
             "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
@@ -257,7 +261,7 @@ blue = 1
             "stream_retries, repeats_noted, repeats_asked, slow_commands, overlapping, wakes. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], [compaction], [definitions], "
+            "[backup], [budget], [claims], [compaction], [definitions], "
             "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "

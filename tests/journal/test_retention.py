@@ -79,6 +79,7 @@ STAYS = {
     "events_redacted",
     "budget_changed",
     "memory_recalled",
+    "tasks_changed",
 }
 
 
