@@ -190,7 +190,8 @@ async def test_a_command_reaches_a_server_that_runs_as_a_job_of_its_session(home
     async with running_agent(model, settings=AUTO, capabilities=capabilities, home=home) as agent:
         agent.editor.terminals.run = really_run
         session = await agent.editor.open_session(str(agent.folder))
-        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        # The server may still be ending; the answer says so then.
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "end_turn"
         assert "served here" in last_result(model.requests[2]).text
         assert told_sandboxes(agent)[-1] == CONFINED
 
