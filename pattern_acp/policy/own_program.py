@@ -25,10 +25,11 @@ def _names(text: str) -> frozenset[str]:
 
 READING = {
     "memory": _names("list show history diff blame search archive traps verify"),
-    "sessions": _names("list show search"),
+    "sessions": _names("list show search watch"),
     "journal": _names("verify tail"),
     "trust": _names("list"),
     "bundle": _names("list show"),
+    "definitions": _names("list show diff export verify"),
     "auth": _names("status"),
     "mcp": _names("status"),
 }
@@ -42,7 +43,7 @@ _READS_WITH = {
 }
 """Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
-_DECIDING = "acp|chat|sessions|memory|journal|trust|bundle|auth|mcp|backup|restore|gc|doctor|setup"
+_DECIDING = "acp|chat|sessions|memory|journal|trust|bundle|definitions|auth|mcp|backup|restore|gc|doctor|setup"
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")
 _SHOWING = _names("--help -h --version -V")

@@ -7,10 +7,14 @@ import pytest
 
 from pattern_acp.cli.arguments import decides_for_user
 from pattern_acp.cli.argv import parse_arguments
+from pattern_acp.cli.command_table import GROUPS
+from pattern_acp.commands.parameters import TypedCommand
+from pattern_acp.config.settings import Flags
 from pattern_acp.policy.own_program import READING, only_reads
 from tests.support.process import run_command_line
 
 REFUSED = (
+    "setup",
     "bundle add x --yes",
     "bundle update x",
     "bundle remove x --yes",
@@ -40,6 +44,9 @@ REFUSED = (
 )
 
 NOT_REFUSED = (
+    "definitions",
+    "definitions verify",
+    "sessions watch ses_1",
     "bundle list",
     "bundle show x",
     "trust list",
@@ -117,3 +124,11 @@ def test_inside_an_agents_command_json_and_slash_commands_are_refused_alike(tmp_
     chatted = run_command_line(tmp_path, "chat", "/memory forget human --all", PATTERN_ACP_INSIDE="1")
     assert chatted.returncode == 1
     assert "is for the user" in chatted.stderr
+
+
+def test_every_command_of_a_terminal_is_known_to_decide_or_not():
+    for group in (one for one in GROUPS if one.opens):
+        for command in group.commands:
+            words = {one.name: "" for one in command.parameters}
+            call = TypedCommand(group.name, command.name, {**words, "preview": False}, {}, Flags())
+            assert isinstance(decides_for_user(call), str)
