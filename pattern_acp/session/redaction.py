@@ -69,6 +69,7 @@ from pattern_acp.memory.forgotten import MARKS, REDACTED, Forgotten, forget_pass
 from pattern_acp.memory.history import run_on_history
 from pattern_acp.memory.recall import mask_entries
 from pattern_acp.memory.service.forget import with_names
+from pattern_acp.tasks.claims import drop_claims
 from pattern_acp.tools.registry import parameter_names
 
 SHORTEST = 4
@@ -181,6 +182,7 @@ def _mask_rows(tx: Transaction, session_id: str, words: Forgotten, *, seq: int) 
         mask_entries(tx, session_id, words.mask, seq=seq)
         + mask_titles(tx, words.mask, audit_seq=seq, only=session_id)
         + drop_grants(tx, session_id, words.mask)
+        + drop_claims(tx, session_id, words.mask)
         + mask_subagents(tx, session_id, words.mask)
         + mask_reasons(tx, words.mask, stream=session_id)
     )

@@ -91,6 +91,12 @@ def release_claims(tx: Transaction, session_id: str, path: str = "") -> int:
     return tx.execute(_QUERIES["release_claims"], {"session": session_id, "path": storable(path)})
 
 
+def drop_claims(tx: Transaction, session_id: str, mask: Callable[[str], str]) -> int:
+    """Give back the claims of a session on paths that hold words which `mask` takes out; how many those were."""
+    paths = [text(row[0]) for row in tx.all(_QUERIES["claimed_paths"], {"session": session_id})]
+    return sum(release_claims(tx, session_id, path) for path in paths if mask(path) != path)
+
+
 def overlapping(
     tx: Transaction, session_id: str, paths: Sequence[str], *, now_ms: int, is_alive: IsAlive = is_running
 ) -> tuple[Claim, ...]:

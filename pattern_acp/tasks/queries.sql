@@ -184,6 +184,10 @@ ON CONFLICT (session_id, path) DO UPDATE SET renewed_ms = :now_ms;
 -- Renew all claims of a session that works.
 UPDATE claims SET renewed_ms = :now_ms WHERE session_id = :session;
 
+-- name: claimed_paths
+-- The paths that a session claims.
+SELECT path FROM claims WHERE session_id = :session;
+
 -- name: release_claims
 -- Give back the claims of a session, or one.
 DELETE FROM claims WHERE session_id = :session AND (:path = '' OR path = :path);

@@ -43,6 +43,7 @@ EVERY_TOOL: Turn = (
     + calls("code_map", operation="find", query="hangar")
     + calls("job", action="list")
     + calls("delegate", kind="explorer", name="finder", task="Who opens the zeppelin hangar?")
+    + calls("task", operation="list", text="hangar")
     + calls("ask_user", question="Which hangar?")
     + calls("read_attachment", id="att_1")
     + calls("fetch_url", url="http://127.0.0.1:9/")
@@ -78,6 +79,7 @@ async def test_a_canary_of_one_constellation_is_in_no_file_prompt_search_or_line
     async with running_agent(model) as agent, running_agent(theirs) as other:
         await plant(other, agent.folder)
         session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/tasks add Open the hangar")
         await agent.editor.prompt(session, "Use everything about the zeppelin hangar.")
         for command in COMMANDS:
             await agent.editor.prompt(session, command)
