@@ -161,8 +161,12 @@ def edited(editor: Editor, text: str, command: Sequence[str]) -> str:
     for key, value in example.items():
         entries = value if isinstance(value, dict) else {}
         for name, entry in entries.items():
-            mine = {**entry, "command": command[0], "args": list(command[1:])} if isinstance(entry, dict) else entry
-            text = with_entry(text, (key, name), mine)
+            started: dict[str, Json] = {"command": command[0], "args": list(command[1:])}
+            whole = {**entry, **started} if isinstance(entry, dict) else entry
+            # A block that is there already may have keys, or more, in its `env`: only the command is ours to change.
+            text = with_entry(text, (key, name), whole, replaces=False)
+            for part, wanted in started.items():
+                text = with_entry(text, (key, name, part), wanted)
         if not entries:
             text = with_entry(text, (key,), value, replaces=False)
     return text

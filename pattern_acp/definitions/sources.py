@@ -66,7 +66,7 @@ class ListedSource(Struct, frozen=True):
 def encoded(closure: Iterable[DefinitionSource], hashes: Mapping[tuple[str, str], str] | None = None) -> str:
     """The form in which a definition is kept with all that it includes.
 
-    `hashes` are those of files that are not in hand, by symbol and name.
+    `hashes` are those of files whose bytes were not read, by symbol and name.
     """
     left, definitions = MOST_KEPT, dict[str, _Definition]()
     for each in closure:

@@ -29,7 +29,7 @@ READING = {
     "journal": _names("verify tail"),
     "trust": _names("list"),
     "bundle": _names("list show"),
-    "definitions": _names("list show diff export verify"),
+    "definitions": _names("list show diff verify"),
     "auth": _names("status"),
     "mcp": _names("status"),
 }

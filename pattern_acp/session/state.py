@@ -165,7 +165,7 @@ class FolderTrust(Struct):
     changed_bundles: tuple[str, ...] = ()
     """Names of installed bundles that are not what the user agreed to."""
     told: set[str] = field(default_factory=set[str])
-    """Those of them that the user was told of."""
+    """Those that were announced to the user."""
 
     @property
     def in_force(self) -> ProjectOffer:
@@ -268,7 +268,7 @@ class SessionState(Struct):
     sources: dict[str, KeptSource] = field(default_factory=dict[str, KeptSource])
     """Kept sources that were read, by identity."""
     told_changes: set[DefinitionChange] = field(default_factory=set[DefinitionChange])
-    """Changes of them that the user was told of."""
+    """Changes that were announced to the user."""
     instruction_stamps: tuple[tuple[int, int], ...] = ()
     """Times of change and sizes of these files, as the last prompt found them."""
     history: list[Message] = field(default_factory=list[Message])

@@ -50,6 +50,15 @@ def test_a_command_that_moved_is_replaced_where_it_stands():
     assert after == before.replace("/old/pattern-acp", COMMAND[0])
 
 
+def test_what_the_user_added_to_the_block_stays_when_the_command_moves():
+    before = (
+        '{"agent_servers": {"Pattern": {"command": "/old/pattern-acp", "args": ["acp", "--x"], '
+        '"env": {"ANTHROPIC_API_KEY": "k"}, /* mine */ "x": 1}}}'
+    )
+    after = edited(ZED, before, COMMAND)
+    assert after == before.replace("/old/pattern-acp", COMMAND[0]).replace('["acp", "--x"]', '["acp"]')
+
+
 def test_what_else_a_block_sets_never_replaces_the_users_choice():
     assert '"default_mcp_settings": {"x": 1}' in edited(JETBRAINS, '{"default_mcp_settings": {"x": 1}}', COMMAND)
 

@@ -15,6 +15,7 @@ from tests.support.process import run_command_line
 
 REFUSED = (
     "setup",
+    "definitions export 448dc361d592 out",
     "bundle add x --yes",
     "bundle update x",
     "bundle remove x --yes",
