@@ -220,7 +220,8 @@ def test_an_export_that_finds_no_room_leaves_no_half_of_a_file(home: Process, tm
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); sys.exit(main())"
     )
-    command = [sys.executable, "-c", program, "journal", "export", anyio.run(talk), "-o", str(file)]
+    # -B: below the limit, Python would leave half of a compiled module behind for everybody.
+    command = [sys.executable, "-B", "-c", program, "journal", "export", anyio.run(talk), "-o", str(file)]
     ended = subprocess.run(
         command, env=agent_environment(tmp_path / "home"), capture_output=True, text=True, check=False
     )

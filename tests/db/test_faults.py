@@ -142,7 +142,11 @@ for number in range(100, 200):
 def test_when_there_is_no_room_everything_acknowledged_is_kept_and_the_rest_is_told(running: Path, room: int):
     start(running)
     ended = subprocess.run(
-        [sys.executable, "-c", _WRITER, str(running), str(room)], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-B", "-c", _WRITER, str(running), str(room)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
     )
     *written, last = ended.stdout.splitlines()
     assert last.startswith("refused ")

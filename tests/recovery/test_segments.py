@@ -517,7 +517,7 @@ def test_a_rebuild_that_finds_no_room_leaves_no_half_of_a_file(path: Path, tmp_p
     target = tmp_path / "made" / "again.db"
     target.parent.mkdir()
     ended = subprocess.run(
-        [sys.executable, "-c", program, str(path), str(target)], capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", program, str(path), str(target)], capture_output=True, text=True, check=False
     )
     assert "Error" in ended.stderr
     assert list(target.parent.iterdir()) == []
