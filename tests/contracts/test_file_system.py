@@ -19,6 +19,7 @@ from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import FileSystem, TextStore, fingerprint
 from pattern_acp.workspace.local_files import LocalFileSystem
+from pattern_acp.workspace.overlay import OverlayFileSystem
 from tests.support.client_server import BY_META, FILES, ClientServer
 from tests.support.connected_editor import connected_editor
 from tests.support.files import FakeFileSystem
@@ -60,6 +61,16 @@ async def reading_only() -> AsyncGenerator[FileSystem, None]:
 
 
 @asynccontextmanager
+async def overlay() -> AsyncGenerator[FileSystem, None]:
+    yield OverlayFileSystem(LocalFileSystem())
+
+
+@asynccontextmanager
+async def overlay_of_an_overlay() -> AsyncGenerator[FileSystem, None]:
+    yield OverlayFileSystem(OverlayFileSystem(FakeFileSystem(disk=LocalFileSystem())))
+
+
+@asynccontextmanager
 async def editor() -> AsyncGenerator[TextStore, None]:
     async with connected_editor() as (_, dispatcher):
         yield EditorFileSystem(SessionId("ses_1"), dispatcher, 3)
@@ -81,6 +92,8 @@ FILE_SYSTEMS: dict[str, WholeFactory] = {
     "fake": fake,
     "delegating": delegating,
     "reading only": reading_only,
+    "overlay": overlay,
+    "overlay of an overlay": overlay_of_an_overlay,
 }
 
 TEXT_STORES: dict[str, Factory] = {**FILE_SYSTEMS, "editor": editor, "server of the editor": server}
