@@ -822,6 +822,8 @@ def taken_words(taken: ForgettingPreview) -> str:
         places.append(_counted(taken.archived, "archived fact"))
     if taken.kept_files:
         places.append(f"{_counted(taken.kept_files, 'state')} of files kept for /rewind")
+    if taken.tasks:
+        places.append(_counted(taken.tasks, "task"))
     return f"{', '.join(places[:-1])} and {places[-1]}" if places[1:] else "".join(places)
 
 
@@ -870,6 +872,7 @@ class ForgetResult(Result, frozen=True):
             "messages": report.messages,
             "archived": taken.archived,
             "kept_files": taken.kept_files,
+            "tasks": taken.tasks,
             "others": report.others,
             "left": report.left,
             "backups": [str(path) for path in report.backups],

@@ -70,6 +70,7 @@ from pattern_acp.memory.history import run_on_history
 from pattern_acp.memory.recall import mask_entries
 from pattern_acp.memory.service.forget import with_names
 from pattern_acp.tasks.claims import drop_claims
+from pattern_acp.tasks.forget import forget_in_tasks, tasks_with
 from pattern_acp.tools.registry import parameter_names
 
 SHORTEST = 4
@@ -156,7 +157,7 @@ def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> Redacti
     reason = wanted.reason if words is None else words.mask(wanted.reason)
     event = EventsRedacted(reason, len(done.events), len(done.files), digest_of(done.events))
     audit = append(tx, session, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms)
-    rows = 0 if words is None else _mask_rows(tx, session, words, seq=audit.seq)
+    rows = 0 if words is None else _mask_rows(tx, session, words, seq=audit.seq, at_ms=at_ms)
     if not done.events and not done.files and not rows:
         raise NothingLeftError("There is nothing left to redact there; nothing was changed.")
     redact(tx, done.events, audit_seq=audit.seq, at_ms=at_ms)
@@ -173,7 +174,7 @@ def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> Redacti
     return replace(done, rows=rows)
 
 
-def _mask_rows(tx: Transaction, session_id: str, words: Forgotten, *, seq: int) -> int:
+def _mask_rows(tx: Transaction, session_id: str, words: Forgotten, *, seq: int, at_ms: int) -> int:
     """Take the words out of all rows that were made from events of the session; how many had any.
 
     Whether an event still has them does not matter: an earlier redaction may have left the row.
@@ -183,6 +184,7 @@ def _mask_rows(tx: Transaction, session_id: str, words: Forgotten, *, seq: int) 
         + mask_titles(tx, words.mask, audit_seq=seq, only=session_id)
         + drop_grants(tx, session_id, words.mask)
         + drop_claims(tx, session_id, words.mask)
+        + forget_in_tasks(tx, words, at_ms=at_ms, session=session_id)
         + mask_subagents(tx, session_id, words.mask)
         + mask_reasons(tx, words.mask, stream=session_id)
     )
@@ -245,6 +247,7 @@ def _blank(kind: str, payload: JsonObject) -> JsonObject:
 _JSON_TEXTS = frozenset({"arguments", "definition", "schema"})
 _MEMORY = frozenset({"blocks", "block_updates", "block_archives", "block_shares"})
 _ARCHIVE = frozenset({"archival_entries", "bound_entries"})
+_TASKS = frozenset({"tasks", "task_updates", "task_lists"})
 _PACKINGS = (("zstd", b"\x28\xb5\x2f\xfd"), ("zlib", b"\x78"))
 _LIVE = ("", "-wal")
 _UNREAD = ("-shm", "lock")
@@ -327,6 +330,9 @@ class ReadBack:
                 for column, value in row.items():
                     where, remedy = names.place(table, column, row)
                     self._value(value, where, remedy, encoding if column == "content" else None)
+        if count := tasks_with(tx, forget_passage(self._spellings.match)):
+            self.places += count
+            self.note("tasks and their history", _FORGET.format("archive"))
         if is_in_word_index(tx, self._spellings.match):
             self.note("the word index of the search", "`pattern-acp doctor --verify`")
 
@@ -519,6 +525,8 @@ class _Names:
         source = row.get("source")
         if table in _ARCHIVE or (table == "search_entries" and row["kind"] == "archival"):
             return "the archive of memory", _FORGET.format("archive")
+        if table in _TASKS:
+            return "tasks", _FORGET.format("archive")
         if table == "search_entries" and str(source) in self._labels:
             label = self._labels[str(source)]
             return _block(label), _FORGET.format(label)

@@ -133,6 +133,12 @@ class TaskDocument:
         with self._converted():
             return self._document.export(loro.ExportMode.ShallowSnapshot(self._document.oplog_frontiers))
 
+    @property
+    def everything(self) -> str:
+        """All operations that it was made of, as JSON: every text that a version had is in it."""
+        with self._converted():
+            return self._document.export_json_updates(loro.VersionVector(), self._document.oplog_vv)
+
     def _map_of(self, task_id: str) -> loro.LoroMap | None:
         with self._converted():
             # From the end: what is new is changed most.

@@ -16,6 +16,23 @@ SELECT id, base, base_update, head_update, size FROM task_lists WHERE id = :id;
 -- The updates of a list behind one, in order.
 SELECT data FROM task_updates WHERE list_id = :id AND number > :after ORDER BY number;
 
+-- name: every_list
+-- All lists, or those that a session has written to.
+SELECT id, base, base_update, head_update
+FROM task_lists AS l
+WHERE :session = '' OR EXISTS (
+    SELECT 1 FROM task_updates AS u JOIN events AS e ON e.seq = u.last_seq
+    WHERE u.list_id = l.id AND e.stream = :session
+);
+
+-- name: drop_updates
+-- Drop the updates of a list that begins anew.
+DELETE FROM task_updates WHERE list_id = :id;
+
+-- name: rows_of_list
+-- The tasks of a list as their rows say.
+SELECT task FROM tasks WHERE list_id = :id ORDER BY number;
+
 -- name: insert_list
 -- Add a list.
 INSERT INTO task_lists (id, scope, owner, size, base, base_update, head_update, last_seq)

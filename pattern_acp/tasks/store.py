@@ -55,7 +55,9 @@ LARGEST_LIST = 64
 REBASE_UPDATES = 8
 """Updates behind the base of a list that make a new base due."""
 
-_NO_FRONTIERS = b"\x00"
+NO_FRONTIERS = b"\x00"
+"""The version of an empty list."""
+
 _KNOWN = 5
 _STATES = {
     TaskStatus.IN_PROGRESS: 0,
@@ -105,12 +107,12 @@ def create_task(tx: Transaction, scope: Scope, owner: str, task: Task, writer: T
         return task
     document = TaskDocument(list_id, writer.peer)
     document.add(task)
-    update = document.export_update(_NO_FRONTIERS)
+    update = document.export_update(NO_FRONTIERS)
     seq = _event(tx, list_id, 1, "create", [task], update, writer)
     fields: dict[str, SqlValue] = {"id": list_id, "scope": scope.value, "owner": storable(owner), "size": 1, "seq": seq}
     tx.execute(_QUERIES["insert_list"], {**fields, "base": document.shallow_snapshot()})
     tx.execute(_QUERIES["insert_update"], {"id": list_id, "number": 1, "data": update, "seq": seq})
-    _project(tx, list_id, [task], seq)
+    project_tasks(tx, list_id, [task], seq)
     return task
 
 
@@ -380,7 +382,7 @@ def _commit(
     tx.execute(_QUERIES["insert_update"], {**fields, "data": update})
     base = opened.document.shallow_snapshot() if due else None
     tx.execute(_QUERIES["advance_list"], {**fields, "size": opened.size + added, "base": base})
-    _project(tx, opened.list_id, tasks, seq)
+    project_tasks(tx, opened.list_id, tasks, seq)
 
 
 def _event(
@@ -404,7 +406,7 @@ def _event(
     return append(tx, writer.stream, event, actor=writer.actor, origin=writer.origin, at_ms=writer.at_ms).seq
 
 
-def _project(tx: Transaction, list_id: str, tasks: Iterable[Task], seq: int) -> None:
+def project_tasks(tx: Transaction, list_id: str, tasks: Iterable[Task], seq: int) -> None:
     """Write the rows and edges that follow from tasks of a list; doing it again changes nothing."""
     for task in tasks:
         words = [

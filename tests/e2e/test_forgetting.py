@@ -116,10 +116,12 @@ async def test_every_form_of_a_forgotten_passage_is_in_no_file(tmp_path: Path, a
     async with running_process(Launch(home, environment=script, permission=choose("allow_once"))) as agent:
         session = await agent.editor.open_session(str(project))
         await agent.editor.prompt(session, "/remember project: The team meets at noon.")
-        for name, form in FORMS.items():
+        for number, (name, form) in enumerate(FORMS.items(), 1):
             await agent.editor.prompt(session, f"Mind this ({name}): {form}. It is private.")
             await agent.editor.prompt(session, f"/remember me: {form}, {name}")
             await agent.editor.prompt(session, f"/memory decision About {name}: {form}")
+            await agent.editor.prompt(session, f"/tasks add Ask about {form}")
+            await agent.editor.prompt(session, f"/task {number} comment Somebody said {form}, {name}")
         (project / "note.txt").unlink()
         assert await places_in(home), "planted"
         agent.editor.updates.clear()
@@ -128,7 +130,14 @@ async def test_every_form_of_a_forgotten_passage_is_in_no_file(tmp_path: Path, a
         said = agent.editor.said()
         assert bare(LETTERS) not in bare(said)
         agent.editor.updates.clear()
-        for shown in ("/memory show project", "/memory show human", "/recall office code", "/memory archive", "Well?"):
+        for shown in (
+            "/memory show project",
+            "/memory show human",
+            "/recall office code",
+            "/memory archive",
+            "/tasks",
+            "Well?",
+        ):
             await agent.editor.prompt(session, shown)
         assert "meets at noon" in agent.editor.said()
         assert bare(LETTERS) not in bare(json.dumps(agent.editor.updates, ensure_ascii=False))

@@ -93,12 +93,19 @@ _SHORTEST_NEARBY = 3
 """Characters of a line of a whole block that is masked in the calls and commands which wrote that block."""
 
 
+class ForgettingElsewhere(Struct, frozen=True):
+    """Forgetting in what is built upon memory: how many records hold the words, and taking these out at a time."""
+
+    count: Callable[[Transaction, Forgotten], int]
+    forget: Callable[[Transaction, Forgotten, int], int]
+
+
 class ForgettingPreview(Struct, frozen=True):
     """The effects of forgetting, planned or done.
 
     `in_text` tells that the block's text holds the words. `versions` are those that can be shown no longer: all that
-    can be shown now, or none when no version holds the words. `events`, `archived` and `kept_files` count recorded
-    events, archival entries, and states of files that going back brings back no longer.
+    can be shown now, or none when no version holds the words. `events`, `archived`, `kept_files` and `tasks` count
+    recorded events, archival entries, states of files that going back brings back no longer, and tasks.
     """
 
     label: str
@@ -108,6 +115,7 @@ class ForgettingPreview(Struct, frozen=True):
     events: int
     archived: int
     kept_files: int
+    tasks: int = 0
 
 
 class ForgottenReport(Struct, frozen=True):
@@ -162,10 +170,17 @@ class MemoryForgetting:
     """Forgets what a scope sees. `turn_id` is the turn that it is recorded under."""
 
     def __init__(
-        self, database: Database, scope: HistoryScope, *, clock: Clock, parameters: Callable[[], frozenset[str]]
+        self,
+        database: Database,
+        scope: HistoryScope,
+        *,
+        clock: Clock,
+        parameters: Callable[[], frozenset[str]],
+        tasks: ForgettingElsewhere | None = None,
     ) -> None:
         """`parameters` are the names of arguments of tools, which stay whatever words are forgotten."""
         self._parameters = parameters
+        self._tasks = tasks
         self.turn_id: TurnId | None = None
         self._database = database
         self._scope = scope
@@ -248,8 +263,9 @@ class MemoryForgetting:
             events=sum(one.seq not in own for one in planned),
             archived=len(archived_with(tx, words)),
             kept_files=len(kept),
+            tasks=0 if self._tasks is None else self._tasks.count(tx, words),
         )
-        if forgetting is None and not (taken.events or taken.archived or kept):
+        if forgetting is None and not (taken.events or taken.archived or kept or taken.tasks):
             but = "" if self.turn_id is None else " but in this command"
             problem = f"the words to forget are neither in it nor recorded anywhere{but}."
             raise UnusableEditError(search.key.label, problem)
@@ -297,6 +313,8 @@ class MemoryForgetting:
         drop_contents(tx, done.kept)
         forget_archived(tx, words, seq=appended.seq)
         mask_bound(tx, words.mask, seq=appended.seq)
+        if self._tasks is not None:
+            self._tasks.forget(tx, words, at_ms)
         clean_indexes(tx)
         return done, messages
 
