@@ -7,10 +7,11 @@ installations have neither.
 
 import importlib
 import os
+import re
 import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -175,6 +176,8 @@ VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992
 _UNKNOWN, _START, _END = "[UNK]", "[CLS]", "[SEP]"
 _LONGEST_WORD = 100
 """Longer words are unknown, as in the reference."""
+_WORDS_IN_MEMORY = 2048
+"""Words whose pieces are remembered: a conversation repeats most of its own."""
 
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
@@ -218,7 +221,7 @@ def piece_numbers(text: str, most: int) -> list[int]:
     vocabulary = load_vocabulary()
     numbers = [vocabulary[_START]]
     for word in words(text):
-        numbers += _pieces(word, vocabulary)
+        numbers += _pieces(word)
         if len(numbers) >= most:
             break
     return [*numbers[: most - 1], vocabulary[_END]]
@@ -226,7 +229,10 @@ def piece_numbers(text: str, most: int) -> list[int]:
 
 def words(text: str) -> Iterator[str]:
     """The words of `text` and its punctuation marks, lower case and without accents."""
-    for run in _spaced(text).split():
+    for run in text.translate(_SPACING).split():
+        if run.isascii():
+            yield from _ASCII_WORDS(run.lower())
+            continue
         folded = "".join(
             character
             for character in unicodedata.normalize("NFD", run.lower())
@@ -235,17 +241,28 @@ def words(text: str) -> Iterator[str]:
         yield from _split_at_punctuation(folded)
 
 
-def _spaced(text: str) -> str:
-    spaced: list[str] = []
-    for character in text:
-        code = ord(character)
-        if code in {0, 0xFFFD} or _is_control(character):
-            continue
-        if any(low <= code <= high for low, high in _IDEOGRAPHS):
-            spaced.append(f" {character} ")
-        else:
-            spaced.append(" " if character.isspace() else character)
-    return "".join(spaced)
+_ASCII_WORDS = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]").findall
+"""The words and marks of a lower-case run of ASCII without spaces and controls, as `_split_at_punctuation` has them."""
+
+
+class _Spacing(dict[int, str]):
+    """The text for each character of a text before it is split at spaces, worked out once a character."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = _spaced(chr(code))
+        return self[code]
+
+
+_SPACING = _Spacing()
+
+
+def _spaced(character: str) -> str:
+    code = ord(character)
+    if code in {0, 0xFFFD} or _is_control(character):
+        return ""
+    if any(low <= code <= high for low, high in _IDEOGRAPHS):
+        return f" {character} "
+    return " " if character.isspace() else character
 
 
 def _is_control(character: str) -> bool:
@@ -266,18 +283,20 @@ def _split_at_punctuation(word: str) -> Iterator[str]:
         yield begun
 
 
-def _pieces(word: str, vocabulary: Mapping[str, int]) -> list[int]:
+@lru_cache(_WORDS_IN_MEMORY)
+def _pieces(word: str) -> tuple[int, ...]:
+    vocabulary = load_vocabulary()
     if len(word) > _LONGEST_WORD:
-        return [vocabulary[_UNKNOWN]]
+        return (vocabulary[_UNKNOWN],)
     numbers: list[int] = []
     start = 0
     while start < len(word):
         number, end = _longest_piece(word, start, vocabulary)
         if number is None:
-            return [vocabulary[_UNKNOWN]]
+            return (vocabulary[_UNKNOWN],)
         numbers.append(number)
         start = end
-    return numbers
+    return tuple(numbers)
 
 
 def _longest_piece(word: str, start: int, vocabulary: Mapping[str, int]) -> tuple[int | None, int]:
