@@ -68,7 +68,7 @@ from pattern_acp.policy.paths import (
     protection,
     shown_path,
 )
-from pattern_acp.policy.programs import only_reads, prefix_words
+from pattern_acp.policy.programs import prefix_words
 
 _WHOLE_LENGTH, _CUT_LENGTH = 40, 16
 """Most characters of a command, folder or host that a button shows whole, and how many it shows of a longer one. Those
@@ -427,8 +427,11 @@ def _beyond_sandbox(access: RunCommand, situation: _Situation) -> tuple[str, str
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
     if situation.sandbox == NO_SANDBOX:
+        # Late, as in `_only_reads`.
+        from pattern_acp.policy.reading import changes_nothing
+
         is_simple = is_plain(line, windows=windows) and all(map(stays_inside, doing_commands(line)))
-        if is_simple or only_reads(access.line, windows=windows):
+        if is_simple or (not access.git_setting and changes_nothing(access.line, windows=windows)):
             return None
         return "no_sandbox", "Nothing here can confine it, and it cannot be told that it stays inside the folders."
     if situation.sandbox.endswith(NO_NETWORK) and (needs := network_need(line)):

@@ -366,4 +366,6 @@ _STAYING = _names(
 
 def stays_inside(command: SimpleCommand) -> bool:
     """Return whether a command surely touches only what its words name."""
-    return bool(command.words) and program_name(command.words[0]) in _STAYING
+    # A path names a file of the project, which may be any program.
+    is_of_system = bool(command.words) and re.fullmatch(r"(?:/usr)?/bin/[\w.-]+|[\w.-]+", command.words[0]) is not None
+    return is_of_system and program_name(command.words[0]) in _STAYING

@@ -15,6 +15,7 @@ from pattern_acp.policy.commands import CommandLine, SimpleCommand, expand_brace
 from pattern_acp.policy.nested_lines import effective_commands, hidden_features
 from pattern_acp.policy.paths import Resolver
 from pattern_acp.policy.programs import INTERPRETERS, PLAIN, SHELLS, STARTERS, program_name
+from pattern_acp.policy.reading import reads_words
 
 PROGRAM, PACKAGE = "pattern-acp", "pattern_acp"
 
@@ -66,9 +67,9 @@ _RUN_CODE = (INTERPRETERS | _PYTHONS) - SHELLS - _AWKS - _names("sed")
 _MAKES = _names("make gmake")
 _FEEDERS = _names("xargs parallel")
 _RUN_LINES = _names("source . at batch crontab")
-_READERS = PLAIN | _names("sed cd mkdir touch less more man git")
+_TAKE_NAMES = PLAIN | _names("sed cd mkdir touch less more man git")
 _COPIERS = _names("cp ln link mv install rsync")
-_TALKERS = _READERS | _COPIERS | _names("printf")
+_TALKERS = _COPIERS | _names("printf")
 """Programs that read our program's name as a text or a path. Git's lines that start programs are checked separately."""
 _GIT_RUNS = re.compile(r"!|^--exec|^-x|^run$|^foreach$|^--(?:upload|receive)-pack")
 
@@ -135,7 +136,7 @@ def _starts(command: SimpleCommand, cwd: str, resolve: Resolver | None) -> Itera
     words, name = command.words, program_name(command.words[0])
     if _is_own(words[0], cwd, resolve):
         yield words[1:]
-    if name in _TALKERS and not (name == "git" and _git_runs(words)):
+    if (_takes_names(name) or name in _TALKERS) and not (name == "git" and _git_runs(words)):
         return
     for at, word in enumerate(words[1:], start=1):
         module = _MODULE.fullmatch(word)
@@ -151,13 +152,18 @@ def _starts(command: SimpleCommand, cwd: str, resolve: Resolver | None) -> Itera
             yield None
 
 
+def _takes_names(name: str) -> bool:
+    """Return whether a program takes the name of another as a text or a path."""
+    return name in _TAKE_NAMES or reads_words(name)
+
+
 def _plain(words: Sequence[str]) -> list[str]:
     return [word for word in words if not word.startswith("-")]
 
 
 def _acting_words(command: SimpleCommand) -> tuple[str, ...]:
     """Words by which a command may change its own environment or that of others; none for a text search."""
-    reads = command.words and program_name(command.words[0]) in _READERS
+    reads = command.words and _takes_names(program_name(command.words[0]))
     return command.assignments if reads else (*command.words, *command.assignments)
 
 
@@ -221,7 +227,7 @@ def _stands_in(command: SimpleCommand) -> bool:
         return any(_MENTION.search(word) for word in command.words)
     if name in _COPIERS and any(_INSTALLED.search(word) for word in command.words):
         return True
-    return name not in _READERS and any(_FOUND.search(word) for word in command.words)
+    return not _takes_names(name) and any(_FOUND.search(word) for word in command.words)
 
 
 def _runs_input(command: SimpleCommand) -> bool:

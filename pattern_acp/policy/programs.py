@@ -1,13 +1,13 @@
 """Facts about programs by name, applied to simple commands.
 
-Owns: the tables, prefixes and escape options of one command, and commands that only read. Must not know: grants, modes,
-paths, lines inside lines (`nested_lines`).
+Owns: the tables, prefixes and escape options of one command. Must not know: commands that only read (`reading`),
+grants, modes, paths, lines inside lines (`nested_lines`).
 """
 
 import re
 from functools import lru_cache
 
-from pattern_acp.policy.commands import SimpleCommand, read_command_line
+from pattern_acp.policy.commands import SimpleCommand
 
 
 def _table(text: str) -> frozenset[str]:
@@ -364,44 +364,3 @@ def has_escape_option(words: tuple[str, ...]) -> bool:
         return True  # what follows are options of the compiler, which loads plug-ins
     # Many programs read more arguments from a file named after an `@`.
     return any(word.startswith("@") or any(is_escape(program, word) for program in programs) for word in words[1:])
-
-
-_LOOKING = frozenset(
-    {
-        "basename", "cat", "cd", "cksum", "cmp", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "env",
-        "false", "fgrep", "file", "grep", "head", "hostname", "id", "ls", "md5sum", "nl", "od", "printenv", "printf",
-        "ps", "pwd", "readlink", "realpath", "sha256sum", "sleep", "stat", "strings", "tail", "test", "tr", "true",
-        "type", "uname", "uptime", "wc", "which", "whoami",
-    }
-)  # fmt: skip
-_GIT = frozenset(
-    {"blame", "cat-file", "describe", "grep", "log", "ls-files", "rev-parse", "shortlog", "show", "status"}
-)
-_GIT_WRITES = ("--output", "-o", "-c", "--ext-diff", "--textconv", "--open-files-in-pager", "-O")
-_FIND_WRITES = frozenset({"-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"})
-
-
-def only_reads(line: str, *, windows: bool = False) -> bool:
-    """Return whether a shell line surely changes no file."""
-    read = read_command_line(line, windows=windows)
-    if not read.parse_ok or not read.commands or read.is_hiding:
-        return False
-    if any(redirection.writes for redirection in read.redirections):
-        return False
-    return all(_looks(command) for command in read.commands)
-
-
-def _looks(command: SimpleCommand) -> bool:
-    if not command.words or command.changing or command.assignments:
-        return False
-    name, arguments = program_name(command.words[0]), command.words[1:]
-    if name == "env":
-        return not arguments
-    if name == "find":
-        return not _FIND_WRITES.intersection(arguments)
-    if name == "rg":
-        return not any(argument.startswith("--pre") for argument in arguments)
-    if name == "git":
-        writes = any(argument.startswith(_GIT_WRITES) for argument in arguments)
-        return bool(arguments) and arguments[0] in _GIT and not writes
-    return name in _LOOKING

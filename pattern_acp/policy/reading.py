@@ -1,6 +1,7 @@
 """Shell lines that surely only read, by the table in reading.toml.
 
-Owns: the reading forms of programs and how they are composed. Must not know: paths, modes, grants: the caller checks
+Owns: the reading forms of programs and how they are composed; lines that change nothing, which are more, as they may
+show what asks; programs that only read their words. Must not know: paths, modes, grants: the caller checks
 where the words lead. A line counts when every piece of it is in the table; one that is not makes the whole line ask.
 """
 
@@ -29,6 +30,9 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
     names: str
     versions: str
     excluded: dict[str, str] = field(name="except")
+    hidden: dict[str, str]
+    beyond: dict[str, str]
+    silent: dict[str, list[object]]
     arguments: dict[str, list[object]]
     git: dict[str, list[object]]
 
@@ -40,6 +44,9 @@ class _Readings(Struct, frozen=True):
     tells_contents: frozenset[str]
     versions: frozenset[str]
     excluded: dict[str, frozenset[str]]
+    hidden: dict[str, frozenset[str]]
+    beyond: dict[str, frozenset[str]]
+    silent: dict[str, tuple[tuple[re.Pattern[str], ...], ...]]
     arguments: dict[str, tuple[tuple[re.Pattern[str], ...], ...]]
     git: dict[str, tuple[tuple[re.Pattern[str], ...], ...]]
 
@@ -53,10 +60,17 @@ def _readings() -> _Readings:
         contents | names,
         contents | {"sed", "sort", "uniq", "jq"},
         frozenset(table.versions.split()),
-        {name: frozenset(options.split()) for name, options in table.excluded.items()},
+        _options(table.excluded),
+        _options(table.hidden),
+        _options(table.beyond),
+        {name: _alternatives(forms) for name, forms in table.silent.items()},
         {name: _alternatives(forms) for name, forms in table.arguments.items()},
         {name: _alternatives(forms) for name, forms in table.git.items()},
     )
+
+
+def _options(named: dict[str, str]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(options.split()) for name, options in named.items()}
 
 
 def _alternatives(forms: list[object]) -> tuple[tuple[re.Pattern[str], ...], ...]:
@@ -124,14 +138,6 @@ def _reads(command: SimpleCommand, *, has_pattern: bool, confined: bool = False)
     return not command.assignments and command_reads(command, has_pattern=has_pattern, confined=confined)
 
 
-_OF_HIDDEN_FILES = frozenset(
-    {"-r", "--recursive", "-u", "--unrestricted", "--hidden", "-.", "--no-ignore", "--no-ignore-vcs", "--no-ignore-dot",
-     "--no-ignore-parent", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-files"}
-)  # fmt: skip
-"""Options of searches that may open credentials, and do nothing else."""
-_SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
-
-
 def command_reads(command: SimpleCommand, *, has_pattern: bool = False, confined: bool = False) -> bool:
     """Return whether one command is in the table.
 
@@ -152,12 +158,49 @@ def command_reads(command: SimpleCommand, *, has_pattern: bool = False, confined
         and name in table.tells_contents | table.arguments.keys() - {"cd", "sleep", "printf"}
     ):
         return False
-    excluded = table.excluded.get(name, frozenset())
-    if confined and name in _SEARCHES:
-        excluded -= _OF_HIDDEN_FILES
-    if any(_is_option(word, option) for word in arguments for option in excluded):
+    excluded = [table.excluded, table.beyond] if confined else [table.excluded, table.beyond, table.hidden]
+    if any(_has_option(arguments, options.get(name)) for options in excluded):
         return False
     return name in table.any_words or _matches(arguments, table.arguments.get(name, ()))
+
+
+def changes_nothing(text: str, *, windows: bool = False) -> bool:
+    """Return whether a line surely changes no file, even if it may read or show what asks."""
+    line = read_command_line(text, windows=windows)
+    if not line.commands or line.is_hiding or any(redirection.writes for redirection in line.redirections):
+        return False
+    has_pattern = Feature.GLOB in line.features
+    return all(_changes_nothing(command, has_pattern=has_pattern) for command in line.commands)
+
+
+def _changes_nothing(command: SimpleCommand, *, has_pattern: bool) -> bool:
+    if not command.words or command.assignments or command.changing or _OF_SYSTEM.fullmatch(command.words[0]) is None:
+        return False
+    name, arguments = program_name(command.words[0]), command.words[1:]
+    table = _readings()
+    if name in table.silent and _matches(arguments, table.silent[name]):
+        return True
+    if has_pattern and (name == "git" or name in table.excluded or name in table.arguments):
+        return False  # the name of a file could look like an option
+    if name == "git":
+        return _git_reads(arguments)
+    if _has_option(arguments, table.excluded.get(name)):
+        return False
+    return name in table.any_words or _matches(arguments, table.arguments.get(name, ()))
+
+
+_OF_SYSTEM = re.compile(r"(?:/usr)?/bin/[\w.-]+|[A-Za-z][\w.-]*")
+"""Names of programs that are none of the project's files."""
+
+
+def reads_words(name: str) -> bool:
+    """Return whether a program, by its name, starts nothing that its words name, whatever they are."""
+    table = _readings()
+    return name in table.any_words and name not in table.excluded
+
+
+def _has_option(arguments: Sequence[str], options: frozenset[str] | None) -> bool:
+    return options is not None and any(_is_option(word, option) for word in arguments for option in options)
 
 
 def _is_option(word: str, option: str) -> bool:
@@ -178,7 +221,7 @@ def _git_reads(arguments: Sequence[str]) -> bool:
     if not _BEFORE_GIT.issuperset(settings):
         return False
     # `%G` in a format asks GnuPG about a signature.
-    if any("%G" in word or any(_is_option(word, option) for option in table.excluded["git"]) for word in rest):
+    if any("%G" in word or _has_option((word,), table.excluded["git"]) for word in rest):
         return False
     return _matches(rest, table.git.get(verb, ()))
 

@@ -415,11 +415,11 @@ def _not_ended(entries: Sequence[Recorded]) -> RewindStarted | None:
 
 
 def _may_change_files(access: Access) -> bool:
-    from pattern_acp.policy.programs import only_reads
+    from pattern_acp.policy.reading import changes_nothing
 
     match access:
-        case RunCommand(line=line, cwd=cwd):
-            return not only_reads(line, windows=is_windows_path(cwd))
+        case RunCommand(line=line, cwd=cwd, git_setting=git_setting):
+            return bool(git_setting) or not changes_nothing(line, windows=is_windows_path(cwd))
         case CallServer(read_only=read_only):
             return not read_only
         case _:

@@ -6,9 +6,8 @@ import pytest
 
 from pattern_acp.domain.access import RunCommand
 from pattern_acp.policy.decide import decide
-from pattern_acp.policy.decision import Mode, Verdict
-from pattern_acp.policy.programs import only_reads
-from pattern_acp.policy.reading import git_folders, surely_reads
+from pattern_acp.policy.decision import NO_SANDBOX, Mode, Verdict
+from pattern_acp.policy.reading import changes_nothing, git_folders, surely_reads
 
 ROOT = "/work/project"
 EVERYDAY = [
@@ -20,10 +19,12 @@ EVERYDAY = [
 
 @pytest.mark.parametrize(
     "line",
-    ["ls -la", "cat a.txt | head -3", "git status", "git log --oneline -5", "find . -name '*.py'", "rg foo src", "env"],
-)
-def test_a_line_of_programs_that_look_only_reads(line: str):
-    assert only_reads(line)
+    ["ls -la", "cat a.txt | head -3", "git status", "git log --oneline -5", "find . -name '*.py'", "rg foo src", "env",
+     "printenv HOME", "sleep 1", "ps -o pid", "cat *.py", "grep -r KEY .", "rg --hidden foo", "tail -f log",
+     "find -L . -name x", "/usr/bin/cat a", "git -C src log"],
+)  # fmt: skip
+def test_a_line_of_programs_that_look_changes_nothing_even_if_it_would_ask(line: str):
+    assert changes_nothing(line)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +44,18 @@ def test_a_line_of_programs_that_look_only_reads(line: str):
         "cat 'unfinished",
         "",
         "sort -o a a",
+        "./ls",
+        "src/cat a",
+        "find *",
+        "git log *",
+        "printf -v 'a[$(id)]' x",
+        "test -v 'a[$(id)]'",
+        "rg --hostname-bin=./x foo",
+        "file -C -m x",
     ],
 )
 def test_whatever_may_write_or_is_not_understood_counts_as_writing(line: str):
-    assert not only_reads(line)
+    assert not changes_nothing(line)
 
 
 def verdict(line: str, mode: Mode, *, reading_asks: bool = False, git_setting: str = "") -> Verdict:
@@ -76,6 +85,16 @@ def test_reading_runs_in_plan_too_and_asks_where_the_user_wants_that():
 
 def test_a_repository_whose_settings_name_a_program_makes_git_ask():
     assert verdict("git diff", Mode.ASK, git_setting="diff.external") is Verdict.ASK
+
+
+def test_where_nothing_confines_auto_asks_for_it_too_and_for_a_program_of_the_project_with_a_known_name():
+    def alone(line: str, git_setting: str = "") -> Verdict:
+        return decide([RunCommand(line, ROOT, git_setting)], mode=Mode.AUTO, roots=[ROOT], sandbox=NO_SANDBOX).verdict
+
+    assert alone("git diff") is Verdict.ALLOW
+    assert alone("git diff", "diff.external") is Verdict.ASK
+    assert alone("cat a") is Verdict.ALLOW
+    assert alone("./cat a") is Verdict.ASK
 
 
 @pytest.mark.parametrize(
