@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.domain.access import ReadPath
 from pattern_acp.policy.decision import Verdict
-from pattern_acp.tools.base import CodeAccess
+from pattern_acp.tools.base import CodeAccess, shown_name
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
@@ -32,7 +32,9 @@ def may_read(state: "SessionState", path: str) -> bool:
     from pattern_acp.policy.decide import decide
 
     policy = state.policy
-    decision = decide((ReadPath(path),), mode=policy.mode, roots=policy.roots, grants=policy.grants, rules=policy.rules)
+    decision = decide(
+        (ReadPath(shown_name(path)),), mode=policy.mode, roots=policy.roots, grants=policy.grants, rules=policy.rules
+    )
     return decision.verdict is Verdict.ALLOW
 
 

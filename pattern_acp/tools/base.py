@@ -6,6 +6,7 @@ policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 """
 
 import os
+import stat
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -58,6 +59,37 @@ def looks_readable(path: str) -> bool:
 def _looks_enterable(folder: str) -> bool:
     guard = protection(f"{folder}/file", ())
     return guard is None or not guard.for_reading
+
+
+def shown_name(real: str) -> str:
+    """The path of a file, resolved, by the name that shows it as credentials: that of another hard link beside it.
+
+    Blocks: it looks at the file, and at its folder where the file has several names.
+    """
+    try:
+        facts = os.lstat(real)
+        if facts.st_nlink > 1 and stat.S_ISREG(facts.st_mode):
+            return _secret_name_of(real, facts.st_ino) or real
+    except (OSError, ValueError):
+        # What is not there, or has no path that could be, has no other name.
+        pass
+    return real
+
+
+def is_shown(path: str) -> bool:
+    """Tell whether no name that the file has in its folder gives a reason to ask before it is read."""
+    return looks_readable(shown_name(path))
+
+
+def _secret_name_of(real: str, inode: int) -> str:
+    folder, name = os.path.split(real)
+    if not looks_readable(name):
+        return ""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.inode() == inode and not looks_readable(entry.name):
+                return entry.path
+    return ""
 
 
 COMMAND_SECONDS = 120

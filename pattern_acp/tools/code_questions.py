@@ -44,6 +44,7 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
     WrongTargetError,
+    is_shown,
     looks_readable,
 )
 from pattern_acp.tools.code_texts import (
@@ -174,7 +175,12 @@ async def _lines_by_text(asked: CodeMapArguments, roots: Sequence[CodeRoot]) -> 
     under, most = asked.under.strip().removeprefix("./").strip("/"), limit_of(asked)
     for root in roots:
         matches = await search_text(
-            root.path, rf"\b{names[-1]}\b", limit=TEXT_MATCHES, time_limit=TEXT_SECONDS, may_read=looks_readable
+            root.path,
+            rf"\b{names[-1]}\b",
+            limit=TEXT_MATCHES,
+            time_limit=TEXT_SECONDS,
+            may_read=looks_readable,
+            may_show=is_shown,
         )
         hits = [line for file in by_relevance(matches.lines) for line in file.lines if line.is_match]
         lines += [

@@ -26,6 +26,7 @@ from pattern_acp.tools.base import (
     TargetMissingError,
     ToolContext,
     ToolOutcome,
+    is_shown,
     looks_readable,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
@@ -260,6 +261,8 @@ async def _search(
             limit=MOST_MATCHES,
             file_limit=MOST_MATCHES if is_file else MOST_OF_FILE,
             may_read=any_file if is_whole else looks_readable,
+            # Whoever may search the one file may see it by any of its names.
+            may_show=any_file if is_whole or is_file else is_shown,
             text=text,
         )
     except FileMissingError as error:

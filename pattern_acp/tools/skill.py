@@ -37,6 +37,7 @@ from pattern_acp.tools.base import (
     ToolContext,
     ToolInputError,
     ToolOutcome,
+    shown_name,
 )
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_change, read_if_there
 from pattern_acp.tools.schema import input_schema, parse_arguments
@@ -135,7 +136,7 @@ class LoadSkill:
             return PreparedCall(title, (NoEffect(),), partial(_load, skill, asked.arguments))
         # Whoever wrote the skill need not have meant to give away a file of credentials beside it.
         target = await find_target(str(Path(skill.folder, asked.file)), context)
-        guard = protection(target.resolved, context.roots)
+        guard = protection(await anyio.to_thread.run_sync(shown_name, target.resolved), context.roots)
         access = ReadPath(target.resolved) if guard is not None and guard.for_reading else NoEffect()
         return PreparedCall(title, (access,), partial(_read, skill, asked.file))
 

@@ -6,8 +6,6 @@ A call is decided on after it was prepared, and preparing it reads files. `Looke
 before the decision: the error of a call that cannot be prepared may quote a file, and its preview shows one.
 """
 
-import os
-import stat
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -40,7 +38,7 @@ from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAns
 from pattern_acp.policy.decision import Basis, Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
-from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome
+from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome, shown_name
 from pattern_acp.turn.budget import Budget, UserWaitTimer
 from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
@@ -49,7 +47,6 @@ from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.policy.origins import KnownTexts
-    from pattern_acp.policy.paths import Protection
 
 REFUSED = (
     f"{USER_REFUSED} It did not run and nothing was changed. Do not repeat it; "
@@ -119,32 +116,7 @@ def resolved(path: str, folder: str) -> str:
 
     A file with several names counts as the one beside it that looks like credentials: a link to `.env` is `.env`.
     """
-    real = resolve_path(absolute_path(path, folder))
-    try:
-        facts = os.lstat(real)
-        if facts.st_nlink > 1 and stat.S_ISREG(facts.st_mode):
-            return _protected_name(real, facts) or real
-    except OSError:
-        # What is not there has no other name.
-        pass
-    return real
-
-
-def _protected_name(real: str, facts: os.stat_result) -> str:
-    from pattern_acp.policy.paths import protection_of_names
-
-    folder, name = os.path.split(real)
-    if _looks_secret(protection_of_names((name,))):
-        return ""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if _looks_secret(protection_of_names((entry.name,))) and entry.inode() == facts.st_ino:
-                return entry.path
-    return ""
-
-
-def _looks_secret(guard: "Protection | None") -> bool:
-    return guard is not None and guard.for_reading
+    return shown_name(resolve_path(absolute_path(path, folder)))
 
 
 def circumstances_of(budget: Budget, cwd: str, clock: Clock) -> Circumstances:

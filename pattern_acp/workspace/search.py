@@ -53,6 +53,7 @@ class TextQuery(Struct, frozen=True):
     context: int
     limit: int
     may_read: Callable[[str], bool]
+    may_show: Callable[[str], bool]
     text: str | None = None
     """Text of `root`, where it is a file that is not read from the disk."""
     file_limit: int = 0
@@ -359,6 +360,8 @@ class _LineSearch:
         if isinstance(found, str):
             self._collector.skipped.append(SkippedFile(name, found))
             return True
+        if found and not self._query.may_show(os.path.join(self._query.root, name)):  # noqa: PTH118  for each file
+            return True
         return self._collector.add_file(name, [RawLine(*fields) for fields in found])
 
 
@@ -438,6 +441,7 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     limit: int = 200,
     time_limit: float = SEARCH_SECONDS,
     may_read: Callable[[str], bool] = any_file,
+    may_show: Callable[[str], bool] = any_file,
     text: str | None = None,
     file_limit: int = 0,
 ) -> Matches:
@@ -450,6 +454,8 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     be more. `time_limit` is in seconds. `text` stands for what the one file `root` has on the disk.
     Files below a folder that `may_read` says no to are left out before anything is counted, so that nothing in the
     answer depends on what they hold; `Matches.left_out` names them.
+    `may_show` is asked about files with matches alone, and what it says no to counts as if nothing matched: it may look
+    at the file, which takes too long for each that is searched. It is called on the event loop.
 
     Raises:
         FileMissingError: there is no such file or folder.
@@ -457,7 +463,7 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     """
     _check_expression(pattern)
     selection = compile_glob(glob, root) if glob else None
-    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read, text, file_limit)
+    query = TextQuery(root, pattern, selection, case_sensitive, context, limit, may_read, may_show, text, file_limit)
     if text is None:
         await anyio.to_thread.run_sync(look_at, root)
     collector = MatchCollector(query)

@@ -149,6 +149,32 @@ async def test_another_name_of_a_file_of_credentials_asks_as_it_does():
         assert (await verify_decisions(agent.database, session)).checked == 3
 
 
+async def test_no_search_and_no_failed_edit_tells_what_another_name_of_a_file_of_credentials_has():
+    wrong = [{"old_text": "KEY = 2", "new_text": "KEY = 3"}]
+    work = [
+        calls("search_text", pattern="KEY"),
+        calls("search_text", pattern="NOT IN ANY FILE"),
+        calls("code_map", operation="find", query="KEY"),
+        calls("edit_file", path="notes.py", edits=wrong),
+        calls("search_text", pattern="KEY", path="notes.py"),
+        says("Done."),
+    ]
+    provider = ScriptedProvider(work)
+    async with running_agent(provider, permission=choose("reject_once")) as agent:
+        (agent.folder / ".env").write_text("KEY = 1\n", encoding="utf-8")
+        (agent.folder / "notes.py").hardlink_to(agent.folder / ".env")
+        (agent.folder / "main.py").write_text("KEY = 7\n", encoding="utf-8")
+        (agent.folder / "main.copy").hardlink_to(agent.folder / "main.py")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        everything = str([request.messages for request in provider.requests])
+        assert "KEY = 7" in everything
+        assert "main.copy" in everything
+        assert "KEY = 1" not in everything
+        decided = [one.rule for one in of_type(await events_of(agent, session), PermissionDecided)]
+        assert decided == ["inside_read", "inside_read", "inside_read", "protected_write", "protected_read"]
+
+
 async def test_a_session_that_is_not_there_cannot_be_verified():
     async with running_agent(ScriptedProvider([])) as agent:
         with pytest.raises(MissingSessionError):
