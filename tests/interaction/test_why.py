@@ -172,7 +172,7 @@ async def test_no_search_and_no_failed_edit_tells_what_another_name_of_a_file_of
         assert "main.copy" in everything
         assert "KEY = 1" not in everything
         decided = [one.rule for one in of_type(await events_of(agent, session), PermissionDecided)]
-        assert decided == ["inside_read", "inside_read", "inside_read", "protected_write", "protected_read"]
+        assert decided == ["inside_read", "inside_read", "inside_read", "protected_read", "protected_read"]
 
 
 async def test_a_session_that_is_not_there_cannot_be_verified():
