@@ -46,6 +46,7 @@ def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
     """Tasks as the agent sees and changes them in a turn."""
     tasks = _tasks(session, session.state.persona.name, Actor.PERSONA, Origin.MODEL)
     tasks.turn_id = turn_id
+    tasks.read = session.state.policy.read_before
     return tasks
 
 

@@ -29,7 +29,7 @@ _PLAIN = (
 
 _EFFORTS = ("estimate", "actual")
 _ORDERED = ("steps", "checks")
-_STEPS, _CHECKS, _COMMENTS, _LINKS, _FILES = "steps", "checks", "comments", "links", "files"
+_STEPS, _CHECKS, _COMMENTS, _LINKS, _FILES, _READ = "steps", "checks", "comments", "links", "files", "read_before"
 
 
 class TaskDocument:
@@ -105,7 +105,7 @@ class TaskDocument:
             for name in _ORDERED:
                 stored.insert_container(name, loro.LoroMovableList())
             stored.insert_container(_COMMENTS, loro.LoroList())
-            for name in (_LINKS, _FILES):
+            for name in (_LINKS, _FILES, _READ):
                 stored.insert_container(name, loro.LoroMap())
         self._write(stored, None, task)
 
@@ -157,7 +157,8 @@ class TaskDocument:
                 TaskLink(LinkKind(kind), target) for kind, _, target in (edge.partition(" ") for edge in edges)
             )
             files = tuple(sorted(cast("dict[str, object]", values.get(_FILES, {}))))
-            return msgspec.convert({**values, _LINKS: links, _FILES: files}, Task)
+            read = tuple(sorted(cast("dict[str, object]", values.get(_READ, {}))))
+            return msgspec.convert({**values, _LINKS: links, _FILES: files, _READ: read}, Task)
         except (TypeError, ValueError) as error:
             raise NotATaskListError(self._list_id, str(error)) from error
 
@@ -179,6 +180,8 @@ class TaskDocument:
                 comments.insert(len(comments), _value(comment))
             _set_keys(_keys_of(stored, _LINKS), _edges(before), _edges(after))
             _set_keys(_keys_of(stored, _FILES), set(before.files if before else ()), set(after.files))
+            if after.read_before:
+                _set_keys(_keys_of(stored, _READ), set(before.read_before if before else ()), set(after.read_before))
             self._document.commit()
 
     @contextmanager

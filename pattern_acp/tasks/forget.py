@@ -134,6 +134,7 @@ def _without(task: Task, words: Forgotten) -> Task:
         comments=tuple(replace(one, author=mask(one.author), text=mask(one.text)) for one in task.comments),
         checks=tuple(replace(one, command=mask(one.command), output=mask(one.output)) for one in task.checks),
         files=tuple(sorted({mask(path) for path in task.files})),
+        read_before=tuple(sorted({mask(name) for name in task.read_before})),
     )
 
 

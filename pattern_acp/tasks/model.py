@@ -100,6 +100,8 @@ class Task(Struct, frozen=True):
     comments: tuple[TaskComment, ...] = ()
     checks: tuple[TaskCheck, ...] = ()
     files: tuple[str, ...] = ()
+    read_before: tuple[str, ...] = ()
+    """The data of others that an agent had read in a turn in which it wrote words of the task."""
     created_ms: int = 0
     started_ms: int | None = None
     completed_ms: int | None = None
@@ -109,6 +111,18 @@ class Task(Struct, frozen=True):
     def ref(self) -> str:
         """Its short name, `#12`."""
         return f"#{self.number}"
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Its words, as somebody wrote them."""
+        return (
+            self.title,
+            self.description,
+            *(step.text for step in self.steps),
+            *(comment.text for comment in self.comments),
+            *(check.command for check in self.checks),
+            *self.files,
+        )
 
     @property
     def plan(self) -> Plan:

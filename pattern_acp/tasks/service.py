@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.origin import Actor, DataSource, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of, this_process
 from pattern_acp.memory.blocks import Scope
@@ -57,6 +57,8 @@ class Tasks:
     def __init__(self, database: Database, desk: TaskDesk, *, clock: Clock, ids: IdFactory, peer: int) -> None:
         """`peer` is the Loro peer of this process start."""
         self.turn_id: TurnId | None = None
+        self.read: Callable[[], tuple[DataSource, ...]] = tuple
+        """Returns the data of others that the turn has read so far."""
         self._database = database
         self._desk = desk
         self._clock = clock
@@ -210,7 +212,16 @@ class Tasks:
 
     async def _write(self, change: Callable[[Transaction, store.TaskWriter], T], call_id: ToolCallId | None) -> T:
         desk = self._desk
+        # The project's own files are no data of others for its own tasks.
+        read = [source for source in self.read() if not source.of_project]
         writer = store.TaskWriter(
-            desk.stream, self._peer, self._clock.now_ms(), desk.actor, desk.origin, self.turn_id, call_id
+            desk.stream,
+            self._peer,
+            self._clock.now_ms(),
+            desk.actor,
+            read[0].origin if read else desk.origin,
+            self.turn_id,
+            call_id,
+            tuple(source.name for source in read),
         )
         return await self._database.write(lambda tx: change(tx, writer))

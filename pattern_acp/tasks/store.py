@@ -79,6 +79,8 @@ class TaskWriter(Struct, frozen=True):
     origin: Origin
     turn_id: TurnId | None = None
     call_id: ToolCallId | None = None
+    read: tuple[str, ...] = ()
+    """Names of the data of others that the turn has read: words written now carry them."""
 
 
 class _OpenList(Struct, frozen=True):
@@ -96,7 +98,7 @@ def create_task(tx: Transaction, scope: Scope, owner: str, task: Task, writer: T
         TaskRefusedError: it has no title.
         NotATaskListError: the list is damaged.
     """
-    task = replace(checked(task), number=_next_number(tx))
+    task = _with_source(None, replace(checked(task), number=_next_number(tx)), writer)
     params: dict[str, SqlValue] = {"scope": scope.value, "owner": owner, "most": LARGEST_LIST}
     row = tx.one(_QUERIES["newest_list"], params)
     if row is not None:
@@ -137,6 +139,7 @@ def change_task(
     after = checked(change(before))
     if after == before:
         return before
+    after = _with_source(before, after, writer)
     version = opened.document.frontiers
     opened.document.change(before, after)
     _commit(tx, opened, version, operation, [after], writer)
@@ -324,6 +327,19 @@ def checked(task: Task) -> Task:
 
 LONGEST_TITLE = 200
 """Characters of a title."""
+
+
+def _with_source(before: Task | None, after: Task, writer: TaskWriter) -> Task:
+    """The task, which names the data of others behind words that are new in it."""
+    known = frozenset(after.read_before)
+    if known.issuperset(writer.read) or (before is not None and set(after.said) <= set(before.said)):
+        return after
+    new = [name for name in writer.read if name not in known]
+    return replace(after, read_before=tuple(sorted([*after.read_before, *new][:MOST_READ])))
+
+
+MOST_READ = 8
+"""Most names of data of others that one task carries."""
 
 
 def _storable(task: Task) -> Task:
