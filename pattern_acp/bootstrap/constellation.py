@@ -15,7 +15,8 @@ from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import SearchSettings
-from pattern_acp.context.instructions import NAMES, Persona, known_personas, load_persona
+from pattern_acp.context.instructions import NAMES, known_personas, load_persona
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.ids import RandomIds

@@ -31,6 +31,7 @@ from pattern_acp.session.session_commands import PassagePage, SessionChanged, Se
 if TYPE_CHECKING:
     from pattern_acp.cli.chat.transcript import Transcript
     from pattern_acp.db.connection import Database, Transaction
+    from pattern_acp.definitions.personas import Persona
 
 
 class TerminalDesk(SessionDesk, frozen=True):
@@ -157,24 +158,25 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     row = await desk.database.read(lambda tx: store.get_session(tx, meant))
     if row is None or process is None:
         raise MissingSessionError(session)
-    from pattern_acp.definitions.sources import drop_damaged_sources
+    from pattern_acp.definitions.sources import drop_damaged_sources, encoded, keep_source
     from pattern_acp.journal import leases
     from pattern_acp.journal.writer import append
 
     now = desk.clock.now_ms()
-    compiled = await anyio.to_thread.run_sync(_compiled_now, process, row, now)
+    compiled, persona = await anyio.to_thread.run_sync(_compiled_now, process, row, now)
 
     def write(tx: "Transaction") -> None:
         leases.refuse_if_held(tx, meant, leases.this_process(desk.ids.new("run")), now)
-        append(tx, meant, compiled, actor=Actor.HUMAN, origin=Origin.WORKSPACE, at_ms=now)
+        appended = append(tx, meant, compiled, actor=Actor.HUMAN, origin=Origin.WORKSPACE, at_ms=now)
         # Its skills and commands are those of today, which are kept when it is opened.
         drop_damaged_sources(tx)
+        keep_source(tx, persona.identity, persona.symbol, encoded(persona.sources), seq=appended.seq)
 
     await desk.database.write(write)
     return SessionChanged(meant, "adopt")
 
 
-def _compiled_now(process: Process, row: store.SessionRow, now_ms: int) -> InstructionsCompiled:
+def _compiled_now(process: Process, row: store.SessionRow, now_ms: int) -> "tuple[InstructionsCompiled, Persona]":
     """Instructions without the facts of an editor, which only a session that it opens has."""
     from pattern_acp.bootstrap.constellation import read_persona
     from pattern_acp.context.instructions import (
@@ -201,7 +203,8 @@ def _compiled_now(process: Process, row: store.SessionRow, now_ms: int) -> Instr
         editor="",
         capabilities=(),
     )
-    return InstructionsCompiled(system_prompt(persona, where, found), persona.identity, instruction_files(found))
+    system, files = system_prompt(persona, where, found), instruction_files(found)
+    return InstructionsCompiled(system, persona.identity, files, (), persona.symbol), persona
 
 
 async def _events(database: "Database", session_id: SessionId) -> list[Event]:

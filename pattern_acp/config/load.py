@@ -191,6 +191,7 @@ class SettingsReader:
         built = replace(
             built,
             thinking_is_set=found["thinking"][1] != "default",
+            fixed=frozenset(name for name, (_, source) in found.items() if source.startswith(("$", "--"))),
             models=models,
             hooks=tuple(hooks.hooks),
             checks=checks,

@@ -486,6 +486,8 @@ class Settings(Struct, frozen=True):
     """The amount of thinking that a new session asks of its model; `auto`: as its vendor lets it, or `medium`."""
     thinking_is_set: bool = False
     """True if the user set `thinking`, even to its default, so that no choice in an earlier session counts."""
+    fixed: frozenset[str] = frozenset()
+    """Names of the settings that a flag or a variable of this process sets: they count before what a persona says."""
     log_level: LogLevel = "info"
     edit_tool: EditToolSetting = "auto"
     """The edit tool that the model is offered; `auto`: the one that it was trained on."""

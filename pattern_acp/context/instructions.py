@@ -9,8 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.definitions.identity import DefinitionSource, identity_of
+from pattern_acp.definitions.personas import Persona, read_persona_file
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.text_limits import one_line
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
@@ -23,9 +24,6 @@ TOTAL_LIMIT = 65_536
 """Most bytes of all files in a system prompt; what is beyond is named and can be read."""
 
 _ENVIRONMENT = "Environment"
-
-PERSONA_FILE = "persona.md"
-"""Name of a persona's text inside its definition."""
 
 _PERSONA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -137,39 +135,6 @@ def _read(path: Path, top: Path | None, *, of_person: bool = False) -> ProjectIn
     return ProjectInstruction(str(path), text, max(0, size - FILE_LIMIT), of_person) if text else None
 
 
-class PersonaRef(Struct, frozen=True):
-    """The persona of a session: its name, which owns the memory, and the content identity of its prompt (rule R5)."""
-
-    name: str
-    identity: str
-
-
-class Persona(Struct, frozen=True):
-    """Who answers. `identity` is that of its name and prompt: what a session points at (rule R5)."""
-
-    name: str
-    prompt: str
-
-    @property
-    def source(self) -> DefinitionSource:
-        """The definition of which its identity is."""
-        return DefinitionSource(f"persona/{self.name}", {PERSONA_FILE: self.prompt.encode("utf-8", "surrogatepass")})
-
-    @property
-    def identity(self) -> str:
-        """Its identity (definitions/identity.py)."""
-        return identity_of(self.source)
-
-    def is_recorded_as(self, identity: str) -> bool:
-        """True when a session was recorded with this persona; earlier releases took the SHA-256 of the prompt."""
-        return identity in {self.identity, sha256_hex(self.prompt.encode("utf-8", "surrogatepass"))}
-
-    @property
-    def ref(self) -> PersonaRef:
-        """The reference that a session stores."""
-        return PersonaRef(self.name, self.identity)
-
-
 class Environment(Struct, frozen=True):
     """Facts for the model about where it works. Fixed for the session, so that the prefix stays byte-stable."""
 
@@ -201,24 +166,41 @@ BUILT_IN = {
 def known_personas(*folders: Path) -> dict[str, str]:
     """The personas that can be chosen, each with what it is for: the built-in ones, and the files of these folders."""
     found = dict(BUILT_IN)
-    for folder in folders:
+    # The first folder is the user's own, whose personas count before those of bundles.
+    for folder in reversed(folders):
         try:
             names = sorted(path.stem for path in folder.glob("*.md") if _PERSONA_NAME.fullmatch(path.stem))
         except OSError:
             continue
-        found |= {name: f"As in {folder / name}.md." for name in names}
+        found |= {name: _purpose(name, folder / f"{name}.md") for name in names if _counts(name, folder, folders)}
     return found
+
+
+def _counts(name: str, folder: Path, folders: Sequence[Path]) -> bool:
+    """A persona of a bundle never replaces one that comes with the program."""
+    return folder == folders[0] or name not in BUILT_IN
+
+
+def _purpose(name: str, path: Path) -> str:
+    try:
+        return read_persona_file(name, path).description or f"As in {path}."
+    except (OSError, ConfigError) as error:
+        return error.sentence if isinstance(error, ConfigError) else f"{path} cannot be read."
 
 
 def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Persona:
     """The persona `name`: `folder/NAME.md`, else a built-in one, else a bundle's, else the default by that name.
 
-    `bundled` are the folders of personas that bundles bring.
+    `bundled` are the folders of personas that bundles bring; nothing outside of its bundle is included in one.
+
+    Raises:
+        OSError: its file cannot be read.
+        ConfigError: the head of its file has a mistake, or it includes something that cannot be read.
     """
     for place in (folder, *(bundled if name not in BUILT_IN else ())):
         own = place / f"{name}.md"
         if own.is_file():
-            return Persona(name, own.read_text(encoding="utf-8", errors="replace"))
+            return read_persona_file(name, own, None if place == folder else place.parent)
     template = (Path(__file__).parent / "prompts" / "default.md").read_text(encoding="utf-8")
     if name not in BUILT_IN:
         return Persona(name, template.replace("{persona}", name).strip())
@@ -226,7 +208,7 @@ def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Perso
     if name != "default":
         role = Path(__file__).parent / "prompts" / f"persona_{name}.md"
         prompt = f"{prompt}\n\n{role.read_text(encoding='utf-8').strip()}"
-    return Persona(name, prompt)
+    return Persona(name, prompt, description=BUILT_IN[name])
 
 
 def subagent_prompt(kind: str, name: str) -> str:

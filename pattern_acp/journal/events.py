@@ -420,6 +420,8 @@ class InstructionFile(Struct, frozen=True):
     size: int
     identity: str = ""
     """SHA-256 of its text with the line ends of Unix; empty in what earlier releases recorded."""
+    definition: str = ""
+    """The identity under which its text is kept; empty in what earlier releases recorded."""
 
 
 class PinnedDefinition(Struct, frozen=True):
@@ -446,6 +448,8 @@ class InstructionsCompiled(Struct, frozen=True):
     identity: str
     files: tuple[InstructionFile, ...] = ()
     definitions: tuple[PinnedDefinition, ...] = ()
+    symbol: str = ""
+    """The canonical name of the persona, whose source is kept; empty in what earlier releases recorded."""
 
 
 class ContextAdded(Struct, frozen=True):

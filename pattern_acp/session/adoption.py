@@ -4,7 +4,7 @@ Owns: which have changed since they were recorded, what is adopted of them, and 
 definitions lie (`context/instructions.py`), or how a session is opened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.document import table
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.context.instructions import Persona, PersonaRef, persona_part, with_definitions
+from pattern_acp.context.instructions import persona_part, with_definitions
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.definitions.personas import Persona, PersonaRef, persona_of
 from pattern_acp.definitions.skills import SkillDefinition
+from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
@@ -52,21 +54,29 @@ class Followed(Struct, frozen=True):
     """The instructions that a session goes on with, and sentences on what changed."""
 
     compiled: InstructionsCompiled
+    persona: PersonaRef
     notices: tuple[str, ...] = ()
 
 
 async def follow_definitions(
-    shared: Constellation, place: Place, row: "SessionRow", compiled: InstructionsCompiled
+    shared: Constellation,
+    place: Place,
+    row: "SessionRow",
+    compiled: InstructionsCompiled,
+    sources: Mapping[str, KeptSource],
 ) -> Followed:
     """The instructions that a session goes on with; it has the lease, so that what it adopts is recorded.
+
+    `sources` are those that are kept of it.
 
     Raises:
         DatabaseError: what is adopted could not be recorded.
     """
-    follow, then = place.settings.definitions.follow, recorded_persona(row.persona, compiled)
+    follow = place.settings.definitions.follow
+    then = recorded_persona(row.persona, compiled, sources.get(compiled.identity))
     if then is None:
         # Earlier releases put prompts together in another way, so that no part of them can be exchanged.
-        return Followed(compiled)
+        return Followed(compiled, PersonaRef(row.persona, compiled.identity))
     now, sentences = await persona_of_today(shared, row.persona, then)
     changed_persona = not now.is_recorded_as(compiled.identity)
     adopts_persona = changed_persona and follow == "adopt"
@@ -88,23 +98,28 @@ async def follow_definitions(
         sentences += [f"{file}, which counts from now on." for file in files]
     else:
         sentences += [f"{file}: this session goes on with what it has; /definitions adopt takes it." for file in files]
+    persona = now if adopts_persona else then
     if not (adopts_persona or adopts_files):
-        return Followed(compiled, tuple(sentences))
+        return Followed(compiled, replace(persona.ref, identity=compiled.identity), tuple(sentences))
     at_ms = shared.clock.now_ms()
-    source = (now if adopts_persona else then).source
-    sources = await sources_to_keep(shared.database, NO_DEFINITIONS, place.cwd, (source,))
+    missing = await sources_to_keep(shared.database, NO_DEFINITIONS, place.cwd, (persona.sources,))
 
     def write(tx: "Transaction") -> None:
         appended = append(tx, row.session_id, today, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms)
-        for each in sources:
+        for each in missing:
             each.keep(tx, appended.seq)
 
     await shared.database.write(write)
-    return Followed(today, tuple(sentences))
+    return Followed(today, persona.ref, tuple(sentences))
 
 
-def recorded_persona(name: str, compiled: InstructionsCompiled) -> Persona | None:
-    """The persona of recorded instructions; None when they were put together in another way than today's."""
+def recorded_persona(name: str, compiled: InstructionsCompiled, kept: KeptSource | None) -> Persona | None:
+    """The persona of recorded instructions; None when they were put together in another way than today's.
+
+    `kept` is its source, which earlier releases did not keep.
+    """
+    if kept is not None and kept.symbol == f"persona/{name}":
+        return persona_of(name, kept.definitions)
     persona = Persona(name, persona_part(compiled.system))
     return persona if persona.is_recorded_as(compiled.identity) else None
 
@@ -122,7 +137,7 @@ async def persona_of_today(shared: Constellation, name: str, then: Persona) -> t
 def _compiled_now(shared: Constellation, place: Place, system: str, persona: Persona) -> InstructionsCompiled:
     found = instructions_of(shared, place)
     files, pins = instruction_files(found), pins_of(place.definitions)
-    return InstructionsCompiled(with_definitions(system, persona, found), persona.identity, files, pins)
+    return InstructionsCompiled(with_definitions(system, persona, found), persona.identity, files, pins, persona.symbol)
 
 
 def changed_files(then: tuple[InstructionFile, ...], now: tuple[InstructionFile, ...], cwd: str) -> tuple[str, ...]:
@@ -150,46 +165,53 @@ async def run_definitions(session: "Session", argument: str) -> str:
     """
     match argument:
         case "":
-            return _listed(session, await _today(session))
+            return _listed(session, *await _today(session))
         case "diff":
-            return _compared(session, (await _today(session)).system)
+            return _compared(session, *await _today(session))
         case "adopt":
             return await _adopt(session)
         case _:
             raise CommandMisusedError("Say /definitions, /definitions diff or /definitions adopt.")
 
 
-async def _today(session: "Session") -> InstructionsCompiled:
+def persona_in_force(session: "Session") -> Persona:
+    """The persona of a session as it goes on with it."""
+    state = session.state
+    known = state.persona.sources
+    return persona_of(state.persona.name, known) if known else Persona(state.persona.name, persona_part(state.system))
+
+
+async def _today(session: "Session") -> tuple[InstructionsCompiled, Persona]:
+    """The instructions as they would be compiled now, and the persona in them."""
     shared, state = session.constellation, session.state
     place = await look_at(shared, Opening(state.cwd, state.additional_directories))
     await look_again(session)
-    then = Persona(state.persona.name, persona_part(state.system))
-    persona, _ = await persona_of_today(shared, state.persona.name, then)
+    persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(session))
     today = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
-    return replace(today, definitions=pins_of(session.trust.today))
+    return replace(today, definitions=pins_of(session.trust.today)), persona
 
 
 async def _adopt(session: "Session") -> str:
-    today, state = await _today(session), session.state
-    if today.system == state.system and today.definitions == state.pins:
+    (today, persona), state = await _today(session), session.state
+    same_persona = persona.is_recorded_as(state.persona.identity)
+    if same_persona and today.system == state.system and today.definitions == state.pins:
         return "Nothing has changed: this session goes on with today's definitions."
     definitions = session.trust.today
-    persona = Persona(state.persona.name, persona_part(today.system))
-    sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, (persona.source,))
+    sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, (persona.sources,))
     await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE), behind=keeping(sources))
     state.system, state.instructions, state.pins = today.system, today.files, today.definitions
     session.trust.definitions = definitions
-    lapse = state.persona.identity != today.identity
-    state.persona = PersonaRef(state.persona.name, today.identity)
+    lapse = not same_persona
+    state.persona = persona.ref
     state.policy.owner = GrantOwner(state.policy.owner.project, today.identity)
     lapsed = " Standing permissions of the persona as it was do not count any more." if lapse else ""
     return f"From the next prompt on, this session goes on with today's definitions.{lapsed}"
 
 
-def _listed(session: "Session", today: InstructionsCompiled) -> str:
+def _listed(session: "Session", today: InstructionsCompiled, persona: Persona) -> str:
     state, definitions = session.state, session.trust.definitions
     shared, now = session.constellation, {file.path: file for file in today.files}
-    changed = "changed" if persona_part(today.system) != persona_part(state.system) else ""
+    changed = "" if persona.is_recorded_as(state.persona.identity) else "changed"
     own = state.persona.name == shared.persona.name
     rows = [
         (
@@ -246,9 +268,9 @@ def _written(
     return rows
 
 
-def _compared(session: "Session", system: str) -> str:
-    then = _texts(session.trust.definitions, session.state.system)
-    now = _texts(session.trust.today, system)
+def _compared(session: "Session", today: InstructionsCompiled, persona: Persona) -> str:
+    then = _texts(session.trust.definitions, session.state.system, persona_in_force(session))
+    now = _texts(session.trust.today, today.system, persona)
     diffs = [
         fenced(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
         for name in sorted({*then, *now})
@@ -257,11 +279,11 @@ def _compared(session: "Session", system: str) -> str:
     return "\n\n".join(diffs) or "Nothing has changed: this session goes on with today's definitions."
 
 
-def _texts(definitions: Definitions, system: str) -> dict[str, str]:
+def _texts(definitions: Definitions, system: str, persona: Persona) -> dict[str, str]:
     """The texts of definitions by name, each below its name where it is not the system prompt."""
     written = {each.symbol: f"{each.symbol}\n{each.body}" for each in definitions.commands}
     for skill in definitions.skills:
         files = f"\nfiles: {', '.join(skill.files)}" if skill.files else ""
         text = f"{skill.symbol}, {skill.digest[:SHOWN_IDENTITY]}\n{skill.description}\n\n{skill.body}{files}"
         written[skill.symbol] = text
-    return {"": system, **written}
+    return {"": system, persona.symbol: persona.preferences, **written}

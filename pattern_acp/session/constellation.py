@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import LspSettings, Settings
-from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Database
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.hooks.runner import HookRunner

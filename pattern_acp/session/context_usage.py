@@ -15,6 +15,7 @@ from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, 
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.session.code import CODE_TOOL, code_of
+from pattern_acp.session.definitions import tools_of_persona
 from pattern_acp.session.window import with_room
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.registry import edit_tool_left_out, offered
@@ -57,6 +58,7 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
         state.system,
         has_code,
         state.has_tasks,
+        state.persona.tools,
         more,
     )
     if state.window.offered[0] != depends_on:
@@ -66,7 +68,7 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
         if not state.has_tasks:
             left_out = (*left_out, TASK_TOOL)
         own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
-        state.window.offered = depends_on, with_room(session.state, (*own, *more))
+        state.window.offered = depends_on, with_room(session.state, tools_of_persona(session, (*own, *more)))
     return state.window.offered[1]
 
 

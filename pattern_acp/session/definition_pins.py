@@ -109,21 +109,21 @@ class SourceToKeep(Struct, frozen=True):
 
 
 async def sources_to_keep(
-    database: "Database", definitions: Definitions, cwd: str, others: Iterable[DefinitionSource] = ()
+    database: "Database", definitions: Definitions, cwd: str, others: Iterable[Sequence[DefinitionSource]] = ()
 ) -> tuple[SourceToKeep, ...]:
     """The sources of some definitions, of those that are not kept yet.
 
-    `others` are those of the session besides, such as its persona.
+    `others` are those of the session besides, such as its persona, each before all that it includes.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    named = {identities([leaves_of(each)])[each.symbol]: each for each in others}
+    named = {identities([leaves_of(each) for each in closure])[closure[0].symbol]: closure for closure in others}
     written = {_identity(each): each for each in (*definitions.skills, *definitions.commands)}
     wanted = await database.read(lambda tx: missing_sources(tx, (*named, *written)))
     if not wanted:
         return ()
-    ready = [SourceToKeep(key, each.symbol, encoded((each,))) for key, each in named.items() if key in wanted]
+    ready = [SourceToKeep(key, each[0].symbol, encoded(each)) for key, each in named.items() if key in wanted]
     files = {key: each for key, each in written.items() if key in wanted}
     return (*ready, *(await anyio.to_thread.run_sync(_read_all, files, cwd) if files else ()))
 
@@ -182,7 +182,9 @@ async def record_pins(session: "Session", definitions: Definitions) -> None:
     state = session.state
     more = await sources_to_keep(session.constellation.database, definitions, state.cwd)
     pins = pins_of(definitions)
-    event = InstructionsCompiled(state.system, state.persona.identity, state.instructions, pins)
+    event = InstructionsCompiled(
+        state.system, state.persona.identity, state.instructions, pins, state.persona.recorded_symbol
+    )
     await session.recorder.record(NewEvent(event, Actor.SYSTEM, Origin.WORKSPACE), behind=keeping(more))
     state.pins = pins
 

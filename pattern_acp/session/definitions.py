@@ -6,7 +6,7 @@ Owns: which of them may be used now, how they are shown, and a command's way to 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ from pattern_acp.turn.tool_runner import ToolRunner
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust, SessionState
+    from pattern_acp.tools.base import Tool
     from pattern_acp.turn.recorder import JournalRecorder
 
 _TYPED = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
@@ -206,9 +207,23 @@ def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[s
     typed = command_typed(session.trust, session.state.history[-1]) if session.state.history else None
     if typed is None or not typed[0].tools:
         return names
+    return named_tools(typed[0].tools, names)
+
+
+def named_tools(written: "tuple[str, ...]", names: "tuple[str, ...]") -> "tuple[str, ...]":
+    """The tools among `names` that a head names, by our names or those of docs/hooks.md; `*` stands for any letters."""
     # `Bash(git log:*)` means the tool; which lines it may run is for policy to say.
-    patterns = [re.escape(tool.partition("(")[0].strip()) for tool in typed[0].tools]
+    patterns = [re.escape(tool.partition("(")[0].strip()).replace(r"\*", ".*") for tool in written]
     return tuple(name for name in names if any(matches(pattern, name) for pattern in patterns))
+
+
+def tools_of_persona(session: "Session", tools: "Sequence[Tool]") -> "tuple[Tool, ...]":
+    """Those of some tools that the session's persona has."""
+    written = session.state.persona.tools
+    if not written:
+        return tuple(tools)
+    names = frozenset(named_tools(written, tuple(tool.spec.name for tool in tools)))
+    return tuple(tool for tool in tools if tool.spec.name in names)
 
 
 async def _output(session: "Session", turn_id: TurnId, runner: ToolRunner, line: str) -> str:

@@ -21,6 +21,7 @@ from pattern_acp.context.instructions import (
 )
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.definitions.personas import lower_mode
 from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
@@ -103,7 +104,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
     place = await look_at(shared, opening)
     compiled = await anyio.to_thread.run_sync(compile_system, shared, client, place)
-    sources = await sources_to_keep(shared.database, place.definitions, place.cwd, (shared.persona.source,))
+    sources = await sources_to_keep(shared.database, place.definitions, place.cwd, (shared.persona.sources,))
     session_id = SessionId(shared.ids.new("ses"))
     mode = await _first_mode(shared, place)
     model, notices = model_of_place(shared, place)
@@ -176,13 +177,16 @@ async def _first_mode(shared: Constellation, place: Place) -> Mode:
 
     That is the last one in its folder; in a folder without any, such as a new worktree, the last one in its project.
     """
+    said = place.settings.mode
+    if "mode" not in place.settings.fixed:
+        said = Mode(lower_mode(said, shared.persona.mode))
     if not place.settings.policy.remember_mode:
-        return Mode(place.settings.mode)
+        return Mode(said)
     last = await shared.database.read(lambda tx: sessions.newest_mode(tx, place.cwd, shared.persona.name))
     if last is None:
         folders = await shared.database.read(lambda tx: sessions.newest_modes(tx, shared.persona.name))
         last = await anyio.to_thread.run_sync(_mode_in_project, folders, place.project)
-    return Mode(last or place.settings.mode)
+    return Mode(last or said)
 
 
 def _mode_in_project(folders: list[tuple[str, str]], project: str) -> str | None:
@@ -387,7 +391,7 @@ def compile_system(shared: Constellation, client: Client, place: Place) -> Instr
     found = instructions_of(shared, place)
     system = system_prompt(shared.persona, environment, found)
     files, pins = instruction_files(found), pins_of(place.definitions)
-    return InstructionsCompiled(system, shared.persona.identity, files, pins)
+    return InstructionsCompiled(system, shared.persona.identity, files, pins, shared.persona.symbol)
 
 
 def instructions_of(shared: Constellation, place: Place) -> tuple[ProjectInstruction, ...]:
@@ -401,8 +405,13 @@ def instruction_files(found: tuple[ProjectInstruction, ...]) -> tuple[Instructio
 
 
 def model_of_place(shared: Constellation, place: Place) -> tuple[ModelInfo, list[str]]:
-    """The model of a new session: the project's when its file names one, else the process's."""
+    """The model of a new session: the persona's, unless this process was started with one; else the settings'.
+
+    A project's file counts before the user's own there.
+    """
     wanted = place.settings.model
+    if shared.persona.model and "model" not in place.settings.fixed:
+        return model_of(shared, shared.persona.model)
     if wanted in {"", shared.settings.model}:
         return usable_default(shared), []
     return model_of(shared, wanted)

@@ -1,7 +1,8 @@
 """Persona of a session: the choice of another one, and `/persona`.
 
-Owns: what changes with it. The prompt, the memory and the standing permissions are the new persona's from the next
-request on; the conversation stays. Must not know: where personas lie (`context/instructions.py`).
+Owns: what changes with it. The prompt, the memory, the tools and the standing permissions are the new persona's from
+the next request on, and so is the model that its file names; the conversation stays. Must not know: where personas lie
+(`context/instructions.py`).
 """
 
 from typing import TYPE_CHECKING
@@ -10,13 +11,15 @@ import anyio.to_thread
 
 from pattern_acp.context.instructions import with_persona
 from pattern_acp.definitions.collection import NO_DEFINITIONS
+from pattern_acp.definitions.personas import Persona, lower_mode
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import InstructionsCompiled, SessionConfigured
 from pattern_acp.policy.grant_matching import GrantOwner, load_grants
 from pattern_acp.session.definition_pins import keeping, sources_to_keep
 from pattern_acp.session.errors import OptionUnusableError
-from pattern_acp.session.options import PERSONA_OPTION
+from pattern_acp.session.opening import model_of
+from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, PERSONA_OPTION
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -42,10 +45,12 @@ async def change_persona(session: "Session", name: str, *, by: str = "client") -
         raise OptionUnusableError(
             "The prompt of this session was made by an earlier release, so its persona stays; start a new session."
         )
-    sources = await sources_to_keep(shared.database, NO_DEFINITIONS, state.cwd, (persona.source,))
+    sources = await sources_to_keep(shared.database, NO_DEFINITIONS, state.cwd, (persona.sources,))
     await session.recorder.record(
         NewEvent(SessionConfigured(PERSONA_OPTION, name, by), Actor.HUMAN, Origin.EDITOR),
-        NewEvent(InstructionsCompiled(system, persona.identity, state.instructions, state.pins), Actor.SYSTEM),
+        NewEvent(
+            InstructionsCompiled(system, persona.identity, state.instructions, state.pins, persona.symbol), Actor.SYSTEM
+        ),
         behind=keeping(sources),
     )
     state.system, state.persona = system, persona.ref
@@ -55,6 +60,20 @@ async def change_persona(session: "Session", name: str, *, by: str = "client") -
     state.policy.grants[:] = await shared.database.read(
         lambda tx: load_grants(tx, session.session_id, state.policy.owner)
     )
+    await _take_preferences(session, persona, by)
+
+
+async def _take_preferences(session: "Session", persona: Persona, by: str) -> None:
+    """Go on with the persona's model, and in its mode where that may do less than the one of now."""
+    state = session.state
+    if persona.model and persona.model != state.model.qualified:
+        model, notices = model_of(session.constellation, persona.model)
+        state.notices += notices
+        if not notices and model.qualified != state.model.qualified:
+            await session.set_option(MODEL_OPTION, model.qualified, by=by)
+    mode = lower_mode(state.policy.mode, persona.mode)
+    if mode != state.policy.mode:
+        await session.set_option(MODE_OPTION, mode, by=by)
 
 
 async def run_persona(session: "Session", argument: str) -> str:
@@ -64,8 +83,16 @@ async def run_persona(session: "Session", argument: str) -> str:
         if argument not in known:
             names = ", ".join(known) or "none"
             raise OptionUnusableError(f"There is no persona {argument[:80]!r}; there are {names}.")
+        before = (state.model.qualified, state.policy.mode)
         await session.view.show_options(await session.set_option(PERSONA_OPTION, argument, by="agent"))
-        return f"From the next prompt on, {argument} answers, with its own memory and standing permissions."
+        sentences = [f"From the next prompt on, {argument} answers, with its own memory and standing permissions."]
+        if state.model.qualified != before[0]:
+            sentences.append(f"Its model is {state.model.qualified}.")
+        if state.policy.mode != before[1]:
+            sentences.append(f"The mode is {state.policy.mode} now, as its file says.")
+        if state.persona.tools:
+            sentences.append(f"It has these tools alone: {', '.join(state.persona.tools)}.")
+        return " ".join(sentences)
     names = {state.persona.name: "", **known}
     rows = [
         f"- `{name}`{': ' if words else ''}{words}{' ← answers' if name == state.persona.name else ''}"

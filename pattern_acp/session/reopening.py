@@ -4,15 +4,15 @@ Owns: the lease, closing what was left open, and reading the history. Must not k
 (session/opening.py), or what the user is asked about a session that is in use (session/holding.py).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
 from pattern_acp.context.history import calls_of, history_of
-from pattern_acp.context.instructions import PersonaRef
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.personas import PersonaRef
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, read_sources
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -115,7 +115,7 @@ async def reopen_session(
         await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
     reopened = await shared.database.read(lambda tx: _read(tx, known, place.project, lost))
-    session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id)
+    session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id, sources=sources)
     session.state.sources = sources
     note_definition_changes(session, await take_definitions(session))
     rewind = await session.checkpoints.recover(turn_ended=interrupted)
@@ -166,12 +166,13 @@ async def _session_of(
     found: _Found,
     client_id: SessionId,
     *,
+    sources: Mapping[str, KeptSource] | None = None,
     is_read: bool = False,
 ) -> tuple[Session, Sequence[Event]]:
     row, jobs = found.row, known_jobs(found.jobs, found.lost)
     model, notices = model_of(shared, row.model)
     kept = [entry.event for entry in active_events(found.recorded)]
-    instructions = await _instructions_of(shared, place, found, is_read=is_read)
+    instructions = await _instructions_of(shared, place, found, sources or {}, is_read=is_read)
     state = SessionState(
         row.session_id,
         client_id,
@@ -194,7 +195,7 @@ async def _session_of(
         instructions=instructions.compiled.files,
         pins=instructions.compiled.definitions,
         settings=place.settings,
-        persona=PersonaRef(row.persona, instructions.compiled.identity),
+        persona=instructions.persona,
         tool_form=tool_form_of(entry.event for entry in found.recorded),
         overlap=overlap_of(place.settings, client.description.overlap, (entry.event for entry in found.recorded)),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -254,18 +255,26 @@ def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[Sessio
             f" {session_id}` lets it go on with those of today; a new session does, too."
         )
     pins = [pin for entry in recorded[-1:] for pin in _pins(entry.event)]
+    personas = [_persona_of(entry.event) for entry in recorded[-1:]]
     try:
-        sources = read_sources(tx, [pin.identity for pin in pins])
+        sources = read_sources(tx, [pin.identity for pin in (*personas, *pins)])
     except SourceDamagedError as error:
         raise DefinitionsDamagedError(error.sentence) from error
-    today = {pin.identity for pin in pins_of(place.definitions)} if len(sources) < len(pins) else set[str]()
-    for pin in pins:
+    missing = any(pin.identity not in sources for pin in pins)
+    today = {pin.identity for pin in pins_of(place.definitions)} if missing else set[str]()
+    for pin in (*(each for each in personas if each.symbol), *pins):
         if pin.identity not in sources and pin.identity not in today:
             raise DefinitionsDamagedError(
                 f"The kept source of {pin.symbol} is gone. `pattern-acp sessions adopt {session_id}` lets this session"
                 " go on with the definitions of today; a new session does, too."
             )
     return row, sources
+
+
+def _persona_of(event: Event) -> PinnedDefinition:
+    """The persona of recorded instructions; without a name where its source was not kept."""
+    is_known = isinstance(event, InstructionsCompiled)
+    return PinnedDefinition(event.identity, event.symbol, "") if is_known else PinnedDefinition("", "", "")
 
 
 def _pins(event: Event) -> tuple[PinnedDefinition, ...]:
@@ -298,13 +307,16 @@ def _compiled(recorded: Sequence[Recorded]) -> InstructionsCompiled | None:
     return next((e.event for e in reversed(recorded) if isinstance(e.event, InstructionsCompiled)), None)
 
 
-async def _instructions_of(shared: Constellation, place: Place, found: _Found, *, is_read: bool) -> Followed:
+async def _instructions_of(
+    shared: Constellation, place: Place, found: _Found, sources: Mapping[str, KeptSource], *, is_read: bool
+) -> Followed:
     """The instructions that a session goes on with: those it has, or those of today that it adopts."""
     compiled = _compiled(found.recorded)
     if compiled is None or is_read:
         # Without any only to be looked at: what it was sent does not matter any more.
-        return Followed(compiled or InstructionsCompiled("", found.row.persona_identity))
-    return await follow_definitions(shared, place, found.row, compiled)
+        compiled = compiled or InstructionsCompiled("", found.row.persona_identity)
+        return Followed(compiled, PersonaRef(found.row.persona, compiled.identity))
+    return await follow_definitions(shared, place, found.row, compiled, sources)
 
 
 def cost_of_session(recorded: Sequence[Recorded]) -> Cost | None:

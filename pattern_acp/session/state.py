@@ -16,11 +16,11 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.context.breaks import BreakDetector
 from pattern_acp.context.builder import MemoryView, ShortenedTexts
 from pattern_acp.context.history import history_of
-from pattern_acp.context.instructions import PersonaRef
 from pattern_acp.context.memory_notices import begins_memory, last_shown
 from pattern_acp.context.window import Calibration, MessageTokens
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.definitions.commands import CommandDefinition
+from pattern_acp.definitions.personas import PersonaRef
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.allowance import Allowance

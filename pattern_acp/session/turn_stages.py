@@ -50,7 +50,7 @@ from pattern_acp.session.checks import (
 from pattern_acp.session.commands import more_commands, refuse_unknown
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import skill_tools, stable_part
-from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills
+from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills, tools_of_persona
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, after_answer, before_prompt
@@ -559,7 +559,8 @@ def _model_in_use(session: Session, gate: BudgetGate) -> ModelInUse:
 async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools | TurnEnd:
     """The tools of this turn, or its end where a written command was typed that may not be used."""
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and policy refuses the rest.
-    tools = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
+    known = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
+    tools = tools_of_persona(session, known)
     definitions = session.trust.definitions
     if not (definitions.commands or definitions.skills):
         return TurnTools(session, turn.turn_id, tools, budget)

@@ -6,8 +6,8 @@ import pytest
 
 from pattern_acp.cli.definitions import DefinitionDesk, diff, export, list_definitions, show, verify
 from pattern_acp.commands.document import markdown
-from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.settings import DefinitionSettings, Settings
-from pattern_acp.context.instructions import Persona
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

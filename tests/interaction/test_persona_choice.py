@@ -3,7 +3,8 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from pattern_acp.context.instructions import BUILT_IN, Persona
+from pattern_acp.context.instructions import BUILT_IN
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

@@ -1,6 +1,6 @@
 """Sessions of several personas in one constellation."""
 
-from pattern_acp.context.instructions import Persona
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.editor import JsonDict
