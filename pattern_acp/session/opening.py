@@ -1,6 +1,7 @@
 """Opens new sessions, and puts every session together from what is known of it."""
 
 import platform as platform_module
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -283,7 +284,7 @@ def assemble(
         # Late: most sessions keep theirs.
         from pattern_acp.session.persona import change_persona
 
-        await change_persona(session, name, by=by)
+        await change_persona(session, name, partial(model_of, shared), by=by)
 
     session.remember_as, session.change_persona = remember_as, change
     projections.skills = lambda: usable_skills(session.trust)

@@ -5,7 +5,7 @@ the next request on, and so is the model that its file names; the conversation s
 (`context/instructions.py`).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio.to_thread
 
@@ -18,15 +18,21 @@ from pattern_acp.journal.events import InstructionsCompiled, SessionConfigured
 from pattern_acp.policy.grant_matching import GrantOwner, load_grants
 from pattern_acp.session.definition_pins import keeping, sources_to_keep
 from pattern_acp.session.errors import OptionUnusableError
-from pattern_acp.session.opening import model_of
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, PERSONA_OPTION
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pattern_acp.providers.base import ModelInfo
     from pattern_acp.session.session import Session
 
 
-async def change_persona(session: "Session", name: str, *, by: str = "client") -> None:
+ModelNamed: TypeAlias = "Callable[[str], tuple[ModelInfo, list[str]]]"
+"""Finds a model by its name; sentences say why it is another one."""
+
+
+async def change_persona(session: "Session", name: str, model_named: ModelNamed, *, by: str = "client") -> None:
     """Go on as another persona.
 
     Raises:
@@ -60,14 +66,14 @@ async def change_persona(session: "Session", name: str, *, by: str = "client") -
     state.policy.grants[:] = await shared.database.read(
         lambda tx: load_grants(tx, session.session_id, state.policy.owner)
     )
-    await _take_preferences(session, persona, by)
+    await _take_preferences(session, persona, model_named, by)
 
 
-async def _take_preferences(session: "Session", persona: Persona, by: str) -> None:
+async def _take_preferences(session: "Session", persona: Persona, model_named: ModelNamed, by: str) -> None:
     """Go on with the persona's model, and in its mode where that may do less than the one of now."""
     state = session.state
     if persona.model and persona.model != state.model.qualified:
-        model, notices = model_of(session.constellation, persona.model)
+        model, notices = model_named(persona.model)
         state.notices += notices
         if not notices and model.qualified != state.model.qualified:
             await session.set_option(MODEL_OPTION, model.qualified, by=by)
