@@ -71,11 +71,11 @@ async def main() -> None:
                 100,
                 lambda n: tasks.update(str(1 + n * 97 % TASKS), TaskPatch(status=states[n % 2], title=f"Again {n}")),
             )
-            now_ms = clock.now_ms()
+            now_ms, target = clock.now_ms(), claims.ClaimTarget("/work/app/a.py")
             await measured(
                 "claims read before an edit",
                 100,
-                lambda _: database.read(lambda tx: claims.overlapping(tx, "s", ["/work/app/a.py"], now_ms=now_ms)),
+                lambda _: database.read(lambda tx: claims.overlapping(tx, "s", [target], now_ms=now_ms)),
             )
 
 

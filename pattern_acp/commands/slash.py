@@ -178,8 +178,8 @@ COMMANDS: dict[str, Command] = {
         Command(
             "board",
             "Open sessions: who works on which task and which files",
-            "pattern_acp.session.task_commands:run_board",
-            hint="[release]",
+            "pattern_acp.session.board_commands:run_board",
+            hint="[claim PATH | take PATH | release [PATH]]",
             beside=True,
         ),
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),

@@ -503,8 +503,11 @@ CREATE INDEX definition_sources_by_event ON definition_sources (last_seq);
 
 CREATE TABLE claims (
     session_id TEXT NOT NULL REFERENCES sessions (id),
-    path TEXT NOT NULL,                  -- absolute: a file, a folder that ends with a slash, or a glob
+    path TEXT NOT NULL,                  -- absolute, without a slash at its end
+    kind TEXT NOT NULL,                  -- file, folder, glob
+    agent TEXT NOT NULL,                 -- name of the subagent that made it last, or ''
     made_ms INTEGER NOT NULL,
     renewed_ms INTEGER NOT NULL,         -- a claim ends 15 minutes behind it, or with the lease of its session
+    wanted_by TEXT NOT NULL DEFAULT '',  -- the session that asks for it, or ''; it gets the claim when it is released
     PRIMARY KEY (session_id, path)
 ) STRICT, WITHOUT ROWID;

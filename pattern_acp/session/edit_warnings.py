@@ -41,8 +41,10 @@ CLAIM_MS = 15 * 60_000
 class EditWarnings:
     """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
-    def __init__(self, session: "Session", queue: "InjectionQueue | SessionState") -> None:
+    def __init__(self, session: "Session", queue: "InjectionQueue | SessionState", agent: str = "") -> None:
+        """`agent` is the name of the subagent whose conversation it is; empty for the session's own."""
         self._session = session
+        self._agent = agent
         self._heard_by = queue
         self._told: dict[str, int] = {}
         """Ids that were told, with the length of the conversation then: its result may not stand in it yet."""
@@ -53,7 +55,7 @@ class EditWarnings:
         Unreadable memory defers no call.
         """
         paths = [path for access in accesses for path in _changed(access)]
-        claimed = await self._claim(paths)
+        claimed = await self._claim(paths, of_command=any(isinstance(access, RunCommand) for access in accesses))
         if not paths or claimed:
             return claimed
         # Late: what only edits need, which the first turn need not wait for.
@@ -89,8 +91,10 @@ class EditWarnings:
         ]
         return warnings.warning_text(fresh, decisions, now_ms=now_ms)
 
-    async def _claim(self, paths: Sequence[str]) -> str:
+    async def _claim(self, paths: Sequence[str], *, of_command: bool) -> str:
         """Claim the files, unless another open session does; then the text that tells of it, once a file.
+
+        A command may change folders, or what a pattern means; another call changes files.
 
         What cannot be read or written defers no call. Without files, claims that there are are renewed.
         """
@@ -99,20 +103,29 @@ class EditWarnings:
         due = any(now_ms - renewed > RENEWED_MS for renewed in state.claims.values())
         # A claim that ran out may be another one's by now.
         new = [path for path in dict.fromkeys(paths) if now_ms - state.claims.get(path, 0) > CLAIM_MS]
-        if not new and not due:
+        beside = self._beside(paths)
+        if not new and not due and not beside:
             return ""
         # Late: a session is there before it edits.
         from pattern_acp.tasks import claims
 
+        if beside:
+            state.told_claims |= {(self._agent, path) for path in beside}
+            return claims.beside_text(beside)
+        if of_command:
+            cwd = state.cwd
+            targets = await anyio.to_thread.run_sync(lambda: [claims.target_of(path, cwd) for path in new])
+        else:
+            targets = [claims.ClaimTarget(path) for path in new]
         overlap = state.settings.claims.overlap
 
         def look(tx: "Transaction") -> tuple[claims.Claim, ...]:
-            met = claims.overlapping(tx, state.session_id, new, now_ms=now_ms) if new else ()
+            met = claims.overlapping(tx, state.session_id, targets, now_ms=now_ms) if targets else ()
             fresh = tuple(
-                one for one in met if overlap == "deny" or (one.session_id, one.path) not in state.told_claims
+                one for one in met if overlap == "deny" or (one.session_id, one.target.path) not in state.told_claims
             )
             if not fresh:
-                claims.take_claims(tx, state.session_id, new, now_ms=now_ms)
+                claims.take_claims(tx, state.session_id, targets, now_ms=now_ms, agent=self._agent)
             return fresh
 
         try:
@@ -121,10 +134,28 @@ class EditWarnings:
             logger.warning("files were not claimed: %s", type(error).__name__)
             return ""
         if met:
-            state.told_claims |= {(one.session_id, one.path) for one in met}
+            state.told_claims |= {(one.session_id, one.target.path) for one in met}
             return claims.overlap_text(met, len(new), overlap)
         state.claims |= dict.fromkeys([*state.claims, *new], now_ms)
+        if self._agent:
+            state.claiming_agents |= dict.fromkeys(paths, self._agent)
         return ""
+
+    def _beside(self, paths: Sequence[str]) -> dict[str, str]:
+        """Those of the files that another subagent which runs beside this one edits, with its name."""
+        state = self._session.state
+        return {
+            path: other
+            for path in paths
+            if self._agent
+            and (other := state.claiming_agents.get(path, self._agent)) != self._agent
+            and (self._agent, path) not in state.told_claims
+        }
+
+    def end(self) -> None:
+        """Forget which files the subagent edits, which has ended."""
+        state = self._session.state
+        state.claiming_agents = {path: name for path, name in state.claiming_agents.items() if name != self._agent}
 
     def _known(self, ids: Sequence[str]) -> frozenset[str]:
         """Those of the ids that the conversation has in the result of a call."""
@@ -134,6 +165,30 @@ class EditWarnings:
                 if isinstance(part, ToolResultPart):
                     left -= {one for one in left if one in part.text}
         return frozenset(ids) - left
+
+
+async def renew_claims(session: "Session") -> None:
+    """Renew the claims of a session that begins a turn, and tell its user who asks for one of them."""
+    state, now_ms = session.state, session.constellation.clock.now_ms()
+    # Late: most turns begin without claims.
+    from pattern_acp.tasks import claims
+
+    database, session_id = session.constellation.database, state.session_id
+    try:
+        if any(now_ms - renewed > RENEWED_MS for renewed in state.claims.values()):
+            await database.write(lambda tx: claims.take_claims(tx, session_id, (), now_ms=now_ms))
+            state.claims |= dict.fromkeys(state.claims, now_ms)
+        wanted = await database.read(lambda tx: claims.wanted_claims(tx, session_id))
+    except PatternError as error:
+        logger.warning("claims were not renewed: %s", type(error).__name__)
+        return
+    for one in wanted:
+        if (one.session_id, one.path) not in state.told_claims:
+            state.told_claims.add((one.session_id, one.path))
+            state.notices.append(
+                f"{one.who}, another window, asks for `{one.path}`, which this session works on. `/board release "
+                f"{one.path}` gives it over; without a word from you it stays with this session."
+            )
 
 
 def _changed(access: Access) -> tuple[str, ...]:

@@ -287,7 +287,9 @@ class SessionState(Struct):
     claims: dict[str, int] = field(default_factory=dict[str, int])
     """Paths that the session claims, each with the time of its last renewal."""
     told_claims: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Claims of others that were told: session and path."""
+    """Claims of others that were told: session, or subagent, and path."""
+    claiming_agents: dict[str, str] = field(default_factory=dict[str, str])
+    """Files that subagents which run edit, each with the name of the last one."""
     has_tasks: bool | None = None
     """True once there are tasks in sight that are not over; None before the first request asked."""
     unfinished: bool = False

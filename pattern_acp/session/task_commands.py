@@ -67,7 +67,7 @@ async def run_tasks(session: "Session", argument: str) -> str:
             asked = TaskFilter(OPEN if not verb else None, limit=MOST_LISTED)
         case _:
             asked = TaskFilter(keyword=argument.strip(), limit=MOST_LISTED)
-    return _preserved(task_lines(await tasks.list(asked), asked)) + (f"\n\n{TASKS_USAGE}" if not verb else "")
+    return preserved(task_lines(await tasks.list(asked), asked)) + (f"\n\n{TASKS_USAGE}" if not verb else "")
 
 
 async def run_task(session: "Session", argument: str) -> str:
@@ -80,9 +80,9 @@ async def run_task(session: "Session", argument: str) -> str:
     match verb:
         case "":
             graph = await tasks.graph(GraphQuery(ref, depth=1))
-            return _preserved(task_text(graph.nodes[0], names_of(graph)))
+            return preserved(task_text(graph.nodes[0], names_of(graph)))
         case "graph":
-            return _preserved(graph_text(await tasks.graph(GraphQuery(ref))))
+            return preserved(graph_text(await tasks.graph(GraphQuery(ref))))
         case "comment":
             return f"Commented on {_line(await tasks.comment(ref, words))}."
         case "start" | "done" | "drop" | "block" | "todo":
@@ -147,23 +147,6 @@ def _line(task: Task) -> str:
     return f"`{one_line(task_line(TaskRow(task)))}`"
 
 
-def _preserved(text: str) -> str:
+def preserved(text: str) -> str:
     """Lines that Markdown must not join."""
     return "\n".join(f"{line}  " if line else "" for line in text.split("\n"))
-
-
-async def run_board(session: "Session", argument: str) -> str:
-    """Show the open sessions, with their tasks and claims, or give this session's claims back."""
-    # Late: only this command asks for it.
-    from pattern_acp.tasks import claims
-
-    shared = session.constellation
-    if argument.strip() == "release":
-        count = await shared.database.write(lambda tx: claims.release_claims(tx, session.session_id))
-        session.state.claims.clear()
-        return f"Gave back {count} claim{'' if count == 1 else 's'}."
-    if argument.strip():
-        raise CommandMisusedError("`/board` shows the open sessions; `/board release` gives this one's claims back.")
-    now_ms = shared.clock.now_ms()
-    rows = await shared.database.read(lambda tx: claims.read_board(tx, now_ms=now_ms))
-    return _preserved(claims.board_text(rows, now_ms=now_ms))

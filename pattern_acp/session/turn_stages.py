@@ -456,6 +456,11 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
 
 async def _show_news(session: Session, turn: Turn) -> None:
     """Tell the user what they should know before the model answers: servers, commands that ended, keys."""
+    if session.state.claims:
+        # Late: most turns begin without claims.
+        from pattern_acp.session.edit_warnings import renew_claims
+
+        await renew_claims(session)
     news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]
     await show_notices(session, turn.turn_id)

@@ -5,14 +5,16 @@ journaled: they say who works now. A claim is in force while its session's lease
 renewal; it never stops or changes anything by itself.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from pattern_acp.config.settings import OverlapSetting
 from pattern_acp.db.columns import integer, text
-from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.clock import local_minute
@@ -33,11 +35,47 @@ HELD = "Not done yet"
 ClaimState: TypeAlias = Literal["active", "expired", "stale"]
 
 
+class ClaimKind(StrEnum):
+    """The form of a claim: one file, a folder with all below it, or the files that a pattern means."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    GLOB = "glob"
+
+
+class ClaimTarget(Struct, frozen=True):
+    """A file, folder or pattern to claim. `path` is absolute, without a slash at its end."""
+
+    path: str
+    kind: ClaimKind = ClaimKind.FILE
+
+    @property
+    def shown(self) -> str:
+        """The path, with a slash behind a folder."""
+        return f"{self.path}/" if self.kind is ClaimKind.FOLDER else self.path
+
+    def meets(self, other: "ClaimTarget") -> bool:
+        """True if both may mean one file."""
+        if self.path == other.path:
+            return True
+        mine, theirs = self.kind, other.kind
+        if mine is ClaimKind.FILE:
+            return theirs is not ClaimKind.FILE and other.meets(self)
+        if theirs is ClaimKind.FILE:
+            return _is_in(other.path, self.path) if mine is ClaimKind.FOLDER else _matches(self.path, other.path)
+        # Two of which each means many: one lies in the other, and no two patterns of other endings.
+        roots = _root_of(self), _root_of(other)
+        nested = roots[0] == roots[1] or _is_in(roots[0], roots[1]) or _is_in(roots[1], roots[0])
+        return nested and not (mine is theirs is ClaimKind.GLOB and _endings_differ(self.path, other.path))
+
+
 class Claim(Struct, frozen=True):
-    """One claim, with its session. `path` is absolute: a file, a folder that ends with a slash, or a glob."""
+    """One claim, with its session."""
 
     session_id: str
-    path: str
+    target: ClaimTarget
+    agent: str
+    """The subagent that made it last; empty for the session itself."""
     made_ms: int
     renewed_ms: int
     title: str
@@ -46,11 +84,14 @@ class Claim(Struct, frozen=True):
     """Number and title of the task that the session works on; empty without one."""
     state: ClaimState
     """`stale` when the process of its session died without closing it."""
+    wanted: str = ""
+    """The title of the session that asks for it; empty where none does."""
 
     @property
     def who(self) -> str:
         """The session in words."""
-        return f"“{one_line(self.title, 80) or 'an untitled session'}” ({self.persona})"
+        by = f", its subagent {one_line(self.agent, 80)}" if self.agent else ""
+        return f"“{one_line(self.title, 80) or 'an untitled session'}” ({self.persona}){by}"
 
 
 class BoardRow(Struct, frozen=True):
@@ -71,36 +112,91 @@ class BoardRow(Struct, frozen=True):
 IsAlive: TypeAlias = Callable[[int, str], bool]
 
 
+def target_of(words: str, cwd: str) -> ClaimTarget:
+    """The target that the user names: a pattern, a folder (by a slash, or because it is one), else a file. Blocks."""
+    path = os.path.abspath(os.path.join(cwd, words))  # noqa: PTH100, PTH118  # a Path would drop the slash at the end
+    if os.path.isdir(path) or words.endswith(("/", os.sep)):  # noqa: PTH112
+        return ClaimTarget(path, ClaimKind.FOLDER)
+    is_pattern = any(mark in path for mark in "*?[") and not os.path.lexists(path)
+    return ClaimTarget(path, ClaimKind.GLOB if is_pattern else ClaimKind.FILE)
+
+
 def take_claims(
-    tx: Transaction, session_id: str, paths: Sequence[str], *, now_ms: int, is_alive: IsAlive = is_running
-) -> tuple[Claim, ...]:
-    """Claim paths for a session, those that another one has among them, and drop what ended; returns all in force.
+    tx: Transaction, session_id: str, targets: Sequence[ClaimTarget], *, now_ms: int, agent: str = ""
+) -> None:
+    """Claim targets for a session, those that another one has among them, renew its others, and drop what ended.
 
     Raises:
         DatabaseError: the constellation cannot be written.
     """
     tx.execute(_QUERIES["drop_ended_claims"], {"before": now_ms - 24 * 60 * 60_000})
-    for path in paths:
-        tx.execute(_QUERIES["put_claim"], {"session": session_id, "path": storable(path), "now_ms": now_ms})
     tx.execute(_QUERIES["renew_claims"], {"session": session_id, "now_ms": now_ms})
-    return read_claims(tx, now_ms=now_ms, is_alive=is_alive)
+    for target in targets:
+        named: dict[str, SqlValue] = {"session": session_id, "path": storable(target.path), "kind": target.kind.value}
+        tx.execute(_QUERIES["put_claim"], {**named, "agent": storable(agent), "now_ms": now_ms})
 
 
-def release_claims(tx: Transaction, session_id: str, path: str = "") -> int:
-    """Give back the claims of a session, or one of them; how many there were."""
-    return tx.execute(_QUERIES["release_claims"], {"session": session_id, "path": storable(path)})
+def release_claims(tx: Transaction, session_id: str, path: str = "", *, now_ms: int) -> int:
+    """Give back the claims of a session, or one of them, to those that ask for them; how many there were."""
+    named: dict[str, SqlValue] = {"session": session_id, "path": storable(path)}
+    tx.execute(_QUERIES["hand_over_claims"], {**named, "now_ms": now_ms})
+    return tx.execute(_QUERIES["release_claims"], named)
+
+
+def take_over(
+    tx: Transaction, session_id: str, target: ClaimTarget, *, now_ms: int, is_alive: IsAlive = is_running
+) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
+    """Take claims of others over that meet a target: those that ended at once, those of living sessions by asking.
+
+    Returns both. The target is this session's once nothing is in force there; who is asked has the last word.
+    """
+    met = [
+        one
+        for one in read_claims(tx, now_ms=now_ms, is_alive=is_alive)
+        if one.session_id != session_id and one.target.meets(target)
+    ]
+    ended = tuple(one for one in met if one.state != "active")
+    asked = tuple(one for one in met if one.state == "active")
+    for one in ended:
+        tx.execute(_QUERIES["release_claims"], {"session": one.session_id, "path": one.target.path})
+    for one in asked:
+        named = {"session": one.session_id, "path": one.target.path}
+        tx.execute(_QUERIES["want_claim"], {**named, "wanted_by": session_id})
+    if not asked:
+        take_claims(tx, session_id, [target], now_ms=now_ms)
+    return ended, asked
+
+
+class WantedClaim(Struct, frozen=True):
+    """A claim that another open session asks for."""
+
+    path: str
+    session_id: str
+    who: str
+
+
+def wanted_claims(tx: Transaction, session_id: str) -> tuple[WantedClaim, ...]:
+    """The claims of a session that other open sessions ask for."""
+    return tuple(
+        WantedClaim(text(row[0]), text(row[1]), f"“{one_line(text(row[2]), 80) or 'untitled'}” ({text(row[3])})")
+        for row in tx.all(_QUERIES["wanted_claims"], {"session": session_id})
+    )
 
 
 def drop_claims(tx: Transaction, session_id: str, mask: Callable[[str], str]) -> int:
     """Give back the claims of a session on paths that hold words which `mask` takes out; how many those were."""
     paths = [text(row[0]) for row in tx.all(_QUERIES["claimed_paths"], {"session": session_id})]
-    return sum(release_claims(tx, session_id, path) for path in paths if mask(path) != path)
+    return sum(
+        tx.execute(_QUERIES["release_claims"], {"session": session_id, "path": path})
+        for path in paths
+        if mask(path) != path
+    )
 
 
 def overlapping(
-    tx: Transaction, session_id: str, paths: Sequence[str], *, now_ms: int, is_alive: IsAlive = is_running
+    tx: Transaction, session_id: str, targets: Sequence[ClaimTarget], *, now_ms: int, is_alive: IsAlive = is_running
 ) -> tuple[Claim, ...]:
-    """The claims in force of other sessions that mean one of these files or folders.
+    """The claims in force of other sessions that meet one of these targets.
 
     What the parent of a fork did before it was forked is the fork's own work too, and no reason to wait.
     """
@@ -111,7 +207,7 @@ def overlapping(
         for one in read_claims(tx, now_ms=now_ms, is_alive=is_alive)
         if one.session_id != session_id and not (one.session_id == parent and one.renewed_ms <= forked_ms)
     ]
-    return tuple(one for one in others if one.state == "active" and any(_meets(one.path, path) for path in paths))
+    return tuple(one for one in others if one.state == "active" and any(map(one.target.meets, targets)))
 
 
 def read_claims(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running) -> tuple[Claim, ...]:
@@ -146,7 +242,7 @@ def overlap_text(claims: Sequence[Claim], files: int, overlap: OverlapSetting) -
     lines = [f"{HELD}, nothing was changed. Another open session works on what this call would change:"]
     for claim in claims:
         about = f", on the task {claim.task}" if claim.task else ""
-        lines.append(f"- {claim.path}: {claim.who}, since {local_minute(claim.made_ms)}{about}")
+        lines.append(f"- {claim.target.shown}: {claim.who}, since {local_minute(claim.made_ms)}{about}")
     match overlap:
         case "deny":
             lines.append(
@@ -155,14 +251,24 @@ def overlap_text(claims: Sequence[Claim], files: int, overlap: OverlapSetting) -
             )
         case "ask":
             lines.append(
-                "Ask the user: wait, work in a worktree of your own, or go on. Only if they say so, send the same call "
-                "once more, which is done then."
+                "Ask the user: wait, work in a fork or a worktree of your own, take it over (they type `/board take "
+                "PATH`, which asks that session), or go on. Only if they say so, send the same call once more, which "
+                "is done then."
             )
         case "tell":
             lines.append(
-                f"Its work must survive: read the {'file' if files == 1 else 'files'} again before you edit. Do "
-                "something else first, work in a worktree of your own, or go on; the same call once more is done."
+                f"Its work must survive: read the {'file' if files == 1 else 'files'} again before you edit. Wait and "
+                "do something else first, work in a fork or a worktree of your own, have the user take it over "
+                "(`/board take PATH` asks that session), or go on; the same call once more is done."
             )
+    return "\n".join(lines)
+
+
+def beside_text(files: Mapping[str, str]) -> str:
+    """Text for a subagent instead of the effect: which other one that runs beside it edits the same file."""
+    lines = [f"{HELD}, nothing was changed. Another subagent of the same session edits what this call would change:"]
+    lines += [f"- {path}: {one_line(name, 80)}" for path, name in files.items()]
+    lines.append("Its work must survive: read the file again, change your part only; the same call once more is done.")
     return "\n".join(lines)
 
 
@@ -178,7 +284,10 @@ def board_text(rows: Sequence[BoardRow], *, now_ms: int) -> str:
         lines += [f"  task {row.task}"] if row.task else []
         for claim in row.claims:
             left = f"{max(0, claim.renewed_ms + TTL_MS - now_ms) // 60_000} min left"
-            lines.append(f"  claims {claim.path} ({left if claim.state == 'active' else claim.state})")
+            notes = [left if claim.state == "active" else claim.state]
+            notes += [f"subagent {one_line(claim.agent, 80)}"] if claim.agent else []
+            notes += [f"“{one_line(claim.wanted, 80)}” asks for it"] if claim.wanted else []
+            lines.append(f"  claims {claim.target.shown} ({', '.join(notes)})")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
@@ -191,10 +300,20 @@ def _ago(milliseconds: int) -> str:
 
 
 def _claim(row: Row, now_ms: int, is_alive: IsAlive) -> Claim:
-    renewed = integer(row[3])
-    alive = _lives(row[6], row[7], row[8], row[9], now_ms, is_alive)
-    state: ClaimState = "stale" if not alive else "expired" if renewed + TTL_MS <= now_ms else "active"
-    return Claim(text(row[0]), text(row[1]), integer(row[2]), renewed, text(row[4]), text(row[5]), text(row[10]), state)
+    renewed = integer(row[5])
+    alive = _lives(row[8], row[9], row[10], row[11], now_ms, is_alive)
+    return Claim(
+        session_id=text(row[0]),
+        target=ClaimTarget(text(row[1]), ClaimKind(text(row[2]))),
+        agent=text(row[3]),
+        made_ms=integer(row[4]),
+        renewed_ms=renewed,
+        title=text(row[6]),
+        persona=text(row[7]),
+        task=text(row[13]),
+        state="stale" if not alive else "expired" if renewed + TTL_MS <= now_ms else "active",
+        wanted=text(row[12]),
+    )
 
 
 def _lives(pid: object, mark: object, host: object, renewed: object, now_ms: int, is_alive: IsAlive) -> bool:
@@ -204,17 +323,28 @@ def _lives(pid: object, mark: object, host: object, renewed: object, now_ms: int
     return isinstance(pid, int) and isinstance(mark, str) and is_alive(pid, mark)
 
 
-def _meets(claimed: str, path: str) -> bool:
-    """True if a claimed file, folder or glob means the path, or lies in the folder that the path is."""
-    if claimed == path or (claimed.endswith("/") and path.startswith(claimed)):
-        return True
-    if path.endswith("/") and claimed.startswith(path):
-        return True
-    if not any(mark in claimed for mark in "*?["):
-        return False
-    root, _, pattern = claimed.rpartition("/**/") if "/**/" in claimed else claimed.rpartition("/")
+def _is_in(path: str, folder: str) -> bool:
+    return path.startswith(folder) and path[len(folder) : len(folder) + 1] in {"/", "\\"}
+
+
+def _root_of(target: ClaimTarget) -> str:
+    """The folder, or the one that a pattern's files lie in or below."""
+    if target.kind is ClaimKind.FOLDER:
+        return target.path
+    marks = [at for mark in "*?[" if (at := target.path.find(mark)) >= 0]
+    return target.path[: min(marks)].rpartition("/")[0] if marks else target.path
+
+
+def _endings_differ(one: str, other: str) -> bool:
+    """True if both patterns end with other extensions, such as `*.py` and `*.md`."""
+    mine, theirs = (path.rpartition("/")[2].rpartition("*.")[2] for path in (one, other))
+    return mine != theirs and mine.isalnum() and theirs.isalnum()
+
+
+def _matches(pattern: str, path: str) -> bool:
+    root = _root_of(ClaimTarget(pattern, ClaimKind.GLOB))
     try:
-        glob = compile_glob(f"**/{pattern}" if "/**/" in claimed else f"/{pattern}", root)
+        glob = compile_glob(pattern[len(root) :], root)
     except WorkspaceError:
         return False
-    return path.startswith(f"{root}/") and glob.regex.fullmatch(path.removeprefix(f"{root}/")) is not None
+    return _is_in(path, root) and glob.regex.fullmatch(path[len(root) + 1 :]) is not None

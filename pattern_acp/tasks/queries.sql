@@ -173,11 +173,12 @@ coalesce(
 
 -- name: read_claims
 -- The claims of open sessions, with who makes them.
-SELECT c.session_id, c.path, c.made_ms, c.renewed_ms, s.title, s.persona,
-    l.pid, l.process_started, l.host, l.renewed_ms, {task_of}
+SELECT c.session_id, c.path, c.kind, c.agent, c.made_ms, c.renewed_ms, s.title, s.persona,
+    l.pid, l.process_started, l.host, l.renewed_ms, iif(w.id IS NULL, '', coalesce(nullif(w.title, ''), 'Untitled')), {task_of}
 FROM claims AS c
 JOIN leases AS l ON l.session_id = c.session_id
 JOIN sessions AS s ON s.id = c.session_id
+LEFT JOIN sessions AS w ON w.id = c.wanted_by
 ORDER BY c.made_ms, c.path;
 
 -- name: read_board
@@ -194,8 +195,9 @@ SELECT parent, created_ms FROM sessions WHERE id = :session AND parent IS NOT NU
 
 -- name: put_claim
 -- Claim a path, or renew the claim.
-INSERT INTO claims (session_id, path, made_ms, renewed_ms) VALUES (:session, :path, :now_ms, :now_ms)
-ON CONFLICT (session_id, path) DO UPDATE SET renewed_ms = :now_ms;
+INSERT INTO claims (session_id, path, kind, agent, made_ms, renewed_ms)
+VALUES (:session, :path, :kind, :agent, :now_ms, :now_ms)
+ON CONFLICT (session_id, path) DO UPDATE SET kind = :kind, agent = :agent, renewed_ms = :now_ms;
 
 -- name: renew_claims
 -- Renew all claims of a session that works.
@@ -204,6 +206,28 @@ UPDATE claims SET renewed_ms = :now_ms WHERE session_id = :session;
 -- name: claimed_paths
 -- The paths that a session claims.
 SELECT path FROM claims WHERE session_id = :session;
+
+-- name: want_claim
+-- Note that a session asks for a claim of another one.
+UPDATE claims SET wanted_by = :wanted_by WHERE session_id = :session AND path = :path;
+
+-- name: wanted_claims
+-- The claims of a session that other open sessions ask for, with who that is.
+SELECT c.path, c.wanted_by, s.title, s.persona
+FROM claims AS c
+JOIN sessions AS s ON s.id = c.wanted_by
+JOIN leases AS l ON l.session_id = c.wanted_by
+WHERE c.session_id = :session AND c.wanted_by <> ''
+ORDER BY c.path;
+
+-- name: hand_over_claims
+-- Give the claims of a session, or one, to the open sessions that ask for them.
+INSERT INTO claims (session_id, path, kind, agent, made_ms, renewed_ms)
+SELECT c.wanted_by, c.path, c.kind, '', :now_ms, :now_ms
+FROM claims AS c
+JOIN leases AS l ON l.session_id = c.wanted_by
+WHERE c.session_id = :session AND c.wanted_by <> :session AND (:path = '' OR c.path = :path)
+ON CONFLICT (session_id, path) DO UPDATE SET renewed_ms = :now_ms;
 
 -- name: release_claims
 -- Give back the claims of a session, or one.

@@ -81,18 +81,21 @@ async def test_the_settings_deny_edits_of_what_another_session_works_on():
 
 
 async def test_a_claim_runs_out_and_that_of_a_dead_process_is_seen_as_stale_and_stops_nobody():
-    from pattern_acp.tasks.claims import TTL_MS, overlapping, read_board, take_claims
+    from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, overlapping, read_board, take_claims
 
     model = ScriptedProvider([says("Hello.")])
     async with running_agent(model, settings=AUTO) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Hello")
         database = agent.database
-        await database.write(lambda tx: take_claims(tx, session, ["/w/src/"], now_ms=1_000))
+        folder = ClaimTarget("/w/src", ClaimKind.FOLDER)
+        await database.write(lambda tx: take_claims(tx, session, [folder], now_ms=1_000))
 
         async def met(now_ms: int, *, alive: bool) -> int:
             found = await database.read(
-                lambda tx: overlapping(tx, "s", ["/w/src/a.py"], now_ms=now_ms, is_alive=lambda _pid, _mark: alive)
+                lambda tx: overlapping(
+                    tx, "s", [ClaimTarget("/w/src/a.py")], now_ms=now_ms, is_alive=lambda _pid, _mark: alive
+                )
             )
             return len(found)
 
@@ -101,3 +104,108 @@ async def test_a_claim_runs_out_and_that_of_a_dead_process_is_seen_as_stale_and_
         assert await met(2_000, alive=False) == 0
         board = await database.read(lambda tx: read_board(tx, now_ms=2_000, is_alive=lambda _pid, _mark: False))
         assert [(row.alive, [claim.state for claim in row.claims]) for row in board] == [(False, ["stale"])]
+
+
+async def test_a_command_claims_the_folder_or_the_pattern_that_it_changes():
+    model = ScriptedProvider(
+        [
+            *(calls("run_command", command="rm -r src"), says("One.")),
+            *(write("src/a.py"), write("b.py"), calls("run_command", command="rm *.md"), says("Two.")),
+        ]
+    )
+    async with running_agent(model, settings=AUTO) as agent:
+        (agent.folder / "src").mkdir()
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(first, "Clean up")
+        (agent.folder / "src").mkdir(exist_ok=True)
+        second = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(second, "Write.")
+        held, other, _ = (last_result(request) for request in model.requests[3:])
+        assert "src/: “Clean up” (" in held.text
+        assert not other.is_error
+        assert "*.md (1" in await said(agent, second, "/board")
+
+
+async def test_a_claim_of_a_living_session_is_taken_over_with_its_users_word():
+    model = ScriptedProvider([write("a.py"), says("One."), says("Two."), write("a.py", "2\n"), says("Three.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(first, "Write the parser")
+        second = await agent.editor.open_session(str(agent.folder))
+        assert "Asked “Write the parser” (" in await said(agent, second, "/board take a.py")
+        assert await said(agent, first, "Well?")
+        shown = str(agent.editor.updates)
+        assert "asks for" in shown
+        assert "/board release" in shown
+        assert "asks for it" in await said(agent, first, "/board")
+        assert "Gave back 1 claim." in await said(agent, first, "/board release a.py")
+        (agent.folder / "a.py").unlink()
+        await agent.editor.prompt(second, "Write it.")
+        assert not last_result(model.requests[-1]).is_error
+
+
+async def test_a_claim_of_a_dead_session_is_taken_over_at_once():
+    from pattern_acp.tasks.claims import ClaimTarget, read_claims, take_claims, take_over
+
+    async with running_agent(ScriptedProvider([says("Hello."), says("Hello.")]), settings=AUTO) as agent:
+        first, second = [await agent.editor.open_session(str(agent.folder)) for _ in range(2)]
+        for session in (first, second):
+            await agent.editor.prompt(session, "Hello")
+        target = ClaimTarget("/w/a.py")
+        await agent.database.write(lambda tx: take_claims(tx, first, [target], now_ms=1_000))
+        ended, asked = await agent.database.write(
+            lambda tx: take_over(tx, second, target, now_ms=2_000, is_alive=lambda _pid, _mark: False)
+        )
+        assert ([one.state for one in ended], asked) == (["stale"], ())
+        left = await agent.database.read(lambda tx: read_claims(tx, now_ms=2_000))
+        assert [one.session_id for one in left] == [second]
+
+
+async def test_the_user_claims_a_folder_and_gives_back_a_part():
+    model = ScriptedProvider([says("Hello."), write("src/a.py"), says("Held.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        assert "Claimed the folder `" in await said(agent, first, "/board claim src/")
+        assert "Claimed the glob `" in await said(agent, first, "/board claim *.sql")
+        await agent.editor.prompt(first, "Hello")
+        second = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(second, "Write.")
+        assert "src/: “Hello” (" in last_result(model.requests[-1]).text
+        assert "Gave back 1 claim." in await said(agent, first, "/board release src")
+        assert "`/board claim PATH` claims" in await said(agent, first, "/board what")
+
+
+async def test_a_turn_renews_the_claims_of_its_session():
+    from pattern_acp.tasks.claims import read_claims
+
+    model = ScriptedProvider([write("a.py"), says("One."), says("Two.")])
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Write.")
+        state = agent.sessions.get(session).state
+        state.claims = dict.fromkeys(state.claims, 1)
+        await agent.database.write(lambda tx: tx.execute("UPDATE claims SET renewed_ms = made_ms - 600000"))
+        await agent.editor.prompt(session, "Well?")
+        [claim] = await agent.database.read(lambda tx: read_claims(tx, now_ms=1))
+        assert claim.renewed_ms >= claim.made_ms
+
+
+async def test_a_subagent_is_told_that_another_one_beside_it_edits_the_file():
+    from pattern_acp.domain.access import WritePath
+    from pattern_acp.session.edit_warnings import EditWarnings
+    from pattern_acp.session.state import InjectionQueue
+
+    async with running_agent(ScriptedProvider([says("Hello.")]), settings=AUTO) as agent:
+        session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        await agent.editor.prompt(session.session_id, "Hello")
+        edit = [WritePath(str(agent.folder / "a.py"))]
+        one, other = (EditWarnings(session, InjectionQueue(), name) for name in ("finder", "writer"))
+        assert await one.before(edit) == ""
+        held = await other.before(edit)
+        assert "Another subagent of the same session edits" in held
+        assert "a.py: finder" in held
+        assert await other.before(edit) == ""
+        assert "subagent finder" in await said(agent, session.session_id, "/board")
+        one.end()
+        other.end()
+        assert await EditWarnings(session, InjectionQueue(), "third").before(edit) == ""

@@ -560,7 +560,7 @@ class Subagent:
             hooks=self.hooks,
             effects=self._effects,
         )
-        self._runner.before_edits = EditWarnings(session, self._heard)
+        self._edits = self._runner.before_edits = EditWarnings(session, self._heard, task.name)
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         self._idle = ToolRunner((), context, permissions, self._recorder, clock=shared.clock)
@@ -584,7 +584,9 @@ class Subagent:
         await self._activity.show()
         try:
             end = await self._watched(history)
+            self._edits.end()
         except anyio.get_cancelled_exc_class():
+            self._edits.end()
             self._progress.note(self._work().told)
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 await self._record_end(TurnEnd(StopReason.CANCELLED))
