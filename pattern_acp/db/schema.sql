@@ -511,3 +511,53 @@ CREATE TABLE claims (
     wanted_by TEXT NOT NULL DEFAULT '',  -- the session that asks for it, or ''; it gets the claim when it is released
     PRIMARY KEY (session_id, path)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    number INTEGER NOT NULL UNIQUE,      -- short name, counted over the constellation
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    state TEXT NOT NULL,                 -- quoted, agreed, working, settling, completed, failed
+    before TEXT NOT NULL,                -- the state before this one; '' where there was none
+    outcome TEXT NOT NULL,               -- how it ended, '' before: jobs/model.py
+    round INTEGER NOT NULL,              -- how often it was estimated
+    persona TEXT NOT NULL,               -- that of the chosen quote, or of the first
+    model TEXT NOT NULL,                 -- PROVIDER/MODEL of the same
+    estimate INTEGER NOT NULL,           -- its tokens before the past was taken into account
+    turn_id TEXT NOT NULL,               -- the turn that moved it last, whose requests draw on its hold
+    valid_until_ms INTEGER NOT NULL,     -- end of the offer
+    quoted_seq INTEGER NOT NULL REFERENCES events (seq), -- the event with its terms and quotes
+    agreed_seq INTEGER REFERENCES events (seq), -- the event by which the user agreed
+    settled_seq INTEGER REFERENCES events (seq), -- the event with its receipt
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    CHECK (                              -- the table of transitions
+        before || ' ' || state IN (
+            ' quoted', 'quoted quoted', 'quoted agreed', 'quoted failed', 'agreed working', 'agreed failed',
+            'working working', 'working settling', 'settling working', 'settling settling', 'settling completed',
+            'settling failed'
+        )
+    ),
+    CHECK (round BETWEEN 1 AND 3),
+    CHECK ((state IN ('completed', 'failed')) = (outcome <> '')),
+    CHECK ((state = 'completed') = (outcome = 'completed')),
+    CHECK ((agreed_seq IS NULL) = (state = 'quoted' OR outcome IN ('declined', 'expired'))),
+    CHECK ((settled_seq IS NULL) = (outcome = ''))
+) STRICT;
+
+CREATE INDEX jobs_by_session ON jobs (session_id, number);
+
+CREATE TABLE job_holds (
+    job_id TEXT NOT NULL REFERENCES jobs (id),
+    node TEXT NOT NULL,                  -- '' for the job, else the thread of a subagent
+    meter TEXT NOT NULL CHECK (meter IN ('tokens', 'money', 'time')), -- money in millionths of a US dollar, time in ms
+    parent TEXT,                         -- the node that it draws on, too
+    granted INTEGER CHECK (granted >= 0), -- the most that may be used; NULL for no limit, and 0 for nothing
+    spent INTEGER NOT NULL DEFAULT 0 CHECK (spent >= 0),
+    over INTEGER NOT NULL DEFAULT 0 CHECK (over >= 0), -- what a request used beyond its estimate
+    released INTEGER NOT NULL DEFAULT 0 CHECK (released >= 0), -- the rest, given back at the end
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    PRIMARY KEY (job_id, node, meter),
+    FOREIGN KEY (job_id, parent, meter) REFERENCES job_holds (job_id, node, meter),
+    CHECK ((parent IS NULL) = (node = '')),
+    CHECK (spent + released <= granted),
+    CHECK (over = 0 OR spent + released = granted)
+) STRICT, WITHOUT ROWID;

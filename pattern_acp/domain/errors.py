@@ -6,6 +6,7 @@
     ├── JournalError           a broken chain, an unknown session, a held lease
     ├── BlockError             a block, an edit, a document (memory/errors.py refines it)
     ├── TaskError              a task or a list of them (tasks/errors.py refines it)
+    ├── JobError               a job that the user agrees to (jobs/errors.py refines it)
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/errors.py refines it)
     ├── SignInError            keys and sign-ins (credentials/model.py refines it)
@@ -62,6 +63,10 @@ class BlockError(PatternError):
 
 class TaskError(PatternError):
     """A task cannot be read or changed as asked; nothing was changed."""
+
+
+class JobError(PatternError):
+    """A job cannot be read or moved as asked; nothing was changed."""
 
 
 class PolicyError(PatternError):

@@ -260,10 +260,13 @@ _Rest: TypeAlias = (
     | events.EventsRedacted
     | events.BudgetChanged
     | events.TasksChanged
+    | events.JobQuoted
+    | events.JobMoved
+    | events.JobSettled
 )
 
 
 def _of_session(event: _Rest) -> str:
-    """The empty item of an event about its session; the type makes us put each new kind somewhere by hand."""
-    del event
-    return ""
+    """The job, or nothing for an event about its session; the type makes us put each new kind somewhere by hand."""
+    is_agreed = isinstance(event, events.JobQuoted | events.JobMoved | events.JobSettled)
+    return event.job_id if is_agreed else ""

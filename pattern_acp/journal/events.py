@@ -15,6 +15,7 @@ from pattern_acp.domain.project_parts import ProjectPart
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
 from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.journal.job_events import JobMoved, JobQuoted, JobSettled
 from pattern_acp.journal.memory_events import (
     BlockCommitted,
     BlockConfigured,
@@ -796,4 +797,7 @@ Event: TypeAlias = (
     | HandoffLeft
     | MemoryRecalled
     | TasksChanged
+    | JobQuoted
+    | JobMoved
+    | JobSettled
 )

@@ -58,6 +58,7 @@ CONTENT_KINDS = frozenset(
         "grant_revoked",
         "job_started",
         "job_ended",
+        "job_quoted",
         "files_saved",
         "checkpoint_taken",
         "rewind_started",

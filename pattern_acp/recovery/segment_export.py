@@ -298,6 +298,8 @@ TABLES = StateTables(
         "task_lists",
         "task_updates",
         "tasks",
+        "jobs",
+        "job_holds",
     ),
     whole=("block_shares", "folder_trust", "memory_files", "task_edges"),
 )

@@ -17,6 +17,9 @@ from pattern_acp.journal.events import (
     GrantRevoked,
     GrantStored,
     InstructionsCompiled,
+    JobMoved,
+    JobQuoted,
+    JobSettled,
     MessageRecorded,
     PlanUpdated,
     ServerToolsPinned,
@@ -61,6 +64,8 @@ class SessionProjections:
         """The skills that the session may use now: what is found of them is brought up to date when a turn ends."""
         self._found_skills: tuple[str, ...] | None = None
         self._skill_calls: set[ToolCallId] = set()
+        self._job = ("", "")
+        """The job that is worked on, and the turn whose requests draw on its hold."""
         self._calls: dict[str, ToolCallView] = {}
         """Calls that have not ended."""
         self._memory = memory
@@ -113,11 +118,20 @@ class SessionProjections:
         owner = GrantOwner(event.project, event.persona)
         store_grant(tx, self._session_id, grant, owner, seq=seq, at_ms=now)
 
+    def _follow_job(self, tx: Transaction, event: JobQuoted | JobMoved | JobSettled, now: int, seq: int) -> None:
+        # Late: hardly a session has a job.
+        from pattern_acp.jobs.store import follow_job
+
+        row = follow_job(tx, self._session_id, event, seq=seq, at_ms=now)
+        self._job = (row.id, row.turn_id) if row.state.is_agreed else ("", "")
+
     def _follow(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, InstructionsCompiled):
             sessions.set_persona_identity(tx, self._session_id, event.identity, seq=seq)
         if isinstance(event, PlanUpdated):
             index_steps(tx, self._session_id, self._search_owner, event.plan, at_ms=now, seq=seq)
+        elif isinstance(event, JobQuoted | JobMoved | JobSettled):
+            self._follow_job(tx, event, now, seq)
         else:
             self._count_skill(tx, event, now, seq)
             self._index_call(tx, event, now, seq)
@@ -154,6 +168,11 @@ class SessionProjections:
         inner = event.event if isinstance(event, SubagentRecorded) else event
         if isinstance(inner, UsageReported):
             note_usage(tx, self._session_id, inner, seq=seq, at_ms=now, subagent=name)
+            if self._job[0] and self._job[1] == inner.turn_id:
+                from pattern_acp.jobs.store import JOB, draw_usage
+
+                node = event.thread_id if isinstance(event, SubagentRecorded) else JOB
+                draw_usage(tx, self._job[0], node, inner.usage, inner.spent, seq=seq)
 
     def _move_cursor(self, tx: Transaction, event: Event, now: int, seq: int) -> None:
         if isinstance(event, TurnEnded) and self._memory is not None:

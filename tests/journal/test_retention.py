@@ -80,6 +80,8 @@ STAYS = {
     "budget_changed",
     "memory_recalled",
     "tasks_changed",
+    "job_moved",
+    "job_settled",
 }
 
 

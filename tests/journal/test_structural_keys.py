@@ -104,6 +104,13 @@ SessionCreated.model SessionCreated.parent SessionCreated.persona SessionCreated
 SessionOpened.additional_directories SessionOpened.cwd SessionOpened.how
 SessionRewound.parts SessionRewound.rewind_id SessionRewound.turn_id
 SubagentRecorded.call_id SubagentRecorded.thread_id SubagentRecorded.turn_id
+JobCheck.output_hash JobFile.content_hash
+JobMoved.by JobMoved.job_id JobMoved.state JobMoved.turn_id
+JobQuote.model JobQuote.persona
+JobQuoted.job_id JobQuoted.turn_id
+JobSettled.agreed_by JobSettled.by JobSettled.job_id JobSettled.outcome JobSettled.turn_id
+JobTerms.model JobTerms.most
+JobUse.node
 TasksChanged.call_id TasksChanged.list_id TasksChanged.operation TasksChanged.task_ids TasksChanged.turn_id
 TasksChanged.update_hash
 ToolCallFinished.call_id ToolCallFinished.failure ToolCallFinished.turn_id
