@@ -229,14 +229,18 @@ def files_below(folder: Path, boundary: Path, reading: DefinitionFiles, *, most:
 
 def names_below(folder: str, boundary: Path, reading: DefinitionFiles, *, most: int) -> Iterator[str]:
     """The same as texts: every turn looks here, and a `Path` takes longer to make than a file to be found."""
+    first = _children(folder)
+    if not first:
+        # Nearly always: most folders bring nothing.
+        return
     inside = os.path.join(os.path.realpath(boundary), "")  # noqa: PTH118
     # Below a folder that is inside, only a link leads out; Windows has further kinds of them.
     checks_all = os.name == "nt" or not _is_inside(folder, inside)
     found = 0
-    waiting = [(folder, 1)]
+    waiting = [(first, 1)]
     while waiting:
-        place, level = waiting.pop(0)
-        for entry in _children(place):
+        entries, level = waiting.pop(0)
+        for entry in entries:
             if found >= most:
                 reading.problems.append(f"{folder} holds more than {most} files; the rest is not looked at.")
                 return
@@ -244,7 +248,7 @@ def names_below(folder: str, boundary: Path, reading: DefinitionFiles, *, most: 
                 reading.problems.append(f"{entry.path} is a link that leads out of {boundary}, so it is not used.")
             elif _is(entry.is_dir):
                 if level < MOST_LEVELS:
-                    waiting.append((entry.path, level + 1))
+                    waiting.append((_children(entry.path), level + 1))
             elif _is(entry.is_file):
                 found += 1
                 yield entry.path

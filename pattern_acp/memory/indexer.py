@@ -7,6 +7,7 @@ as this has come to it.
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import anyio
 from msgspec import Struct
@@ -18,6 +19,8 @@ from pattern_acp.memory import vectors
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
 from pattern_acp.memory.repeats import find_repeats, store_repeats
 from pattern_acp.memory.vectors import QueryVector, QueuedText, VectorTable
+
+T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -90,11 +93,39 @@ class Indexer:
         except EmbedderError as error:
             self._fail(error.sentence)
 
-    async def query(self, text: str, *, hurried: bool = False, beside: str = "") -> QueryVector | None:
+    async def ask(
+        self,
+        text: str,
+        look: Callable[[Transaction, QueryVector | None], T],
+        *,
+        hurried: bool = False,
+        beside: str = "",
+    ) -> tuple[QueryVector | None, T]:
+        """The vector of a query, as `query` has it, and the results of `look` with it, in one read where none waits.
+
+        Raises:
+            DatabaseError: the constellation cannot be read or written.
+        """
+        if self._embedder.is_immediate:
+            early = await self.query(text, hurried=hurried, waits=False)
+            if early is None:
+                return None, await self._database.read(lambda tx: look(tx, None))
+            found = await self._database.read(
+                lambda tx: None if _is_awaited(tx, early.table, beside) else (look(tx, early),)
+            )
+            if found is not None:
+                return early, found[0]
+        vector = await self.query(text, hurried=hurried, beside=beside)
+        return vector, await self._database.read(lambda tx: look(tx, vector))
+
+    async def query(
+        self, text: str, *, hurried: bool = False, beside: str = "", waits: bool = True
+    ) -> QueryVector | None:
         """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
 
         A `hurried` one waits `HURRIED_SECONDS` at most, and not for other texts: a model may have to be loaded first.
         `beside` is the source that the query leaves out, a session's own messages: it does not wait for those alone.
+        One that does not wait at all leaves it to its caller to see what is not embedded yet.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.
@@ -104,9 +135,9 @@ class Indexer:
         try:
             table = await self._open()
             if self._embedder.is_immediate:
-                if await self._database.read(lambda tx: _is_awaited(tx, table, beside)):
+                if waits and await self._database.read(lambda tx: _is_awaited(tx, table, beside)):
                     await self.catch_up(CATCH_UP)
-            elif not hurried:
+            elif waits and not hurried:
                 await self._catch_up_with_fresh(table)
             with anyio.fail_after(HURRIED_SECONDS if hurried else QUERY_SECONDS):
                 (vector,) = await self._embedder.embed((text,), TextUse.QUERY)

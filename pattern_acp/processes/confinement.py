@@ -101,7 +101,7 @@ class Confinement:
         self._python = python
         self._platform = platform
         self._found = found
-        self._finding = anyio.Lock()
+        self._finding = anyio.Lock(fast_acquire=True)
         self._holders: dict[str, subprocess.Popen[bytes]] = {}
         self._holding = threading.Lock()
 

@@ -159,10 +159,12 @@ class FallbackProvider:
 
 def has_images(messages: Sequence[Message]) -> bool:
     """Return whether there are images in messages, or in results of tools."""
-    parts = (part for message in messages for part in message.parts)
-    return any(
-        isinstance(part, ImagePart) or (isinstance(part, ToolResultPart) and bool(part.images)) for part in parts
-    )
+    # Loops, as each request goes through all of its conversation here.
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ImagePart) or (isinstance(part, ToolResultPart) and part.images):
+                return True
+    return False
 
 
 def is_outage(error: ProviderError) -> bool:

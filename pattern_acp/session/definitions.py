@@ -138,6 +138,11 @@ def skill_typed(trust: "FolderTrust", message: Message) -> tuple[SkillDefinition
     return (found, (match[2] or "").strip()) if found is not None else None
 
 
+def names_written(trust: "FolderTrust", message: Message) -> bool:
+    """True when a message names a command or a skill that somebody wrote."""
+    return command_typed(trust, message) is not None or skill_typed(trust, message) is not None
+
+
 async def _load_typed(session: "Session", turn_id: TurnId, skill: SkillDefinition, typed: str) -> TurnEnd | None:
     if skill.of_project:
         await ensure_trust(session, turn_id, used=bool(session.trust.offer.parts))

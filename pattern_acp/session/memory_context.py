@@ -5,7 +5,7 @@ for a prompt. Must not know: the words for it (`context/memory_notices.py`), or 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -48,16 +48,6 @@ from pattern_acp.turn.recorder import NewEvent
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
-
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
-
-
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
-
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
 
 DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The user was told.)"
 """Text that the model reads in the place of one that is lost."""
@@ -195,9 +185,16 @@ class RequestMemory(Struct, frozen=True):
     """Facts that say nearly the same, a sentence each, where they were asked for."""
 
 
-async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats: bool = False) -> RequestMemory:
+async def memory_of_request(
+    session: "Session",
+    turn_id: TurnId,
+    *,
+    asks_repeats: bool = False,
+    beside: Callable[[Transaction], Callable[[], None]] | None = None,
+) -> RequestMemory:
     """Memory as it is now, with all that a request has to know of the constellation, in one read.
 
+    `beside` reads something more, and returns what takes it in.
     Damaged memory never stops a turn: the user is told once a session.
 
     Raises:
@@ -205,20 +202,25 @@ async def memory_of_request(session: "Session", turn_id: TurnId, *, asks_repeats
     """
     known, memory = session.state.redacted_seq, session.memory
 
-    def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...]]:
+    def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...], Callable[[], None] | None]:
+        take = beside(tx) if beside is not None else None
         if session.state.has_tasks is None:
             # Once: a tool that came and went would break the cached prefix.
             session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).owners)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
-        return newest_redaction_of_history(tx, session.session_id, after=known), untold
+        return newest_redaction_of_history(tx, session.session_id, after=known), untold, take
 
     try:
-        (newest, untold), blocks = await memory.blocks_beside(look)
+        (newest, untold, take), blocks = await memory.blocks_beside(look)
     except BlockError as error:
+        if beside is not None:
+            (await session.constellation.database.read(beside))()
         was_forgotten = await drop_forgotten(session)
         untold = await session.constellation.database.read(memory.repeats.untold) if asks_repeats else ()
         repeats = memory.repeats.telling(untold) if asks_repeats else ()
         return RequestMemory(was_forgotten, await _without_memory(session, turn_id, error), repeats)
+    if take is not None:
+        take()
     repeats = memory.repeats.telling(untold) if asks_repeats else ()
     was_forgotten = await _drop(session, newest)
     return RequestMemory(was_forgotten, await _views(session, turn_id, blocks), repeats)

@@ -1,6 +1,7 @@
 """Opens new sessions, and puts every session together from what is known of it."""
 
 import platform as platform_module
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,20 +201,34 @@ def shows_overlap(settings: Settings, client: ClientDescription) -> bool:
 
 
 async def refresh_grants(shared: Constellation, state: SessionState, trust: FolderTrust | None = None) -> None:
-    """Read again which grants hold, and, with `trust`, if a folder that brings nothing is trusted.
-
-    Another window or a terminal may have added some or taken some back.
+    """Read again which grants hold, as `look_at_grants` has them.
 
     Raises:
         PolicyError: one is not of a kind that this version knows.
         DatabaseError: the file cannot be read.
     """
+    take = await shared.database.read(lambda tx: look_at_grants(tx, state, trust))
+    take()
+
+
+def look_at_grants(tx: Transaction, state: SessionState, trust: FolderTrust | None = None) -> Callable[[], None]:
+    """Read which grants hold, and, with `trust`, if a folder that brings nothing is trusted; return what takes them in.
+
+    Another window or a terminal may have added some or taken some back.
+
+    Raises:
+        PolicyError: one is not of a kind that this version knows.
+    """
     policy, root = state.policy, trust.root if trust is not None else ""
-    policy.grants[:], agreement = await shared.database.read(
-        lambda tx: (load_grants(tx, state.session_id, policy.owner), load_agreement(tx, root) if root else None)
-    )
-    if trust is not None and not trust.offer.parts:
-        trust.granted = trust.judge(agreement) is True
+    grants = load_grants(tx, state.session_id, policy.owner)
+    agreement = load_agreement(tx, root) if root else None
+
+    def take() -> None:
+        policy.grants[:] = grants
+        if trust is not None and not trust.offer.parts:
+            trust.granted = trust.judge(agreement) is True
+
+    return take
 
 
 def assemble(

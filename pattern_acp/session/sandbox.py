@@ -3,8 +3,8 @@
 Owns: what the user's setting, this machine and the session's folders come to. Must not know: how a profile is applied.
 """
 
+import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -39,7 +39,8 @@ async def sandbox_of(shared: "Constellation", state: "SessionState") -> SandboxS
         return SandboxState()
     found = await means.confinement.find()
     problem = found.problem
-    if found.name and not await to_thread.run_sync(Path(state.cwd).is_dir):
+    # Not in a thread: it takes a few microseconds, and a turn has just read what the folder brings.
+    if found.name and not os.path.isdir(state.cwd):  # noqa: ASYNC240, PTH112
         found, problem = replace(found, name=""), ELSEWHERE
     return SandboxState(sandbox_name(state.settings.policy, found.name), problem)
 

@@ -50,7 +50,13 @@ from pattern_acp.session.checks import (
 from pattern_acp.session.commands import more_commands, refuse_unknown
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import skill_tools, stable_part
-from pattern_acp.session.definitions import allowed_by_command, expand_command, fix_skills, tools_of_persona
+from pattern_acp.session.definitions import (
+    allowed_by_command,
+    expand_command,
+    fix_skills,
+    names_written,
+    tools_of_persona,
+)
 from pattern_acp.session.errors import CredentialsError
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, after_answer, before_prompt
@@ -67,7 +73,7 @@ from pattern_acp.session.memory_context import (
     show_memory,
     tell_repeats,
 )
-from pattern_acp.session.opening import refresh_grants
+from pattern_acp.session.opening import look_at_grants, refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
 from pattern_acp.session.ports import Workbench
 from pattern_acp.session.sandbox import note_sandbox
@@ -449,8 +455,6 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     unknown = await refuse_unknown(session, turn.turn_id)
     if unknown is None:
         fix_skills(session)
-        # Another window or a terminal may have allowed something, or taken it back.
-        await refresh_grants(session.constellation, session.state, session.trust)
     return unknown
 
 
@@ -569,6 +573,9 @@ async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools |
     definitions = session.trust.definitions
     if not (definitions.commands or definitions.skills):
         return TurnTools(session, turn.turn_id, tools, budget)
+    if names_written(session.trust, session.state.history[-1]):
+        # The lines of a command run before memory is read, and grants with it.
+        await refresh_grants(session.constellation, session.state, session.trust)
     refused = await expand_command(session, turn.turn_id, TurnTools(session, turn.turn_id, tools, budget).runner)
     if refused is not None:
         return refused
@@ -622,7 +629,9 @@ async def _recall(session: Session, turn_id: TurnId) -> tuple[Section, ...]:
         async with anyio.create_task_group() as tasks:
             # A process of its own, while memory is read.
             tasks.start_soon(ask_git)
-            views = (await memory_of_request(session, turn_id)).views
+            # Another window or a terminal may have allowed something, or taken it back.
+            beside = partial(look_at_grants, state=session.state, trust=session.trust)
+            views = (await memory_of_request(session, turn_id, beside=beside)).views
             is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
             await show_memory(session, turn_id, views)
             told.append(await catch_up_at_start(session, turn_id, views) if is_first else NOTHING)

@@ -24,6 +24,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import SearchResult, answer_to, is_guess, repeats_query, search, written_by
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.sharing import shared_sources
+from pattern_acp.memory.vectors import QueryVector
 
 KNOWS_MEANING = 0.5
 """Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
@@ -79,23 +80,18 @@ class SessionSearch:
         filters = self._filters(narrowing)
         if seen is not None:
             filters = replace(filters, exclude_session="")
-        vector = None
-        if self._indexer is not None:
-            vector = await self._indexer.query(query, hurried=narrowing.hurried, beside=filters.exclude_session)
-            # An immediate embedder finds a query that says nothing to be like nothing, which is no failure.
-            self.left_out_meaning |= narrowing.hurried and vector is None and not self._indexer.is_immediate
         now_ms = self._clock.now_ms()
-        knows_meaning = vector is not None and knows(vector.model)
 
-        def look(tx: Transaction) -> tuple[MemoryHit, ...]:
-            found = find(tx)
+        def look(tx: Transaction, vector: QueryVector | None) -> tuple[MemoryHit, ...]:
+            found = find(tx, vector)
+            knows_meaning = vector is not None and knows(vector.model)
             if narrowing.for_prompt:
                 found = self._of_others(tx, query, found)
             guess = is_guess(found, query, vector)
             hits = (_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in found)
             return tuple(replace(hit, is_guess=guess) for hit in hits)
 
-        def find(tx: Transaction) -> tuple[SearchResult, ...]:
+        def find(tx: Transaction, vector: QueryVector | None) -> tuple[SearchResult, ...]:
             attached = self._attached(tx, narrowing, filters)
             wanted = limit if seen is None else limit + min(len(seen), MOST_SEEN)
             found = search(tx, query, filters, limit=wanted, now_ms=now_ms, vector=vector, attached=attached)
@@ -103,7 +99,13 @@ class SessionSearch:
                 return found[:limit]
             return tuple(one for one in found if one.source != self._session_id or one.item not in seen)[:limit]
 
-        return await self._database.read(look)
+        if self._indexer is None:
+            return await self._database.read(lambda tx: look(tx, None))
+        hurried = narrowing.hurried
+        vector, hits = await self._indexer.ask(query, look, hurried=hurried, beside=filters.exclude_session)
+        # An immediate embedder finds a query that says nothing to be like nothing, which is no failure.
+        self.left_out_meaning |= hurried and vector is None and not self._indexer.is_immediate
+        return hits
 
     def _of_others(self, tx: Transaction, query: str, found: tuple[SearchResult, ...]) -> tuple[SearchResult, ...]:
         """Results that this session did not write, but for what was said; an answer in the place of a like question."""
