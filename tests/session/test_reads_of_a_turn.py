@@ -38,5 +38,5 @@ async def test_a_later_turn_of_two_requests_reads_the_database_five_times():
         before = counted.reads
         await agent.editor.prompt(session, "Read the notes about the staging database.")
         assert len(model.requests) == 3
-        # The lease, memory with what was forgotten and standing permissions, what is recalled, and one for each request.
+        # The lease, memory with words forgotten and standing permissions, what is recalled, and one for each request.
         assert counted.reads - before == 5
