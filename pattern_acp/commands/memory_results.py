@@ -824,6 +824,8 @@ def taken_words(taken: ForgettingPreview) -> str:
         places.append(f"{_counted(taken.kept_files, 'state')} of files kept for /rewind")
     if taken.tasks:
         places.append(_counted(taken.tasks, "task"))
+    if taken.sources:
+        places.append(f"{_counted(taken.sources, 'kept source')} of personas, skills, commands and instructions")
     return f"{', '.join(places[:-1])} and {places[-1]}" if places[1:] else "".join(places)
 
 
@@ -873,6 +875,7 @@ class ForgetResult(Result, frozen=True):
             "archived": taken.archived,
             "kept_files": taken.kept_files,
             "tasks": taken.tasks,
+            "sources": taken.sources,
             "others": report.others,
             "left": report.left,
             "backups": [str(path) for path in report.backups],

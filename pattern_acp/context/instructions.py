@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import Persona, read_persona_file
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError
@@ -42,6 +43,14 @@ class ProjectInstruction(Struct, frozen=True):
     cut: int = 0
     of_person: bool = False
     problem: str = ""
+    name: str = ""
+    """Its canonical name: its path from the repository's root; `~/AGENTS.md` for the user's own."""
+
+    @property
+    def source(self) -> DefinitionSource:
+        """The definition under whose identity its text is kept."""
+        content = {Path(self.name).name: self.text.encode("utf-8", "surrogatepass")}
+        return DefinitionSource(f"instructions/{self.name}", content)
 
     @property
     def size(self) -> int:
@@ -52,6 +61,11 @@ class ProjectInstruction(Struct, frozen=True):
     def identity(self) -> str:
         """SHA-256 of its text, whatever line ends the file has."""
         return sha256_hex("\n".join(self.text.splitlines()).encode("utf-8", "surrogatepass"))
+
+    @property
+    def definition(self) -> str:
+        """The identity under which its text is kept (definitions/identity.py)."""
+        return identity_of(self.source)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -126,13 +140,14 @@ def _read(path: Path, top: Path | None, *, of_person: bool = False) -> ProjectIn
         if top is not None and not path.resolve().is_relative_to(top.resolve()):
             problem = "It is a link that leads out of the project, so it was not read."
             return ProjectInstruction(str(path), "", problem=problem)
+        name = path.relative_to(top).as_posix() if top is not None else f"~/{path.name}"
         with path.open("rb") as file:
             data = file.read(FILE_LIMIT + 1)
         size = path.stat().st_size
     except (OSError, RuntimeError):
         return None
     text = data[:FILE_LIMIT].decode("utf-8", "replace").strip()
-    return ProjectInstruction(str(path), text, max(0, size - FILE_LIMIT), of_person) if text else None
+    return ProjectInstruction(str(path), text, max(0, size - FILE_LIMIT), of_person, name=name) if text else None
 
 
 class Environment(Struct, frozen=True):

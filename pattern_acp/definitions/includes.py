@@ -48,6 +48,12 @@ def bodies_of(closure: Sequence[DefinitionSource], entry: str) -> tuple[str, ...
     return tuple(read_document(_main(sources[name]).decode("utf-8", "replace")).body for name in order[1:])
 
 
+def is_whole(closure: Sequence[DefinitionSource], entry: str) -> bool:
+    """False where the text of something that `entry` includes was not kept, or was forgotten."""
+    names = {each.symbol: {_MAIN, PurePosixPath(each.symbol).name} for each in closure if each.symbol != entry}
+    return all(names[each.symbol] & each.files.keys() for each in closure if each.symbol in names)
+
+
 def _main(source: DefinitionSource) -> bytes:
     return source.files.get(_MAIN) or source.files.get(PurePosixPath(source.symbol).name) or b""
 

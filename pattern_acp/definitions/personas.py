@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from pattern_acp.definitions.files import DefinitionFiles, Document, read_document
 from pattern_acp.definitions.identity import DefinitionSource, identities, leaves_of
-from pattern_acp.definitions.includes import bodies_of, included_sources
+from pattern_acp.definitions.includes import bodies_of, included_sources, is_whole
+from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError
 
@@ -128,6 +129,13 @@ def persona_of(name: str, closure: Sequence[DefinitionSource]) -> Persona:
         document.text("model"),
         document.text("mode"),
     )
+
+
+def kept_persona(name: str, kept: KeptSource) -> Persona | None:
+    """The persona of a kept source; None when that is another's, or lost its text to forgetting."""
+    own = f"persona/{name}"
+    is_usable = kept.symbol == own and PERSONA_FILE in kept.files and is_whole(kept.definitions, own)
+    return persona_of(name, kept.definitions) if is_usable else None
 
 
 def lower_mode(first: str, second: str) -> str:

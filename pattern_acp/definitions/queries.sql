@@ -19,6 +19,14 @@ WHERE identity IN (SELECT value FROM json_each(:identities)) ORDER BY identity;
 -- Every kept source.
 SELECT identity, symbol, source FROM definition_sources ORDER BY identity;
 
+-- name: sources_and_notes
+-- Every kept source with the user's note on it.
+SELECT identity, source, note FROM definition_sources ORDER BY identity;
+
+-- name: replace_source
+-- Takes words out of a source and of the note on it.
+UPDATE definition_sources SET source = :source, note = :note, last_seq = :last_seq WHERE identity = :identity;
+
 -- name: list_sources
 -- Every definition whose source is kept, without it, in the order of their names.
 SELECT identity, symbol, length(CAST(source AS BLOB)) FROM definition_sources ORDER BY symbol, last_seq;

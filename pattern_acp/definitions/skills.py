@@ -24,7 +24,7 @@ from pattern_acp.definitions.files import (
     with_values,
 )
 from pattern_acp.definitions.identity import DefinitionSource, Leaves, file_hash, identities, leaves_of
-from pattern_acp.definitions.includes import bodies_of, included_sources
+from pattern_acp.definitions.includes import bodies_of, included_sources, is_whole
 from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import TrustTier
@@ -230,7 +230,7 @@ def skill_leaves(
 def kept_skill(kept: KeptSource, place: str, tier: TrustTier, bundle: str = "") -> SkillDefinition | None:
     """A skill from its kept source; None when that is no skill."""
     own = next((each for each in kept.definitions if each.symbol == kept.symbol), None)
-    if own is None or SKILL_FILE not in own.files:
+    if own is None or SKILL_FILE not in own.files or not is_whole(kept.definitions, kept.symbol):
         return None
     names = tuple(name for name in own.files if name != SKILL_FILE)
     found = _skill_of(own.files[SKILL_FILE].decode("utf-8", "replace"), Path(place), names, kept.identity)

@@ -7,7 +7,7 @@ transaction, and passes its `seq` (rule R1).
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -185,6 +185,68 @@ def drop_damaged_sources(tx: Transaction) -> None:
     """Delete sources that are not what was kept, so that they are kept anew from files."""
     for _, identity in damaged_sources(tx):
         drop_source(tx, identity)
+
+
+def sources_with(tx: Transaction, holds: Callable[[str], bool], *, only: Collection[str] | None = None) -> int:
+    """Count the kept sources of which a file, or the user's note, holds some words; of `only` these identities.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return sum(1 for _ in _with(tx, holds, only))
+
+
+def forget_in_sources(
+    tx: Transaction,
+    holds: Callable[[str], bool],
+    mask: Callable[[str], str],
+    *,
+    seq: int,
+    only: Collection[str] | None = None,
+) -> int:
+    """Let kept sources lose the files that hold some words; how many did. `seq` is the event that says so.
+
+    Of such a file the hash stays, so that the rest of the source is still verified. A definition whose text is gone is
+    not used any more: its sessions go on with today's, and say so.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    count = 0
+    for identity, note, stored in list(_with(tx, holds, only)):
+        for each in stored.values():
+            for name, one in each.files.items():
+                if _holds(one, holds):
+                    each.files[name] = _File(hash=file_hash(name, _content(one) or b""))
+        source = msgspec.json.encode(stored, order="deterministic").decode()
+        values = {"identity": identity, "source": source, "note": mask(note), "last_seq": seq}
+        tx.execute(QUERIES["replace_source"], values)
+        count += 1
+    return count
+
+
+def _with(
+    tx: Transaction, holds: Callable[[str], bool], only: Collection[str] | None
+) -> Iterator[tuple[str, str, dict[str, _Definition]]]:
+    for row in tx.all(QUERIES["sources_and_notes"]):
+        identity, note = text(row[0]), text(row[2])
+        if only is not None and identity not in only:
+            continue
+        try:
+            stored = msgspec.json.decode(text(row[1]), type=dict[str, _Definition])
+        except msgspec.DecodeError:
+            # Damaged, so that it is never used: what it says is looked at as one text.
+            stored = {"damaged": _Definition({"damaged": _File(text=text(row[1]))})}
+        if holds(note) or any(_holds(one, holds) for each in stored.values() for one in each.files.values()):
+            yield identity, note, stored
+
+
+def _holds(one: _File, holds: Callable[[str], bool]) -> bool:
+    try:
+        content = _content(one)
+    except binascii.Error:
+        return holds(one.data or "")
+    return content is not None and holds(content.decode("utf-8", "replace"))
 
 
 def drop_source(tx: Transaction, identity: str) -> None:

@@ -109,7 +109,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
 _NAMES: dict[str, tuple[str, ...]] = {
     "session_created": ("cwd", "additional_directories", "persona", "persona_identity"),
     "session_opened": ("cwd", "additional_directories"),
-    "instructions_compiled": ("identity",),
+    "instructions_compiled": ("identity", "symbol"),
+    "definitions": ("identity", "symbol", "tier", "place"),
     "model_requested": ("digest",),
     "block_committed": _BLOCK,
     "block_deleted": _BLOCK,

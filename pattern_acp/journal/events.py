@@ -452,6 +452,12 @@ class InstructionsCompiled(Struct, frozen=True):
     symbol: str = ""
     """The canonical name of the persona, whose source is kept; empty in what earlier releases recorded."""
 
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """The identities of all that the session is defined by."""
+        files = (each.definition for each in self.files if each.definition)
+        return (self.identity, *files, *(each.identity for each in self.definitions))
+
 
 class ContextAdded(Struct, frozen=True):
     """The model reads something that the user did not write: what hooks say, instructions of a folder in hand.

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.document import table
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.context.instructions import persona_part, with_definitions
+from pattern_acp.context.instructions import ProjectInstruction, persona_part, with_definitions
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
-from pattern_acp.definitions.personas import Persona, PersonaRef, persona_of
+from pattern_acp.definitions.identity import DefinitionSource
+from pattern_acp.definitions.personas import Persona, PersonaRef, kept_persona, persona_of
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.errors import ConfigError
@@ -33,7 +34,14 @@ from pattern_acp.session.definition_pins import (
     pins_of,
     sources_to_keep,
 )
-from pattern_acp.session.opening import Opening, Place, instruction_files, instructions_of, look_at
+from pattern_acp.session.opening import (
+    Opening,
+    Place,
+    instruction_files,
+    instruction_sources,
+    instructions_of,
+    look_at,
+)
 from pattern_acp.session.state import DefinitionChange
 from pattern_acp.session.trust import look_again
 from pattern_acp.turn.recorder import NewEvent
@@ -73,14 +81,17 @@ async def follow_definitions(
         DatabaseError: what is adopted could not be recorded.
     """
     follow = place.settings.definitions.follow
-    then = recorded_persona(row.persona, compiled, sources.get(compiled.identity))
+    kept = sources.get(compiled.identity)
+    then = recorded_persona(row.persona, compiled, kept)
+    if then is None and kept is not None:
+        return await _follow_forgotten(shared, place, row, compiled)
     if then is None:
         # Earlier releases put prompts together in another way, so that no part of them can be exchanged.
         return Followed(compiled, PersonaRef(row.persona, compiled.identity))
     now, sentences = await persona_of_today(shared, row.persona, then)
     changed_persona = not now.is_recorded_as(compiled.identity)
     adopts_persona = changed_persona and follow == "adopt"
-    today = await anyio.to_thread.run_sync(
+    today, found = await anyio.to_thread.run_sync(
         _compiled_now, shared, place, compiled.system, now if adopts_persona else then
     )
     # Skills and commands follow once it is known what the folder is trusted with (session/definition_pins.py).
@@ -101,8 +112,36 @@ async def follow_definitions(
     persona = now if adopts_persona else then
     if not (adopts_persona or adopts_files):
         return Followed(compiled, replace(persona.ref, identity=compiled.identity), tuple(sentences))
+    await _record(shared, place, row, today, (persona.sources, *instruction_sources(found)))
+    return Followed(today, persona.ref, tuple(sentences))
+
+
+async def _follow_forgotten(
+    shared: Constellation, place: Place, row: "SessionRow", compiled: InstructionsCompiled
+) -> Followed:
+    """Go on with today's persona, since words of the recorded one were forgotten."""
+    now, sentences = await persona_of_today(shared, row.persona, Persona(row.persona, persona_part(compiled.system)))
+    if now.identity == compiled.identity:
+        return Followed(compiled, now.ref)
+    today, found = await anyio.to_thread.run_sync(_compiled_now, shared, place, compiled.system, now)
+    today = replace(today, definitions=compiled.definitions)
+    await _record(shared, place, row, today, (now.sources, *instruction_sources(found)))
+    sentences.append(
+        f"Words of the persona {row.persona} as it was in this session were forgotten: it goes on with today's, and its"
+        " standing permissions do not count any more."
+    )
+    return Followed(today, now.ref, tuple(sentences))
+
+
+async def _record(
+    shared: Constellation,
+    place: Place,
+    row: "SessionRow",
+    today: InstructionsCompiled,
+    sources: Sequence[Sequence[DefinitionSource]],
+) -> None:
     at_ms = shared.clock.now_ms()
-    missing = await sources_to_keep(shared.database, NO_DEFINITIONS, place.cwd, (persona.sources,))
+    missing = await sources_to_keep(shared.database, NO_DEFINITIONS, place.cwd, sources)
 
     def write(tx: "Transaction") -> None:
         appended = append(tx, row.session_id, today, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=at_ms)
@@ -110,7 +149,6 @@ async def follow_definitions(
             each.keep(tx, appended.seq)
 
     await shared.database.write(write)
-    return Followed(today, persona.ref, tuple(sentences))
 
 
 def recorded_persona(name: str, compiled: InstructionsCompiled, kept: KeptSource | None) -> Persona | None:
@@ -118,8 +156,9 @@ def recorded_persona(name: str, compiled: InstructionsCompiled, kept: KeptSource
 
     `kept` is its source, which earlier releases did not keep.
     """
-    if kept is not None and kept.symbol == f"persona/{name}":
-        return persona_of(name, kept.definitions)
+    persona = kept_persona(name, kept) if kept is not None else None
+    if persona is not None:
+        return persona
     persona = Persona(name, persona_part(compiled.system))
     return persona if persona.is_recorded_as(compiled.identity) else None
 
@@ -134,10 +173,13 @@ async def persona_of_today(shared: Constellation, name: str, then: Persona) -> t
         return then, [error.sentence]
 
 
-def _compiled_now(shared: Constellation, place: Place, system: str, persona: Persona) -> InstructionsCompiled:
+def _compiled_now(
+    shared: Constellation, place: Place, system: str, persona: Persona
+) -> tuple[InstructionsCompiled, tuple[ProjectInstruction, ...]]:
     found = instructions_of(shared, place)
     files, pins = instruction_files(found), pins_of(place.definitions)
-    return InstructionsCompiled(with_definitions(system, persona, found), persona.identity, files, pins, persona.symbol)
+    whole = with_definitions(system, persona, found)
+    return InstructionsCompiled(whole, persona.identity, files, pins, persona.symbol), found
 
 
 def changed_files(then: tuple[InstructionFile, ...], now: tuple[InstructionFile, ...], cwd: str) -> tuple[str, ...]:
@@ -165,9 +207,9 @@ async def run_definitions(session: "Session", argument: str) -> str:
     """
     match argument:
         case "":
-            return _listed(session, *await _today(session))
+            return _listed(session, await _today(session))
         case "diff":
-            return _compared(session, *await _today(session))
+            return _compared(session, await _today(session))
         case "adopt":
             return await _adopt(session)
         case _:
@@ -181,23 +223,32 @@ def persona_in_force(session: "Session") -> Persona:
     return persona_of(state.persona.name, known) if known else Persona(state.persona.name, persona_part(state.system))
 
 
-async def _today(session: "Session") -> tuple[InstructionsCompiled, Persona]:
-    """The instructions as they would be compiled now, and the persona in them."""
+class _Today(Struct, frozen=True):
+    """The instructions as they would be compiled now, the persona in them, and sources to keep with them."""
+
+    compiled: InstructionsCompiled
+    persona: Persona
+    sources: tuple[Sequence[DefinitionSource], ...]
+
+
+async def _today(session: "Session") -> _Today:
     shared, state = session.constellation, session.state
     place = await look_at(shared, Opening(state.cwd, state.additional_directories))
     await look_again(session)
     persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(session))
-    today = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
-    return replace(today, definitions=pins_of(session.trust.today)), persona
+    compiled, found = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
+    compiled = replace(compiled, definitions=pins_of(session.trust.today))
+    return _Today(compiled, persona, (persona.sources, *instruction_sources(found)))
 
 
 async def _adopt(session: "Session") -> str:
-    (today, persona), state = await _today(session), session.state
+    found, state = await _today(session), session.state
+    today, persona = found.compiled, found.persona
     same_persona = persona.is_recorded_as(state.persona.identity)
     if same_persona and today.system == state.system and today.definitions == state.pins:
         return "Nothing has changed: this session goes on with today's definitions."
     definitions = session.trust.today
-    sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, (persona.sources,))
+    sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, found.sources)
     await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE), behind=keeping(sources))
     state.system, state.instructions, state.pins = today.system, today.files, today.definitions
     session.trust.definitions = definitions
@@ -208,7 +259,8 @@ async def _adopt(session: "Session") -> str:
     return f"From the next prompt on, this session goes on with today's definitions.{lapsed}"
 
 
-def _listed(session: "Session", today: InstructionsCompiled, persona: Persona) -> str:
+def _listed(session: "Session", found: _Today) -> str:
+    today, persona = found.compiled, found.persona
     state, definitions = session.state, session.trust.definitions
     shared, now = session.constellation, {file.path: file for file in today.files}
     changed = "" if persona.is_recorded_as(state.persona.identity) else "changed"
@@ -223,12 +275,12 @@ def _listed(session: "Session", today: InstructionsCompiled, persona: Persona) -
         )
     ]
     for file in state.instructions:
-        found = now.get(file.path)
-        news = "gone" if found is None else "changed" if differs(file, found) else ""
-        rows.append(("instructions", display_path(file.path, state.cwd), file.identity, "", news))
+        other = now.get(file.path)
+        news = "gone" if other is None else "changed" if differs(file, other) else ""
+        rows.append(("instructions", display_path(file.path, state.cwd), file.definition or file.identity, "", news))
     known = {file.path for file in state.instructions}
     rows += [
-        ("instructions", display_path(file.path, state.cwd), file.identity, "", "new")
+        ("instructions", display_path(file.path, state.cwd), file.definition, "", "new")
         for file in today.files
         if file.path not in known
     ]
@@ -268,9 +320,9 @@ def _written(
     return rows
 
 
-def _compared(session: "Session", today: InstructionsCompiled, persona: Persona) -> str:
+def _compared(session: "Session", today: _Today) -> str:
     then = _texts(session.trust.definitions, session.state.system, persona_in_force(session))
-    now = _texts(session.trust.today, today.system, persona)
+    now = _texts(session.trust.today, today.compiled.system, today.persona)
     diffs = [
         fenced(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
         for name in sorted({*then, *now})

@@ -92,7 +92,9 @@ def loaded(pin: PinnedDefinition, kept: KeptSource) -> Written | None:
     tier, _, bundle = pin.tier.partition(" ")
     if pin.symbol.startswith("skill/"):
         return kept_skill(kept, pin.place, TrustTier(tier), bundle)
-    text = kept.files.get(COMMAND_FILE, b"").decode("utf-8", "replace")
+    if COMMAND_FILE not in kept.files:
+        return None
+    text = kept.files[COMMAND_FILE].decode("utf-8", "replace")
     return kept_command(name, text, pin.place, TrustTier(tier), narrows="/.claude/" not in pin.place)
 
 

@@ -80,7 +80,9 @@ async def note_changed_files(shared: "Constellation", state: "SessionState") -> 
         text = f"The file {path} is gone. The project instructions from it do not count any more."
         state.waiting.append(Addition("instructions", f"Instructions of {shown}", text, source_of(path), path))
         state.notices.append(f"{shown} is gone, and its instructions do not count any more.")
-    state.instructions = tuple(InstructionFile(each.path, each.size, each.identity) for each in found.values())
+    state.instructions = tuple(
+        InstructionFile(each.path, each.size, each.identity, each.definition) for each in found.values()
+    )
 
 
 _GONE = (0, 0)

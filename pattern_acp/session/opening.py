@@ -23,6 +23,7 @@ from pattern_acp.context.instructions import (
 )
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
+from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.definitions.personas import lower_mode
 from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.errors import PatternError
@@ -105,8 +106,9 @@ class Place(Struct, frozen=True):
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
     place = await look_at(shared, opening)
-    compiled = await anyio.to_thread.run_sync(compile_system, shared, client, place)
-    sources = await sources_to_keep(shared.database, place.definitions, place.cwd, (shared.persona.sources,))
+    compiled, found = await anyio.to_thread.run_sync(compile_system, shared, client, place)
+    others = (shared.persona.sources, *instruction_sources(found))
+    sources = await sources_to_keep(shared.database, place.definitions, place.cwd, others)
     session_id = SessionId(shared.ids.new("ses"))
     mode = await _first_mode(shared, place)
     model, notices = model_of_place(shared, place)
@@ -388,8 +390,10 @@ def shown(path: str) -> str:
     return repr(path if len(path) <= SHOWN_PATH else path[:SHOWN_PATH] + "…")
 
 
-def compile_system(shared: Constellation, client: Client, place: Place) -> InstructionsCompiled:
-    """The system prompt of a new session. Reads instruction files, so it runs in a worker thread."""
+def compile_system(
+    shared: Constellation, client: Client, place: Place
+) -> tuple[InstructionsCompiled, tuple[ProjectInstruction, ...]]:
+    """The system prompt of a new session, and the instruction files, which it reads; so it runs in a worker thread."""
     description, machine = client.description, shared.machine()
     environment = Environment(
         cwd=place.cwd,
@@ -407,7 +411,7 @@ def compile_system(shared: Constellation, client: Client, place: Place) -> Instr
     found = instructions_of(shared, place)
     system = system_prompt(shared.persona, environment, found)
     files, pins = instruction_files(found), pins_of(place.definitions)
-    return InstructionsCompiled(system, shared.persona.identity, files, pins, shared.persona.symbol)
+    return InstructionsCompiled(system, shared.persona.identity, files, pins, shared.persona.symbol), found
 
 
 def instructions_of(shared: Constellation, place: Place) -> tuple[ProjectInstruction, ...]:
@@ -417,7 +421,16 @@ def instructions_of(shared: Constellation, place: Place) -> tuple[ProjectInstruc
 
 def instruction_files(found: tuple[ProjectInstruction, ...]) -> tuple[InstructionFile, ...]:
     """The files whose text is part of a system prompt."""
-    return tuple(InstructionFile(each.path, each.size, each.identity) for each in within_total(found) if each.text)
+    return tuple(
+        InstructionFile(each.path, each.size, each.identity, each.definition)
+        for each in within_total(found)
+        if each.text
+    )
+
+
+def instruction_sources(found: tuple[ProjectInstruction, ...]) -> tuple[tuple[DefinitionSource], ...]:
+    """The sources of the files whose text is part of a system prompt, for `sources_to_keep`."""
+    return tuple((each.source,) for each in within_total(found) if each.text)
 
 
 def model_of_place(shared: Constellation, place: Place) -> tuple[ModelInfo, list[str]]:

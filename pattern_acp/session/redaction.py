@@ -23,6 +23,7 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
 from pattern_acp.db.segment_files import FOLDER as SEGMENTS
 from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
+from pattern_acp.definitions.sources import forget_in_sources
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.origin import Actor, Origin
@@ -34,6 +35,7 @@ from pattern_acp.journal.errors import JournalError, RedactionError
 from pattern_acp.journal.events import (
     BlockForgotten,
     EventsRedacted,
+    InstructionsCompiled,
     MessagePartial,
     MessageRecorded,
     SessionTitled,
@@ -185,8 +187,19 @@ def _mask_rows(tx: Transaction, session_id: str, words: Forgotten, *, seq: int, 
         + drop_grants(tx, session_id, words.mask)
         + drop_claims(tx, session_id, words.mask)
         + forget_in_tasks(tx, words, at_ms=at_ms, session=session_id)
+        + forget_in_sources(tx, words.holds, words.mask, seq=seq, only=_definitions_of(tx, session_id))
         + mask_subagents(tx, session_id, words.mask)
         + mask_reasons(tx, words.mask, stream=session_id)
+    )
+
+
+def _definitions_of(tx: Transaction, session_id: str) -> frozenset[str]:
+    """The identities of all that defined the session at any time."""
+    return frozenset(
+        identity
+        for entry in read_stream(tx, session_id)
+        if isinstance(entry.event, InstructionsCompiled)
+        for identity in entry.event.identities
     )
 
 
@@ -525,8 +538,9 @@ class _Names:
         source = row.get("source")
         if table in _ARCHIVE or (table == "search_entries" and row["kind"] == "archival"):
             return "the archive of memory", _FORGET.format("archive")
-        if table in _TASKS:
-            return "tasks", _FORGET.format("archive")
+        if table in _TASKS or table == "definition_sources":
+            where = "tasks" if table in _TASKS else f"the kept source of {row['symbol']}"
+            return where, _FORGET.format("archive")
         if table == "search_entries" and str(source) in self._labels:
             label = self._labels[str(source)]
             return _block(label), _FORGET.format(label)

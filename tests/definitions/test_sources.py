@@ -15,10 +15,12 @@ from pattern_acp.definitions.sources import (
     decoded,
     drop_damaged_sources,
     encoded,
+    forget_in_sources,
     keep_source,
     list_sources,
     missing_sources,
     read_sources,
+    sources_with,
 )
 from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.journal.events import SessionClosed
@@ -92,3 +94,40 @@ def test_damaged_sources_are_dropped_and_the_others_stay(tmp_path: Path):
     assert left.symbol == "command/sound"
     assert left.identity in driver.read(lambda tx: read_sources(tx, (left.identity, "none")))
     assert driver.read(lambda tx: missing_sources(tx, (left.identity, "none"))) == {"none"}
+
+
+def test_a_file_with_forgotten_words_goes_and_its_source_is_verified_all_the_same(tmp_path: Path):
+    own = tmp_path / "own" / "skills" / "pdf"
+    write(own / "SKILL.md", "---\nname: pdf\ndescription: x\ninclude: text/tone.md\n---\nBody.")
+    write(own / "who.txt", "Ask Zebedee.")
+    (own / "data.bin").write_bytes(b"\xff\xfe Zebedee")
+    write(tmp_path / "own" / "text" / "tone.md", "As Zebedee does.")
+    (skill,) = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    other = DefinitionSource("command/other", {"command.md": b"Ask nobody."})
+    driver = ApswConnection(tmp_path / "c.db", read_only=False, busy_seconds=1.0)
+    driver.open()
+    migrate(driver, load_migrations(), now_ms=0)
+
+    def holds(text: str) -> bool:
+        return "Zebedee" in text
+
+    def mask(text: str) -> str:
+        return text.replace("Zebedee", "[forgotten]")
+
+    def keep(tx: Transaction) -> int:
+        seq = append(tx, "constellation", SessionClosed(), actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=0).seq
+        keep_source(tx, skill.digest, skill.symbol, encoded(skill_sources(skill)[0]), seq=seq)
+        keep_source(tx, identity_of(other), other.symbol, encoded((other,)), seq=seq)
+        tx.execute("UPDATE definition_sources SET note = 'By Zebedee' WHERE symbol = 'skill/pdf'")
+        assert sources_with(tx, holds) == 1
+        assert forget_in_sources(tx, holds, mask, seq=seq, only=()) == 0
+        return forget_in_sources(tx, holds, mask, seq=seq)
+
+    assert driver.write(keep) == 1
+    rows = driver.read(lambda tx: str(tx.all("SELECT * FROM definition_sources")))
+    assert "Zebedee" not in rows
+    assert "By [forgotten]" in rows
+    found = driver.read(lambda tx: read_sources(tx, (skill.digest,)))[skill.digest]
+    assert set(found.files) == {"SKILL.md"}
+    # What it includes is gone, so that the skill would not be what it was.
+    assert kept_skill(found, skill.folder, TrustTier.USER) is None

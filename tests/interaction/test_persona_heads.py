@@ -5,6 +5,7 @@ from pathlib import Path
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.definitions.personas import Persona
+from pattern_acp.definitions.sources import read_sources
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
@@ -19,6 +20,10 @@ def persona(own: Path, text: str) -> Persona:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return load_persona("reader", file.parent)
+
+
+def rules(agent: RunningAgent, text: str) -> None:
+    Path(agent.folder, "AGENTS.md").write_text(text, encoding="utf-8")
 
 
 def offered(agent: RunningAgent) -> set[str]:
@@ -112,3 +117,38 @@ async def test_a_kept_persona_that_is_gone_is_refused_with_what_to_do(tmp_path: 
         where: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         error = await refused(agent.editor, "session/resume", where)
         assert "The kept source of persona/reader is gone. `pattern-acp sessions adopt" in error.message
+
+
+async def test_a_session_whose_persona_held_forgotten_words_goes_on_with_todays(tmp_path: Path):
+    async with running_agent(ScriptedProvider([says(f"{n}.") for n in range(4)])) as agent:
+        agent.shared.persona = persona(tmp_path, f"{HEAD} Zebedee asked for it.")
+        rules(agent, "Ask Zebedee first.")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello.")
+        await agent.editor.prompt(session, "/memory forget --yes archive Zebedee")
+        assert "2 kept sources of personas, skills, commands and instructions" in agent.editor.said()
+        kept = await agent.shared.database.read(lambda tx: str(tx.all("SELECT * FROM definition_sources")))
+        assert "Zebedee" not in kept
+        agent.shared.persona = persona(tmp_path, HEAD.replace("Read, ", ""))
+        rules(agent, "Ask first.")
+        await reopened(agent, session)
+        await agent.editor.prompt(session, "Go on.")
+        assert "Words of the persona reader as it was in this session were forgotten" in agent.editor.said()
+        assert offered(agent) == {"memory_read", "memory_search"}
+        assert "Zebedee" not in agent.model.requests[-1].system
+        agent.editor.updates.clear()
+        await reopened(agent, session)
+        await agent.editor.prompt(session, "And on.")
+        assert "forgotten" not in agent.editor.said()
+
+
+async def test_instruction_files_are_kept_by_their_identity(tmp_path: Path):
+    async with running_agent(ScriptedProvider([says("Hi.")])) as agent:
+        rules(agent, "Use tabs.")
+        session = await agent.editor.open_session(str(agent.folder))
+        (file,) = agent.sessions.get(session).state.instructions
+        kept = await agent.shared.database.read(lambda tx: read_sources(tx, (file.definition,)))
+        assert kept[file.definition].files == {"AGENTS.md": b"Use tabs."}
+        assert kept[file.definition].symbol == "instructions/AGENTS.md"
+        await agent.editor.prompt(session, "/definitions")
+        assert f"| instructions `AGENTS.md` | {file.definition[:12]} |" in agent.editor.said()

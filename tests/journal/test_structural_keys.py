@@ -35,6 +35,7 @@ MemoryPoint.block_id MemoryPoint.frontiers MemoryPoint.label
 Message.message_id
 NamedPassage.digest NamedPassage.source_id
 OfferedTool.name
+PinnedDefinition.identity PinnedDefinition.place PinnedDefinition.symbol PinnedDefinition.tier
 PinnedTool.digest PinnedTool.name
 ProjectPart.digest ProjectPart.name
 RequestParts.thought_level RequestParts.tool_form
@@ -79,7 +80,7 @@ GrantRevoked.effect GrantRevoked.kind GrantRevoked.lifetime GrantRevoked.persona
 GrantStored.call_id GrantStored.effect GrantStored.kind GrantStored.lifetime GrantStored.persona GrantStored.project
 HandoffLeft.state HandoffLeft.turn_id
 HistoryCleared.turn_id
-InstructionsCompiled.identity
+InstructionsCompiled.identity InstructionsCompiled.symbol
 JobEnded.job_id JobEnded.outcome JobEnded.signal
 JobStarted.job_id
 MemoryRecalled.turn_id

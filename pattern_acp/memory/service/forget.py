@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns
+from pattern_acp.definitions.sources import forget_in_sources, sources_with
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import BlockError, DatabaseError
@@ -116,6 +117,8 @@ class ForgettingPreview(Struct, frozen=True):
     archived: int
     kept_files: int
     tasks: int = 0
+    sources: int = 0
+    """Kept sources of definitions."""
 
 
 class ForgottenReport(Struct, frozen=True):
@@ -264,8 +267,9 @@ class MemoryForgetting:
             archived=len(archived_with(tx, words)),
             kept_files=len(kept),
             tasks=0 if self._tasks is None else self._tasks.count(tx, words),
+            sources=sources_with(tx, words.holds),
         )
-        if forgetting is None and not (taken.events or taken.archived or kept or taken.tasks):
+        if forgetting is None and not (taken.events or taken.archived or kept or taken.tasks or taken.sources):
             but = "" if self.turn_id is None else " but in this command"
             problem = f"the words to forget are neither in it nor recorded anywhere{but}."
             raise UnusableEditError(search.key.label, problem)
@@ -313,6 +317,7 @@ class MemoryForgetting:
         drop_contents(tx, done.kept)
         forget_archived(tx, words, seq=appended.seq)
         mask_bound(tx, words.mask, seq=appended.seq)
+        forget_in_sources(tx, words.holds, words.mask, seq=appended.seq)
         if self._tasks is not None:
             self._tasks.forget(tx, words, at_ms)
         clean_indexes(tx)
@@ -460,6 +465,7 @@ _NAMES = frozenset(
 _PLACES = {
     "archival_entries": "archived fact",
     "blocks": "description of a memory block",
+    "definition_sources": "name in the kept source of a definition",
     "block_updates": "reason in the history of a block",
     "bound_entries": "pattern or reason of a trap",
     "folder_trust": "decision about a folder",
