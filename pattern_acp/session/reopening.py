@@ -36,7 +36,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
-from pattern_acp.session.adoption import Followed, follow_definitions
+from pattern_acp.session.adoption import Followed, follow_definitions, recorded_persona
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
@@ -255,14 +255,14 @@ def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[Sessio
             f" {session_id}` lets it go on with those of today; a new session does, too."
         )
     pins = [pin for entry in recorded[-1:] for pin in _pins(entry.event)]
-    personas = [_persona_of(entry.event) for entry in recorded[-1:]]
+    personas = [pin for entry in recorded[-1:] for pin in _persona_of(row, entry.event)]
     try:
         sources = read_sources(tx, [pin.identity for pin in (*personas, *pins)])
     except SourceDamagedError as error:
         raise DefinitionsDamagedError(error.sentence) from error
     missing = any(pin.identity not in sources for pin in pins)
     today = {pin.identity for pin in pins_of(place.definitions)} if missing else set[str]()
-    for pin in (*(each for each in personas if each.symbol), *pins):
+    for pin in (*personas, *pins):
         if pin.identity not in sources and pin.identity not in today:
             raise DefinitionsDamagedError(
                 f"The kept source of {pin.symbol} is gone. `pattern-acp sessions adopt {session_id}` lets this session"
@@ -271,10 +271,13 @@ def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[Sessio
     return row, sources
 
 
-def _persona_of(event: Event) -> PinnedDefinition:
-    """The persona of recorded instructions; without a name where its source was not kept."""
-    is_known = isinstance(event, InstructionsCompiled)
-    return PinnedDefinition(event.identity, event.symbol, "") if is_known else PinnedDefinition("", "", "")
+def _persona_of(row: SessionRow, event: Event) -> tuple[PinnedDefinition, ...]:
+    """The persona of recorded instructions, where its source is needed."""
+    if not isinstance(event, InstructionsCompiled) or not event.symbol:
+        return ()
+    # Without a head it is the beginning of the prompt, whose identity is checked as well.
+    is_prompt = recorded_persona(row.persona, event, None) is not None
+    return () if is_prompt else (PinnedDefinition(event.identity, event.symbol, ""),)
 
 
 def _pins(event: Event) -> tuple[PinnedDefinition, ...]:
