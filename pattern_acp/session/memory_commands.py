@@ -30,6 +30,7 @@ from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Permiss
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.history_scope import history_scope
 from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
 from pattern_acp.turn.recorder import NewEvent
@@ -94,7 +95,12 @@ def _desk(session: "Session") -> Desk:
     setup = MemorySetup(shared.database, memory_owner(session.state), clock=shared.clock)
     reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
     forgetting = MemoryForgetting(
-        shared.database, scope, clock=shared.clock, parameters=parameter_names, tasks=FORGETTING
+        shared.database,
+        scope,
+        clock=shared.clock,
+        parameters=parameter_names,
+        tasks=FORGETTING,
+        sources=KEPT_SOURCES,
     )
     setup.turn_id = reverts.turn_id = forgetting.turn_id = session.person_memory.turn_id
 

@@ -23,7 +23,7 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
 from pattern_acp.db.segment_files import FOLDER as SEGMENTS
 from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
-from pattern_acp.definitions.sources import forget_in_sources
+from pattern_acp.definitions.sources import forget_in_sources, sources_with
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.origin import Actor, Origin
@@ -49,6 +49,7 @@ from pattern_acp.journal.redact import (
     drop_grants,
     mask_subagents,
     mask_titles,
+    newest_event,
     partial_events,
     plan_redaction,
     redact,
@@ -70,7 +71,7 @@ from pattern_acp.memory.forget import (
 from pattern_acp.memory.forgotten import MARKS, REDACTED, Forgotten, forget_passage
 from pattern_acp.memory.history import run_on_history
 from pattern_acp.memory.recall import mask_entries
-from pattern_acp.memory.service.forget import with_names
+from pattern_acp.memory.service.forget import ForgettingElsewhere, with_names
 from pattern_acp.tasks.claims import drop_claims
 from pattern_acp.tasks.forget import forget_in_tasks, tasks_with
 from pattern_acp.tools.registry import parameter_names
@@ -201,6 +202,20 @@ def _definitions_of(tx: Transaction, session_id: str) -> frozenset[str]:
         if isinstance(entry.event, InstructionsCompiled)
         for identity in entry.event.identities
     )
+
+
+def _sources_with(tx: Transaction, words: Forgotten) -> int:
+    return sources_with(tx, words.holds)
+
+
+def _forget_in_sources(tx: Transaction, words: Forgotten, at_ms: int) -> int:
+    del at_ms
+    # The newest event is the one that says what is forgotten.
+    return forget_in_sources(tx, words.holds, words.mask, seq=newest_event(tx))
+
+
+KEPT_SOURCES = ForgettingElsewhere(_sources_with, _forget_in_sources)
+"""The part of kept sources in the forgetting of memory."""
 
 
 def _matching(tx: Transaction, recorded: list[Recorded], words: Forgotten) -> tuple[PlannedRedaction, ...]:

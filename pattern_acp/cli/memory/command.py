@@ -42,6 +42,7 @@ from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.session.memory_files import renew_files
+from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
 from pattern_acp.workspace.git import git_facts
@@ -126,7 +127,9 @@ def _open_desk(arguments: TypedCommand, process: Process, database: Database) ->
     return Desk(
         MemoryHistory(database, scope.owners),
         MemoryReverts(database, scope, clock=clock),
-        MemoryForgetting(database, scope, clock=clock, parameters=parameter_names, tasks=FORGETTING),
+        MemoryForgetting(
+            database, scope, clock=clock, parameters=parameter_names, tasks=FORGETTING, sources=KEPT_SOURCES
+        ),
         MemorySetup(database, owner, clock=clock),
         memory,
         cwd,

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns
-from pattern_acp.definitions.sources import forget_in_sources, sources_with
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import BlockError, DatabaseError
@@ -180,10 +179,11 @@ class MemoryForgetting:
         clock: Clock,
         parameters: Callable[[], frozenset[str]],
         tasks: ForgettingElsewhere | None = None,
+        sources: ForgettingElsewhere | None = None,
     ) -> None:
         """`parameters` are the names of arguments of tools, which stay whatever words are forgotten."""
         self._parameters = parameters
-        self._tasks = tasks
+        self._tasks, self._sources = tasks, sources
         self.turn_id: TurnId | None = None
         self._database = database
         self._scope = scope
@@ -267,7 +267,7 @@ class MemoryForgetting:
             archived=len(archived_with(tx, words)),
             kept_files=len(kept),
             tasks=0 if self._tasks is None else self._tasks.count(tx, words),
-            sources=sources_with(tx, words.holds),
+            sources=0 if self._sources is None else self._sources.count(tx, words),
         )
         if forgetting is None and not (taken.events or taken.archived or kept or taken.tasks or taken.sources):
             but = "" if self.turn_id is None else " but in this command"
@@ -317,9 +317,9 @@ class MemoryForgetting:
         drop_contents(tx, done.kept)
         forget_archived(tx, words, seq=appended.seq)
         mask_bound(tx, words.mask, seq=appended.seq)
-        forget_in_sources(tx, words.holds, words.mask, seq=appended.seq)
-        if self._tasks is not None:
-            self._tasks.forget(tx, words, at_ms)
+        for elsewhere in (self._sources, self._tasks):
+            if elsewhere is not None:
+                elsewhere.forget(tx, words, at_ms)
         clean_indexes(tx)
         return done, messages
 
