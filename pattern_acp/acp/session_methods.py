@@ -59,12 +59,12 @@ SERVERS_SECONDS = 90.0
 class SessionMethods:
     """session/* and what ACP v1 has no method for (`_pattern/*`), over `session.registry.Sessions`."""
 
-    def __init__(self, sessions: Sessions, client: EditorClient) -> None:
+    def __init__(self, sessions: Sessions, client: EditorClient, answered: anyio.Event | None = None) -> None:
         self.sessions = sessions
         self.client = client
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
-        self.answered = anyio.Event()
+        self.answered = answered or anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
     async def new(self, request: schema.NewSessionRequest, context: RequestContext, /) -> schema.NewSessionResponse:

@@ -51,7 +51,7 @@ async def serve_transport(
         logger.warning("%s", problem)
     services = LazyServices(process)
     # Invariant 9: turns that end wait, each for a bounded time, for a client that does not read.
-    on_end = _end_at_last if last_resort else None
+    on_end = end_at_last if last_resort else None
     dispatcher = Agent(transport, services, translate, is_introduced=is_introduced, on_end=on_end).dispatcher
     async with anyio.create_task_group() as tasks:
         owner = anyio.Event()
@@ -80,28 +80,32 @@ async def _stop_on_signal(end: Callable[[], None], last_resort: bool) -> None:  
     if not last_resort or threading.current_thread() is not threading.main_thread():
         return
     try:
-        with anyio.open_signal_receiver(*_ending_signals()) as signals:
+        with anyio.open_signal_receiver(*ending_signals()) as signals:
             # To the end, since a second signal would otherwise end the process before its children.
             is_ending = False
             async for _ in signals:
                 if not is_ending:
                     is_ending = True
                     logger.info("Told to end.")
-                    _end_at_last()
+                    end_at_last()
                     end()
     except NotImplementedError:
         # Windows has no signal receiver on this loop; there the end of stdin is the only way.
         return
 
 
-def _ending_signals() -> list[signal.Signals]:
-    """A terminal that closes sends SIGHUP, which is not for a process that was started to outlive it (nohup)."""
+def ending_signals() -> list[signal.Signals]:
+    """Signals that end a process.
+
+    A terminal that closes sends SIGHUP, which is not for a process that was started to outlive it (nohup).
+    """
     names = ("SIGTERM", "SIGINT", "SIGHUP")
     known = [signal.Signals[name] for name in names if name in signal.Signals.__members__]
     return [each for each in known if signal.getsignal(each) is not signal.SIG_IGN]
 
 
-def _end_at_last() -> None:
-    timer = threading.Timer(LAST_RESORT_SECONDS, os._exit, args=(0,))
+def end_at_last(seconds: float = LAST_RESORT_SECONDS) -> None:
+    """End the process in so many seconds, whatever still hangs."""
+    timer = threading.Timer(seconds, os._exit, args=(0,))
     timer.daemon = True
     timer.start()

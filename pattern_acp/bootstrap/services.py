@@ -4,8 +4,8 @@ import gc
 import logging
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 from msgspec import Struct, field
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
     from pattern_acp.bootstrap.credentials import KeysOfPerson
     from pattern_acp.bootstrap.opening import OpenedConstellation
+    from pattern_acp.bootstrap.sessions import OpenSessions
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ SHARE_SECONDS = 0.0002
 for at each of some hundred statements, are longer than all imports take."""
 
 Introduce = Callable[[schema.ClientCapabilities, schema.Implementation | None], None]
+
+OpenClient: TypeAlias = "Callable[[Dispatcher], AbstractAsyncContextManager[OpenSessions]]"
 
 
 class _Attempt(Struct):
@@ -39,10 +42,11 @@ class _Attempt(Struct):
 
 
 class LazyServices:
-    """`acp.agent.Services` of a process."""
+    """`acp.agent.Services` of a connection: of the only one of a process, or of one of many (`open_client`)."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, open_client: "OpenClient | None" = None) -> None:
         self._process = process
+        self._open_client = open_client
         self._wanted = anyio.Event()
         self._stop = anyio.Event()
         self._attempt = _Attempt()
@@ -130,10 +134,13 @@ class LazyServices:
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._dispatcher is None:
             raise ConnectionClosedError("No client has connected.")
-        opened = await _open_file_and_import(self._process, stack)
-        from pattern_acp.bootstrap.sessions import open_sessions
+        if self._open_client is not None:
+            serving = await stack.enter_async_context(self._open_client(self._dispatcher))
+        else:
+            opened = await _open_file_and_import(self._process, stack)
+            from pattern_acp.bootstrap.sessions import open_sessions
 
-        serving = await stack.enter_async_context(open_sessions(self._process, self._dispatcher, opened))
+            serving = await stack.enter_async_context(open_sessions(self._process, self._dispatcher, opened))
         self._introduce = serving.introduce
         serving.introduce(*self._promises)
         self._attempt.methods = serving.methods

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
@@ -29,6 +30,7 @@ from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.hooks.runner import HookRunner
+from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.processes import host_name, is_running, own_start_mark
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
@@ -93,7 +95,39 @@ class OpenSessions(Struct, frozen=True):
 async def open_sessions(
     process: Process, dispatcher: Dispatcher, opened: OpenedConstellation
 ) -> AsyncGenerator[OpenSessions, None]:
-    """Serve sessions of one connection, in the constellation of an open file, until the context ends.
+    """Serve sessions of the one connection of a process, in the constellation of an open file, until the context ends.
+
+    Raises:
+        PatternError: the constellation cannot be used; the sentence says why.
+    """
+    async with open_root(process, opened) as root, open_client(root, root.shared, dispatcher) as serving:
+        yield serving
+
+
+class Root(Struct, frozen=True):
+    """All that the connections of a process share."""
+
+    process: Process
+    shared: Constellation
+    means: LocalMeans
+    answered: anyio.Event
+    """Set once a first session was opened and its client has the answer: from then on the process has time."""
+
+    def for_one_more(self) -> Constellation:
+        """Return the constellation for one of many connections: it holds its own sessions, and is told all news."""
+        shared = self.shared
+        return replace(
+            shared,
+            holder=this_process(shared.ids.new("run")),
+            notices=list(shared.notices),
+            warned=set(shared.warned),
+            turn_began=anyio.Event(),
+        )
+
+
+@asynccontextmanager
+async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGenerator[Root, None]:
+    """Open what connections share, in the constellation of an open file, and do the work beside them.
 
     Raises:
         PatternError: the constellation cannot be used; the sentence says why.
@@ -108,44 +142,63 @@ async def open_sessions(
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             shared.git_status = _git_status(server_means(means).environment)
-            serving = serve_sessions(
-                shared, dispatcher, means, process.loaded.paths.cache, tasks, StoredLogins(process)
-            )
-            sessions, methods = serving.sessions, serving.methods
+            root = Root(process, shared, means, anyio.Event())
             clearing = partial(_clear_unfinished, means.unfinished, shared.clock.now_ms())
             tasks.start_soon(beside_sessions, "unfinished writes", clearing, name="unfinished writes")
-            tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
-            tasks.start_soon(
-                beside_sessions, "takeovers", partial(watch_leases, sessions, _watch_pause), name="takeovers"
-            )
             if shared.indexer is not None:
                 tasks.start_soon(beside_sessions, "indexer", shared.indexer.run, name="indexer")
-                load = partial(_load_embedder, methods, shared.indexer)
+                load = partial(_load_embedder, root.answered, shared.indexer)
                 tasks.start_soon(beside_sessions, "embedder", load, name="embedder")
             find = means.confinement.find if means.confinement is not None else None
             if find is not None and settings.policy.sandbox != "off":
-                tasks.start_soon(beside_sessions, "sandbox", partial(_try_sandbox, methods, find), name="sandbox")
-            warm_up = partial(_use_the_pause, methods, providers, shared.default_model.qualified)
+                trying = partial(_try_sandbox, root.answered, find)
+                tasks.start_soon(beside_sessions, "sandbox", trying, name="sandbox")
+            if means.confinement is not None:
+                tasks.start_soon(means.confinement.keep_holders, name="loopbacks of sessions")
+            warm_up = partial(_use_the_pause, root.answered, providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
-            snapshots = partial(_keep_snapshots, shared, settings, methods)
+            snapshots = partial(_keep_snapshots, shared, settings, root.answered)
             tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
             if settings.retention.tell_mb:
-                telling = partial(_tell_what_gc_frees, shared, settings, methods)
+                telling = partial(_tell_what_gc_frees, shared, settings, root.answered)
                 tasks.start_soon(beside_sessions, "retention", telling, name="retention")
             if settings.backup.segments:
-                segments = partial(_keep_segments, shared, methods)
+                segments = partial(_keep_segments, shared, root.answered)
                 tasks.start_soon(beside_sessions, "segments", segments, name="segments")
             try:
-                yield serving
+                yield root
             finally:
-                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
-                    await _wind_down(sessions, shared)
-                    if settings.backup.segments:
-                        from pattern_acp.recovery.segment_export import export_last
+                if settings.backup.segments:
+                    from pattern_acp.recovery.segment_export import export_last
 
-                        with anyio.move_on_after(LAST_SEGMENT_SECONDS):
-                            await export_last(shared.database.path)
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SEGMENT_SECONDS):
+                        await export_last(shared.database.path)
                 tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_client(root: Root, shared: Constellation, dispatcher: Dispatcher) -> AsyncGenerator[OpenSessions, None]:
+    """Serve sessions of one connection, until the context ends."""
+    process = root.process
+    async with anyio.create_task_group() as tasks:
+        serving = serve_sessions(
+            shared,
+            dispatcher,
+            root.means,
+            process.loaded.paths.cache,
+            tasks,
+            StoredLogins(process),
+            answered=root.answered,
+        )
+        tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
+        watching = partial(watch_leases, serving.sessions, _watch_pause)
+        tasks.start_soon(beside_sessions, "takeovers", watching, name="takeovers")
+        try:
+            yield serving
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                await _wind_down(serving.sessions, shared)
+            tasks.cancel_scope.cancel()
 
 
 def serve_sessions(
@@ -155,10 +208,12 @@ def serve_sessions(
     cache: Path,
     tasks: TaskGroup,
     logins: Logins | None = None,
+    *,
+    answered: anyio.Event | None = None,
 ) -> OpenSessions:
     """Let sessions of one connection use this machine, and serve them in `tasks`.
 
-    Code maps are stored in `cache`, logins at MCP servers in `logins`.
+    Code maps are stored in `cache`, logins at MCP servers in `logins`. `answered` is set with the first session.
     """
     ports = server_means(means)
     shared.background = tasks
@@ -167,13 +222,11 @@ def serve_sessions(
     ask = client.servers.ask
     shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins, ask_client=ask)
     shared.sandboxing = sandboxing_of(means)
-    if means.confinement is not None:
-        tasks.start_soon(means.confinement.keep_holders, name="loopbacks of sessions")
     shared.hooks = hook_runner(means)
     shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
     shared.languages = language_servers(tasks, ports.environment)
     sessions = Sessions(shared, client)
-    methods = SessionMethods(sessions, client)
+    methods = SessionMethods(sessions, client, answered)
     tasks.start_soon(client.timer.run, name="chunk flusher")
     tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
     return OpenSessions(sessions, methods, client.introduce)
@@ -250,15 +303,15 @@ async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> Non
         logger.exception("The background task %r ended.", name)
 
 
-async def _load_embedder(methods: SessionMethods, indexer: "Indexer") -> None:
+async def _load_embedder(answered: anyio.Event, indexer: "Indexer") -> None:
     """Load what knows meanings while the user writes the first prompt, which recalls by it."""
-    await methods.answered.wait()
+    await answered.wait()
     await indexer.prepare()
 
 
-async def _use_the_pause(methods: SessionMethods, providers: Providers, model: str) -> None:
+async def _use_the_pause(answered: anyio.Event, providers: Providers, model: str) -> None:
     """While the user writes the first prompt, prepare what it needs; later what calls need, and see the models."""
-    await methods.answered.wait()
+    await answered.wait()
     try:
         await anyio.to_thread.run_sync(providers.warm, model)
     except (PatternError, ImportError) as error:
@@ -277,9 +330,9 @@ async def _clear_unfinished(unfinished: UnfinishedWrites, now_ms: int) -> None:
         logger.info("Cleared away %s of edits that never ended.", plural(cleared, "temporary file"))
 
 
-async def _try_sandbox(methods: SessionMethods, find: Callable[[], Awaitable[object]]) -> None:
+async def _try_sandbox(answered: anyio.Event, find: Callable[[], Awaitable[object]]) -> None:
     """Try what confines commands here before the first turn needs to know."""
-    await methods.answered.wait()
+    await answered.wait()
     await find()
 
 
@@ -290,8 +343,8 @@ def import_what_calls_need() -> None:
     del decide, external_effects, programs
 
 
-async def _keep_snapshots(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:
-    await methods.answered.wait()
+async def _keep_snapshots(shared: Constellation, settings: Settings, answered: anyio.Event) -> None:
+    await answered.wait()
     await anyio.sleep(SNAPSHOT_START_SECONDS)
     # Late, since nothing of it is wanted before.
     from pattern_acp.recovery.backups import keep_snapshots
@@ -300,8 +353,8 @@ async def _keep_snapshots(shared: Constellation, settings: Settings, methods: Se
     await keep_snapshots(shared.database.path, settings.backup, shared.clock, lambda: anyio.sleep(next(pauses)))
 
 
-async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None:
-    await methods.answered.wait()
+async def _keep_segments(shared: Constellation, answered: anyio.Event) -> None:
+    await answered.wait()
     await anyio.sleep(SEGMENT_SECONDS)
     from pattern_acp.recovery.segment_export import keep_segments
 
@@ -318,8 +371,8 @@ async def _keep_segments(shared: Constellation, methods: SessionMethods) -> None
     await keep_segments(database, pause)
 
 
-async def _tell_what_gc_frees(shared: Constellation, settings: Settings, methods: SessionMethods) -> None:
-    await methods.answered.wait()
+async def _tell_what_gc_frees(shared: Constellation, settings: Settings, answered: anyio.Event) -> None:
+    await answered.wait()
     from pattern_acp.recovery.garbage_collection import RetentionPolicy, gc_summary
 
     policy = RetentionPolicy(shared.clock.now_ms(), settings.retention, settings.backup)

@@ -24,6 +24,33 @@ class Serve(Struct, frozen=True):
     flags: Flags = field(default_factory=Flags)
 
 
+class ServeClients(Struct, frozen=True):
+    """Serve ACP to many clients over WebSocket."""
+
+    flags: Flags = field(default_factory=Flags)
+    listen: str = ""
+    """The address to listen on; empty for the usual one."""
+    allow_remote: bool = False
+    local: bool = False
+    """Clients use this machine's files and commands directly."""
+    new_token: bool = False
+    certificate: str = ""
+    key: str = ""
+    origins: tuple[str, ...] = ()
+    """Pages that may connect."""
+
+
+class Connect(Struct, frozen=True):
+    """Connect stdin and stdout with a server."""
+
+    flags: Flags = field(default_factory=Flags)
+    url: str = ""
+    save_token: bool = False
+    """Read the token and store it, and do nothing else."""
+    authority: str = ""
+    """A file of certificates that are trusted besides."""
+
+
 class Chat(Struct, frozen=True):
     """Be a client of our own agent, in a terminal."""
 
@@ -228,6 +255,8 @@ InTerminal: TypeAlias = (
     | Doctor
     | Setup
     | Tour
+    | ServeClients
+    | Connect
 )
 """The commands that a user runs, and that end by themselves."""
 
@@ -255,8 +284,9 @@ def decides_for_user(arguments: Arguments) -> str:
             return f"journal {arguments.action}"
         case Policy(action="grants", verb="revoke"):
             return "policy grants revoke"
-        case Restore() | Setup():
-            return "restore" if isinstance(arguments, Restore) else "setup"
+        case Restore() | Setup() | ServeClients() | Connect():
+            # A client of a server answers permission questions, and the token makes anyone one.
+            return {Restore: "restore", Setup: "setup", ServeClients: "serve", Connect: "connect"}[type(arguments)]
         case Sweep(dry_run=False):
             return "gc"
         case Chat(answer="allow"):

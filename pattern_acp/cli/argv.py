@@ -20,6 +20,7 @@ from pattern_acp.cli.arguments import (
     BadUsage,
     Chat,
     ConfigWanted,
+    Connect,
     Doctor,
     Explain,
     Journal,
@@ -28,6 +29,7 @@ from pattern_acp.cli.arguments import (
     Policy,
     Restore,
     Serve,
+    ServeClients,
     Setup,
     ShowText,
     Sweep,
@@ -143,6 +145,8 @@ _MEANINGS: "dict[str, Callable[[TypedCommand], Arguments]]" = {
     "doctor": _meaning(Doctor),
     "setup": _meaning(Setup),
     "tour": _meaning(Tour),
+    "serve": _meaning(ServeClients),
+    "connect": _meaning(Connect),
 }
 """The meaning of each command's call; a command that is not here is its own meaning."""
 

@@ -40,6 +40,13 @@ def wrong_chat(values: Mapping[str, Value]) -> str:
     return "takes --session or --continue, not both." if values["session"] and values["latest"] else ""
 
 
+def wrong_serve(values: Mapping[str, Value]) -> str:
+    """Describe what is wrong with the options of `serve` together; empty when nothing is."""
+    if values["key"] and not values["certificate"]:
+        return "takes --key with --certificate only."
+    return "takes --local or --allow-remote, not both." if values["local"] and values["allow_remote"] else ""
+
+
 def wrong_backup(values: Mapping[str, Value]) -> str:
     """Describe what is wrong with the options of `backup` together; empty when nothing is."""
     return "--list writes nothing; leave out --output." if values["output"] and values["list_only"] else ""
@@ -436,6 +443,38 @@ GROUPS = (
             "exact_model",
             "refuse sessions when the model cannot be had, instead of using another one and saying so",
         ),
+    ),
+    _one(
+        "serve",
+        "serve ACP to other machines, containers and pages, over WebSocket",
+        "Serve ACP over WebSocket to clients that know the token, which is made at the first start and shown once. On "
+        "their side `pattern-acp connect URL` stands in for the agent. Without --allow-remote only this machine can "
+        "connect. docs/remote.md describes containers, servers and certificates.",
+        _text("listen", "ADDRESS", "listen on this address instead of 127.0.0.1:8931: HOST:PORT or unix:PATH"),
+        flag("allow_remote", "listen on an address that other machines reach"),
+        flag("local", "let clients of this machine use its files, commands and servers directly", "--local"),
+        flag("new_token", "make a new token, which ends the old one; without --listen, do nothing else"),
+        _text("certificate", "FILE", "use TLS with this certificate, as PEM", "--certificate"),
+        _text("key", "FILE", "the certificate's key, unless it is in the same file", "--key"),
+        Parameter(
+            "origins",
+            "let pages of this origin connect; more than once for more",
+            Kind.MANY,
+            "ORIGIN",
+            option="--origin",
+        ),
+        check=f"{_HERE}wrong_serve",
+    ),
+    _one(
+        "connect",
+        "be the agent for an editor, which runs elsewhere",
+        "Connect stdin and stdout with a server that was started with `pattern-acp serve`: an editor starts this "
+        "instead of `pattern-acp acp`. After a cut it connects again, and nothing is lost or comes twice. The token is "
+        "read from PATTERN_ACP_TOKEN, or is what --save-token stored.",
+        Parameter("url", "ws://HOST:PORT/acp, wss://… or unix:PATH, as the server shows it"),
+        flag("save_token", "read the token of this server from a hidden prompt or stdin, and store it in the keyring"),
+        _text("authority", "FILE", "trust certificates of this authority too, or this one, as PEM", "--authority"),
+        words="URL",
     ),
     _one(
         "chat",

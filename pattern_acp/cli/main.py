@@ -17,6 +17,7 @@ from pattern_acp.cli.arguments import (
     BadUsage,
     Chat,
     ConfigWanted,
+    Connect,
     Doctor,
     Explain,
     InTerminal,
@@ -26,6 +27,7 @@ from pattern_acp.cli.arguments import (
     Policy,
     Restore,
     Serve,
+    ServeClients,
     Setup,
     ShowText,
     Sweep,
@@ -55,6 +57,8 @@ RUNNERS: dict[type[InTerminal], str] = {
     Setup: "pattern_acp.cli.setup:run_setup",
     Sweep: "pattern_acp.cli.backup:run_sweep",
     Tour: "pattern_acp.cli.tour:run_tour",
+    ServeClients: "pattern_acp.cli.remote:run_serve_clients",
+    Connect: "pattern_acp.cli.remote:run_connect",
 }
 """The function of each command, written as an entry point: its module is imported when the command is called."""
 

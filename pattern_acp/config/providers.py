@@ -117,9 +117,9 @@ BUILT_IN: tuple[ProviderSettings, ...] = (
 
 _OTHER_KEY_VARIABLES = (
     "ANTHROPIC_AUTH_TOKEN CLAUDE_CODE_OAUTH_TOKEN GOOGLE_API_KEY AZURE_API_KEY KIMI_API_KEY ZHIPUAI_API_KEY "
-    "BRAVE_API_KEY TAVILY_API_KEY EXA_API_KEY"
+    "BRAVE_API_KEY TAVILY_API_KEY EXA_API_KEY PATTERN_ACP_TOKEN"
 )
-"""Variables of the same vendors' keys that only their own programs read, and those of web_search."""
+"""Variables of the same vendors' keys that only their own programs read, those of web_search, and a server's token."""
 
 
 def key_variables(providers: Mapping[str, ProviderSettings]) -> tuple[str, ...]:

@@ -15,7 +15,16 @@ _PREFIX = "PATTERN_ACP_"
 INSIDE_VARIABLE = "PATTERN_ACP_INSIDE"
 """The mark in the environment of everything that an agent of ours starts: what is run there is not run by the user."""
 
-NAMES = (HOME_VARIABLE, SCRIPT_VARIABLE, INSIDE_VARIABLE, *(key.variable for key in KEYS if key.variable))
+TOKEN_VARIABLE = "PATTERN_ACP_TOKEN"  # noqa: S105  the name of one
+"""Holds the token of the server that `pattern-acp connect` connects to, where no keyring does."""
+
+NAMES = (
+    HOME_VARIABLE,
+    SCRIPT_VARIABLE,
+    INSIDE_VARIABLE,
+    TOKEN_VARIABLE,
+    *(key.variable for key in KEYS if key.variable),
+)
 """All that are read."""
 
 

@@ -26,6 +26,7 @@ from pattern_acp.credentials.model import (
     StoredEntry,
     last_four,
 )
+from pattern_acp.credentials.server_token import SERVER_PREFIX
 
 FILE_NAME = "credentials.json"
 LOCK_NAME = "credentials.lock"
@@ -64,6 +65,8 @@ class _InKeyring(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _advice(name: str) -> str:
+    if name.startswith(SERVER_PREFIX):
+        return f"`pattern-acp connect {name.removeprefix(SERVER_PREFIX)} --save-token`"
     return "`pattern-acp mcp login`" if name.startswith("mcp:") else f"`pattern-acp auth login {name}`"
 
 

@@ -44,7 +44,9 @@ _READS_WITH = {
 }
 """Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
-_DECIDING = "acp|chat|sessions|memory|journal|trust|bundle|definitions|auth|mcp|backup|restore|gc|doctor|setup"
+_DECIDING = (
+    "acp|serve|connect|chat|sessions|memory|journal|trust|bundle|definitions|auth|mcp|backup|restore|gc|doctor|setup"
+)
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")
 _SHOWING = _names("--help -h --version -V")

@@ -136,7 +136,9 @@ async def running_agent(
                 means = LocalMeans({"PATH": "/usr/bin:/bin"}, folder, shared.settings.editor_deadline_seconds)
                 if home is not None:
                     environment = {**means.environment, "HOME": str(home)}
-                    means = replace(means, environment=environment, scratch=cache, confinement=Confinement(cache))
+                    confinement = Confinement(cache)
+                    tasks.start_soon(confinement.keep_holders)
+                    means = replace(means, environment=environment, scratch=cache, confinement=confinement)
                 services.opened = serving = serve_sessions(shared, agent.dispatcher, means, cache, tasks, logins)
                 shared.folder_changes = FolderChanges(means.environment, git_seconds=PATIENT_SECONDS)
                 tasks.start_soon(agent.dispatcher.run)
