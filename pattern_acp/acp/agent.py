@@ -141,6 +141,12 @@ class Agent:
             extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.stop_subagent),
             extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.memory_events.subscribe),
             extensions.UNSUBSCRIBE: serve(extensions.UnsubscribeRequest, lambda ours: ours.memory_events.unsubscribe),
+            extensions.SUBSCRIBE_SESSION: serve(
+                extensions.SubscribeSessionRequest, lambda ours: ours.session_feed.subscribe
+            ),
+            extensions.UNSUBSCRIBE_SESSION: serve(
+                extensions.UnsubscribeRequest, lambda ours: ours.session_feed.unsubscribe
+            ),
             extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.list_checkpoints),
             extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.preview_rewind),
             extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.restore),

@@ -26,7 +26,7 @@ EXTENSIONS: dict[str, object] = {
     "pattern": {
         "memory": {"subscribe": True},
         "checkpoint": {"list": True, "preview": True, "restore": True},
-        "session": {"rewind": True, "fork": True, "open": True},
+        "session": {"rewind": True, "fork": True, "open": True, "subscribe": True},
         "subagent": {"stop": True},
     }
 }

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from pattern_acp.acp.schema_session import ConfigOption, LoadSessionRequest, MetaWire, SessionModeState, Wire
+from pattern_acp.acp.schema_updates import SessionUpdate
 
 SUBSCRIBE = "_pattern/memory/subscribe"
 UNSUBSCRIBE = "_pattern/memory/unsubscribe"
@@ -101,6 +102,30 @@ class EventNotification(Wire, frozen=True, kw_only=True):
 
     subscription_id: str
     event: MemoryEvent
+
+
+SUBSCRIBE_SESSION = "_pattern/session/subscribe"
+UNSUBSCRIBE_SESSION = "_pattern/session/unsubscribe"
+SESSION_EVENT = "_pattern/session/event"
+
+
+class SubscribeSessionRequest(MetaWire, frozen=True, kw_only=True):
+    """Follow a session that any process on the constellation has open, or had; nothing of it changes."""
+
+    session_id: str
+
+
+class SessionUpdated(Wire, frozen=True, kw_only=True, tag="update", tag_field="type"):
+    """The next update of the session, in the form that version 1 of ACP has for it."""
+
+    update: SessionUpdate
+
+
+class SessionEventNotification(Wire, frozen=True, kw_only=True):
+    """The parameters of `_pattern/session/event`; `done` says `closed`, `interrupted`, `deleted` or as for memory."""
+
+    subscription_id: str
+    event: SessionUpdated | Done
 
 
 FORK = "session/fork"

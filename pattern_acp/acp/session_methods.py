@@ -11,6 +11,7 @@ from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import parts_of, with_checked_images
 from pattern_acp.acp.memory_feed import MemoryEvents
+from pattern_acp.acp.session_feed import SessionFeed
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.commands.slash import Typed
 from pattern_acp.config.settings import McpServerSettings
@@ -64,6 +65,7 @@ class SessionMethods:
         self.client = client
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
+        self.session_feed = SessionFeed(sessions, client.dispatcher)
         self.answered = answered or anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
@@ -82,6 +84,9 @@ class SessionMethods:
         """session/load: the whole replay goes out before the answer."""
         session = await self.sessions.load(request.session_id, opening_of(request))
         await self.say_only_read(session)
+        is_sound = session.state.is_read and not self.sessions.constellation.database.damage
+        if is_sound and _asked_of(request.meta).get("live") is True:
+            self.session_feed.show_live(session)
         self._announce_later(session, context)
         return _opened(session)
 

@@ -229,6 +229,7 @@ def serve_sessions(
     methods = SessionMethods(sessions, client, answered)
     tasks.start_soon(client.timer.run, name="chunk flusher")
     tasks.start_soon(beside_sessions, "memory feed", methods.memory_events.run, name="memory feed")
+    tasks.start_soon(beside_sessions, "session feed", methods.session_feed.run, name="session feed")
     return OpenSessions(sessions, methods, client.introduce)
 
 

@@ -207,6 +207,7 @@ async def _session_of(
         window=window_state([entry.event for entry in found.recorded]),
         notices=[*place.problems, *notices, *instructions.notices, *lost_notices(jobs)],
         is_read=is_read,
+        read_to=max((entry.session_seq for entry in found.recorded), default=0),
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions, place.bundles)
     return assemble(shared, client, state, opening, trust, jobs), kept

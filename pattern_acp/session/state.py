@@ -314,6 +314,8 @@ class SessionState(Struct):
     """Sentences on what of memory cannot be read that the user was told."""
     is_read: bool = False
     """True when the session is only shown, since another window has it."""
+    read_to: int = 0
+    """Number of the last event that was read of a session that is only shown."""
 
 
 class SessionMemory(Struct, frozen=True):

@@ -11,7 +11,7 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal import sessions
 from pattern_acp.journal.errors import MissingSessionError
-from pattern_acp.journal.events import Event
+from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import read_stream
@@ -56,6 +56,25 @@ class SessionWatch:
             recorded = read_history(tx, self._session_id)
             self._newest = max((entry.session_seq for entry in recorded), default=0)
             return Seen(tuple(entry.event for entry in active_events(recorded)), end)
+
+        return await self._database.read(look)
+
+    async def go_on(self, read_to: int) -> Seen:
+        """Return what was recorded behind event number `read_to`, and the text of messages that had not ended there.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+
+        def look(tx: Transaction) -> Seen:
+            end = self._end(tx)
+            recorded = read_stream(tx, self._session_id) if end != DELETED else []
+            self._newest = max((entry.session_seq for entry in recorded), default=read_to)
+            before = [entry.event for entry in recorded if entry.session_seq <= read_to]
+            ended = {event.message.message_id for event in before if isinstance(event, MessageRecorded)}
+            begun = [event for event in before if isinstance(event, MessagePartial) and event.message_id not in ended]
+            since = [entry.event for entry in recorded if entry.session_seq > read_to]
+            return Seen((*begun, *since), end)
 
         return await self._database.read(look)
 

@@ -78,6 +78,7 @@ class FakeEditor:
         self.updates: list[JsonDict] = []
         self.asked: list[JsonDict] = []
         self.memory_events: list[JsonDict] = []
+        self.session_events: list[JsonDict] = []
         self.requests: list[tuple[str, JsonDict]] = []
         self.disk = FakeEditorFiles(self._params, files)
         self.terminals = FakeTerminals(self._params)
@@ -93,7 +94,11 @@ class FakeEditor:
                 **self.terminals.handlers(),
                 **(also or {}),
             },
-            notifications={"session/update": self._update, "_pattern/memory/event": self._memory_event},
+            notifications={
+                "session/update": self._update,
+                "_pattern/memory/event": self._memory_event,
+                "_pattern/session/event": self._session_event,
+            },
             translate=leave_unexplained,
         )
 
@@ -165,6 +170,10 @@ class FakeEditor:
 
     def _memory_event(self, raw: msgspec.Raw) -> None:
         self.memory_events.append(cast("JsonDict", json.loads(bytes(raw))))
+        self._note()
+
+    def _session_event(self, raw: msgspec.Raw) -> None:
+        self.session_events.append(cast("JsonDict", json.loads(bytes(raw))))
         self._note()
 
     async def _ask(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:

@@ -61,6 +61,9 @@ class TurnJudge:
             session.resuming += 1
         else:
             session.running += 1
+        if '"live":true' in line.decode("utf-8", "replace").replace(" ", ""):
+            # A client that asked to see what another window does hears of turns that are not its own.
+            session.running += 1
         if method in REPLAYING:
             session.calls.clear()
         self._open[repr(members["id"])] = (str(method), session_id)

@@ -94,6 +94,12 @@ def second_version(connection: Connection) -> Tables:
         extensions.STOP_SUBAGENT: serve(extensions.StopSubagentRequest, lambda ours: ours.first.stop_subagent),
         extensions.SUBSCRIBE: serve(extensions.SubscribeRequest, lambda ours: ours.first.memory_events.subscribe),
         extensions.UNSUBSCRIBE: serve(extensions.UnsubscribeRequest, lambda ours: ours.first.memory_events.unsubscribe),
+        extensions.SUBSCRIBE_SESSION: serve(
+            extensions.SubscribeSessionRequest, lambda ours: ours.first.session_feed.subscribe
+        ),
+        extensions.UNSUBSCRIBE_SESSION: serve(
+            extensions.UnsubscribeRequest, lambda ours: ours.first.session_feed.unsubscribe
+        ),
         extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.first.list_checkpoints),
         extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.first.preview_rewind),
         extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.first.restore),
