@@ -16,8 +16,12 @@ import anyio
 
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import SessionCreated
+from pattern_acp.journal.leases import acquire, this_process
+from pattern_acp.journal.sessions import NewSession, create_session
+from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import claims, store
 from pattern_acp.tasks.model import OPEN, GraphQuery, LinkKind, Task, TaskFilter, TaskPatch, TaskStatus, TaskStep
@@ -73,10 +77,43 @@ async def main() -> None:
             )
             now_ms, target = clock.now_ms(), claims.ClaimTarget("/work/app/a.py")
             await measured(
-                "claims read before an edit",
-                100,
+                "claims of others before an edit",
+                200,
                 lambda _: database.read(lambda tx: claims.overlapping(tx, "s", [target], now_ms=now_ms)),
             )
+            await database.write(open_sessions)
+            await measured(
+                "the same with 20 open sessions, 400 claims",
+                200,
+                lambda _: database.read(lambda tx: claims.overlapping(tx, "s", [target], now_ms=now_ms)),
+            )
+            await measured(
+                "a first claim of a file, with its commit",
+                200,
+                lambda n: database.write(lambda tx: claim(tx, f"/work/app/new_{n}.py", now_ms)),
+            )
+
+
+def open_sessions(tx: Transaction) -> None:
+    """Twenty sessions of this process that claim twenty files each."""
+    now_ms = SystemClock().now_ms()
+    holder = this_process("benchmark")
+    for number in range(20):
+        session = SessionId(f"ses_{number}")
+        new = NewSession(session, "/work/app", (), "coder", "id", "m", "ask")
+        event = SessionCreated("/work/app", (), "coder", "id", "m", "ask")
+        created = append(tx, session, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now_ms)
+        create_session(tx, new, seq=created.seq, at_ms=now_ms)
+        acquire(tx, session, holder, now_ms)
+        targets = [claims.ClaimTarget(f"/work/app/file_{number}_{n}.py") for n in range(20)]
+        claims.take_claims(tx, session, targets, now_ms=now_ms)
+
+
+def claim(tx: Transaction, path: str, now_ms: int) -> None:
+    """Look who works there, and claim it: what the first edit of a file waits for."""
+    target = claims.ClaimTarget(path)
+    claims.overlapping(tx, "ses_0", [target], now_ms=now_ms)
+    claims.take_claims(tx, "ses_0", [target], now_ms=now_ms, renews=False)
 
 
 anyio.run(main)

@@ -125,7 +125,9 @@ class EditWarnings:
                 one for one in met if overlap == "deny" or (one.session_id, one.target.path) not in state.told_claims
             )
             if not fresh:
-                claims.take_claims(tx, state.session_id, targets, now_ms=now_ms, agent=self._agent)
+                claims.take_claims(
+                    tx, state.session_id, targets, now_ms=now_ms, agent=self._agent, renews=due or not state.claims
+                )
             return fresh
 
         try:
@@ -136,7 +138,7 @@ class EditWarnings:
         if met:
             state.told_claims |= {(one.session_id, one.target.path) for one in met}
             return claims.overlap_text(met, len(new), overlap)
-        state.claims |= dict.fromkeys([*state.claims, *new], now_ms)
+        state.claims |= dict.fromkeys([*state.claims, *new] if due else new, now_ms)
         if self._agent:
             state.claiming_agents |= dict.fromkeys(paths, self._agent)
         return ""

@@ -5,9 +5,11 @@ journaled: they say who works now. A claim is in force while its session's lease
 renewal; it never stops or changes anything by itself.
 """
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -122,15 +124,24 @@ def target_of(words: str, cwd: str) -> ClaimTarget:
 
 
 def take_claims(
-    tx: Transaction, session_id: str, targets: Sequence[ClaimTarget], *, now_ms: int, agent: str = ""
+    tx: Transaction,
+    session_id: str,
+    targets: Sequence[ClaimTarget],
+    *,
+    now_ms: int,
+    agent: str = "",
+    renews: bool = True,
 ) -> None:
-    """Claim targets for a session, those that another one has among them, renew its others, and drop what ended.
+    """Claim targets for a session, those that another one has among them.
+
+    With `renews`, its other claims are renewed, and those of whomever that ended are dropped.
 
     Raises:
         DatabaseError: the constellation cannot be written.
     """
-    tx.execute(_QUERIES["drop_ended_claims"], {"before": now_ms - 24 * 60 * 60_000})
-    tx.execute(_QUERIES["renew_claims"], {"session": session_id, "now_ms": now_ms})
+    if renews:
+        tx.execute(_QUERIES["drop_ended_claims"], {"before": now_ms - 24 * 60 * 60_000})
+        tx.execute(_QUERIES["renew_claims"], {"session": session_id, "now_ms": now_ms})
     for target in targets:
         named: dict[str, SqlValue] = {"session": session_id, "path": storable(target.path), "kind": target.kind.value}
         tx.execute(_QUERIES["put_claim"], {**named, "agent": storable(agent), "now_ms": now_ms})
@@ -200,19 +211,27 @@ def overlapping(
 
     What the parent of a fork did before it was forked is the fork's own work too, and no reason to wait.
     """
+    # Here and not in a loop over all claims: every first edit of a file asks this.
+    asked: dict[str, SqlValue] = {
+        "session": session_id,
+        "after": now_ms - TTL_MS,
+        "paths": json.dumps([path for target in targets for path in _with_folders(target.path)]),
+        "below": json.dumps([f"{_root_of(one)}/" for one in targets if one.kind is not ClaimKind.FILE]),
+    }
+    rows = tx.all(_QUERIES["claims_near"], asked)
+    if not rows:
+        return ()
     row = tx.one(_QUERIES["origin_of_fork"], {"session": session_id})
     parent, forked_ms = (text(row[0]), integer(row[1])) if row is not None else ("", 0)
-    others = [
-        one
-        for one in read_claims(tx, now_ms=now_ms, is_alive=is_alive)
-        if one.session_id != session_id and not (one.session_id == parent and one.renewed_ms <= forked_ms)
-    ]
-    return tuple(one for one in others if one.state == "active" and any(map(one.target.meets, targets)))
+    met = [one for one in _claims(rows, now_ms, is_alive) if any(map(one.target.meets, targets))]
+    return tuple(
+        one for one in met if one.state == "active" and not (one.session_id == parent and one.renewed_ms <= forked_ms)
+    )
 
 
 def read_claims(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running) -> tuple[Claim, ...]:
     """Every claim of an open session, oldest first; also those that expired or whose process died."""
-    return tuple(_claim(row, now_ms, is_alive) for row in tx.all(_QUERIES["read_claims"]))
+    return _claims(tx.all(_QUERIES["read_claims"]), now_ms, is_alive)
 
 
 def read_board(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running) -> tuple[BoardRow, ...]:
@@ -297,6 +316,18 @@ def _ago(milliseconds: int) -> str:
     if minutes < 1:
         return "just now"
     return f"{minutes} min ago" if minutes < 120 else f"{minutes // 60} h ago"
+
+
+def _claims(rows: Sequence[Row], now_ms: int, is_alive: IsAlive) -> tuple[Claim, ...]:
+    # A process has many claims, and asking for one costs as much as reading a file.
+    alive = lru_cache(maxsize=None)(is_alive)
+    return tuple(_claim(row, now_ms, alive) for row in rows)
+
+
+def _with_folders(path: str) -> list[str]:
+    """The path and the folders that it lies in."""
+    plain = path.replace("\\", "/")
+    return [path, *(path[:at] for at, mark in enumerate(plain) if mark == "/" and at)]
 
 
 def _claim(row: Row, now_ms: int, is_alive: IsAlive) -> Claim:

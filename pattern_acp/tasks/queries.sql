@@ -171,14 +171,29 @@ coalesce(
         ), ''
     );
 
--- name: read_claims
--- The claims of open sessions, with who makes them.
+-- part: claims_with_session
+-- Claims of open sessions, with who makes them.
 SELECT c.session_id, c.path, c.kind, c.agent, c.made_ms, c.renewed_ms, s.title, s.persona,
-    l.pid, l.process_started, l.host, l.renewed_ms, iif(w.id IS NULL, '', coalesce(nullif(w.title, ''), 'Untitled')), {task_of}
+    l.pid, l.process_started, l.host, l.renewed_ms,
+    iif(w.id IS NULL, '', coalesce(nullif(w.title, ''), 'Untitled')), {task_of}
 FROM claims AS c
 JOIN leases AS l ON l.session_id = c.session_id
 JOIN sessions AS s ON s.id = c.session_id
-LEFT JOIN sessions AS w ON w.id = c.wanted_by
+LEFT JOIN sessions AS w ON w.id = c.wanted_by;
+
+-- name: read_claims
+-- The claims of open sessions, with who makes them.
+{claims_with_session}
+ORDER BY c.made_ms, c.path;
+
+-- name: claims_near
+-- The claims of other sessions that may meet something: on one of these paths, below one of these folders, or patterns.
+{claims_with_session}
+WHERE c.session_id <> :session AND c.renewed_ms > :after AND (
+    c.kind = 'glob'
+    OR c.path IN (SELECT value FROM json_each(:paths))
+    OR EXISTS (SELECT 1 FROM json_each(:below) AS b WHERE substr(c.path, 1, length(b.value)) = b.value)
+)
 ORDER BY c.made_ms, c.path;
 
 -- name: read_board
