@@ -248,14 +248,18 @@ BUNDLE = Group(
 
 _DEFINITIONS = "pattern_acp.cli.definitions:"
 _DEFINITION = Parameter(
-    "definition", "its identity, or the beginning of it", metavar="IDENTITY", required=True, ask="which IDENTITY"
+    "definition",
+    "its identity, or the beginning of it, or its name, such as persona/reviewer",
+    metavar="IDENTITY",
+    required=True,
+    ask="which IDENTITY",
 )
 
 DEFINITIONS = Group(
     "definitions",
     "personas, skills and commands that sessions have, by identity",
-    "List the kept sources of the personas, skills and commands that sessions have or had; show, compare, check and "
-    "write them out.",
+    "List the kept sources of the personas, skills and commands that sessions have or had; show, compare, check, "
+    "note and write them out.",
     (
         Command("list", "List the kept sources", f"{_DEFINITIONS}list_definitions", reads=True),
         Command("show", "Show a definition with all its files", f"{_DEFINITIONS}show", (_DEFINITION,), reads=True),
@@ -281,12 +285,18 @@ DEFINITIONS = Group(
             ),
             reads=True,
         ),
+        Command(
+            "note",
+            "Write a note on a definition, or without TEXT take it away",
+            f"{_DEFINITIONS}note",
+            (_DEFINITION, Parameter("text", "the note", Kind.TEXT, metavar="TEXT")),
+        ),
         Command("verify", "Check that every source is what was kept", f"{_DEFINITIONS}verify", reads=True),
     ),
     (JSON,),
     default="list",
-    words="list | show IDENTITY | diff IDENTITY OTHER | export IDENTITY FOLDER | verify",
-    unknown="definitions takes list, show, diff, export or verify.",
+    words="list | show IDENTITY | diff IDENTITY OTHER | export IDENTITY FOLDER | note IDENTITY [TEXT] | verify",
+    unknown="definitions takes list, show, diff, export, note or verify.",
     opens="pattern_acp.cli.definitions:open_definitions",
 )
 

@@ -12,7 +12,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.command_runner import constellation_path
+from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.commands.document import Column, Fence, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
@@ -22,13 +22,20 @@ from pattern_acp.definitions.sources import (
     SourceDamagedError,
     damaged_sources,
     list_sources,
+    note_source,
     read_sources,
 )
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import DefinitionNoted
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
+
+MOST_NOTE = 500
+"""Characters of a note."""
 
 
 class DefinitionDesk(Struct, frozen=True):
@@ -44,7 +51,10 @@ async def open_definitions(call: TypedCommand, process: Process) -> AsyncGenerat
     Raises:
         DatabaseError: the constellation cannot be used.
     """
-    del call
+    if call.command == "note":
+        async with open_for_command(process) as database:
+            yield DefinitionDesk(database)
+        return
     async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
         yield DefinitionDesk(database)
 
@@ -61,8 +71,10 @@ class DefinitionList(Result, frozen=True):
             return (
                 Paragraph("No source is kept yet; the next session keeps those of its persona, skills and commands."),
             )
-        rows = tuple((each.symbol, each.identity[:SHOWN_IDENTITY], f"{each.size:,}") for each in self.definitions)
-        return (Table(columns(Column("Definition", "cyan"), "Identity", "Bytes"), rows),)
+        rows = tuple(
+            (each.symbol, each.identity[:SHOWN_IDENTITY], f"{each.size:,}", each.note) for each in self.definitions
+        )
+        return (Table(columns(Column("Definition", "cyan"), "Identity", "Bytes", "Note"), rows),)
 
 
 class DefinitionShown(Result, frozen=True):
@@ -155,6 +167,26 @@ async def export(desk: DefinitionDesk, definition: str, folder: str) -> Definiti
     return DefinitionSentence(f"{count} files of {kept.symbol} are in {place} now.")
 
 
+async def note(desk: DefinitionDesk, definition: str, text: str = "") -> DefinitionSentence:
+    """Write a note on the identity of a definition, in place of an earlier one; an empty one takes it away.
+
+    Raises:
+        PatternError: there is no such definition.
+    """
+    kept = await _meant(desk, definition)
+    words = " ".join(text.split())[:MOST_NOTE]
+    at_ms = SystemClock().now_ms()
+
+    def write(tx: Transaction) -> None:
+        event = DefinitionNoted(kept.identity, kept.symbol, words)
+        noted = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms)
+        note_source(tx, kept.identity, words, seq=noted.seq)
+
+    await desk.database.write(write)
+    named = f"{kept.symbol} ({kept.identity[:SHOWN_IDENTITY]})"
+    return DefinitionSentence(f"Noted on {named}: {words}" if words else f"{named} has no note any more.")
+
+
 async def verify(desk: DefinitionDesk) -> DefinitionSentence:
     """Check that every kept source is what was kept."""
     known, damaged = await desk.database.read(lambda tx: (list_sources(tx), damaged_sources(tx)))
@@ -167,9 +199,11 @@ async def verify(desk: DefinitionDesk) -> DefinitionSentence:
 
 async def _meant(desk: DefinitionDesk, beginning: str) -> KeptSource:
     def read(tx: Transaction) -> KeptSource:
-        found = [each for each in list_sources(tx) if beginning and each.identity.startswith(beginning.lower())]
+        known = list_sources(tx)
+        found = [each for each in known if each.symbol == beginning]
+        found = found or [each for each in known if beginning and each.identity.startswith(beginning.lower())]
         if len(found) != 1:
-            what = "is the beginning of several" if found else "is none"
+            what = "may be one of several" if found else "is none"
             sentence = f"{beginning[:80]!r} {what}: name an identity as `pattern-acp definitions list` shows it."
             raise PatternError(sentence, failure_code="cli.usage")
         return read_sources(tx, (found[0].identity,))[found[0].identity]

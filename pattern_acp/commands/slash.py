@@ -193,7 +193,7 @@ COMMANDS: dict[str, Command] = {
             "definitions",
             "Persona, instruction files, skills and commands; what changed of them",
             "pattern_acp.session.adoption:run_definitions",
-            hint="[diff | adopt]",
+            hint="[diff | adopt [--with-permissions]]",
         ),
         Command(
             "skills",

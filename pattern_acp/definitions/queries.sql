@@ -29,7 +29,11 @@ UPDATE definition_sources SET source = :source, note = :note, last_seq = :last_s
 
 -- name: list_sources
 -- Every definition whose source is kept, without it, in the order of their names.
-SELECT identity, symbol, length(CAST(source AS BLOB)) FROM definition_sources ORDER BY symbol, last_seq;
+SELECT identity, symbol, length(CAST(source AS BLOB)), note FROM definition_sources ORDER BY symbol, last_seq;
+
+-- name: note_source
+-- Puts a note on a source.
+UPDATE definition_sources SET note = :note, last_seq = :last_seq WHERE identity = :identity;
 
 -- name: drop_source
 -- Deletes the source of a definition that no session is defined by any more.

@@ -56,11 +56,12 @@ class KeptSource(Struct, frozen=True):
 
 
 class ListedSource(Struct, frozen=True):
-    """A kept source without its text; `size` is in bytes."""
+    """A kept source without its text; `size` is in bytes, `note` what the user wrote on it."""
 
     identity: str
     symbol: str
     size: int
+    note: str = ""
 
 
 def encoded(closure: Iterable[DefinitionSource], hashes: Mapping[tuple[str, str], str] | None = None) -> str:
@@ -167,7 +168,7 @@ def list_sources(tx: Transaction) -> tuple[ListedSource, ...]:
         DatabaseError: the file cannot be read.
     """
     rows = tx.all(QUERIES["list_sources"])
-    return tuple(ListedSource(text(row[0]), text(row[1]), integer(row[2])) for row in rows)
+    return tuple(ListedSource(text(row[0]), text(row[1]), integer(row[2]), text(row[3])) for row in rows)
 
 
 def damaged_sources(tx: Transaction) -> tuple[tuple[str, str], ...]:
@@ -247,6 +248,11 @@ def _holds(one: _File, holds: Callable[[str], bool]) -> bool:
     except binascii.Error:
         return holds(one.data or "")
     return content is not None and holds(content.decode("utf-8", "replace"))
+
+
+def note_source(tx: Transaction, identity: str, note: str, *, seq: int) -> None:
+    """Put the user's note on a kept source in place of an earlier one; it is no part of the identity."""
+    tx.execute(QUERIES["note_source"], {"identity": identity, "note": note, "last_seq": seq})
 
 
 def drop_source(tx: Transaction, identity: str) -> None:

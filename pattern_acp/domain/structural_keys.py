@@ -99,6 +99,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "cost": ("currency",),
     "spent": ("currency",),
     "blocks": ("permission",),
+    "definitions": ("word",),
     "memory": ("frontiers",),
     "state": ("kind",),
     "before": ("kind",),
@@ -109,7 +110,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
 _NAMES: dict[str, tuple[str, ...]] = {
     "session_created": ("cwd", "additional_directories", "persona", "persona_identity"),
     "session_opened": ("cwd", "additional_directories"),
-    "instructions_compiled": ("identity", "symbol"),
+    "instructions_compiled": ("identity", "symbol", "predecessor"),
+    "definition_noted": ("identity", "symbol"),
     "definitions": ("identity", "symbol", "tier", "place"),
     "model_requested": ("digest",),
     "block_committed": _BLOCK,

@@ -252,6 +252,8 @@ _Rest: TypeAlias = (
     | events.SessionRestored
     | events.SessionArchived
     | events.InstructionsCompiled
+    | events.DriftTold
+    | events.DefinitionNoted
     | events.ToolsOffered
     | events.ServerToolsPinned
     | events.FolderTrustDecided

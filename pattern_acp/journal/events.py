@@ -451,12 +451,37 @@ class InstructionsCompiled(Struct, frozen=True):
     definitions: tuple[PinnedDefinition, ...] = ()
     symbol: str = ""
     """The canonical name of the persona, whose source is kept; empty in what earlier releases recorded."""
+    predecessor: str = ""
+    """The identity of the persona whose standing permissions this one takes over; empty where they lapse."""
 
     @property
     def identities(self) -> tuple[str, ...]:
         """The identities of all that the session is defined by."""
         files = (each.definition for each in self.files if each.definition)
         return (self.identity, *files, *(each.identity for each in self.definitions))
+
+
+class SeenDefinition(Struct, frozen=True):
+    """A definition that is another today than a session has; `word` is `changed`, `gone` or `new`."""
+
+    symbol: str
+    word: str
+    identity: str = ""
+    """Its identity today."""
+
+
+class DriftTold(Struct, frozen=True):
+    """The user is told that these definitions are others than the session has, which goes on with its own."""
+
+    definitions: tuple[SeenDefinition, ...]
+
+
+class DefinitionNoted(Struct, frozen=True):
+    """The user wrote a note on the identity of a definition, in place of an earlier one; nothing reads it to act."""
+
+    identity: str
+    symbol: str
+    note: str
 
 
 class ContextAdded(Struct, frozen=True):
@@ -801,6 +826,8 @@ Event: TypeAlias = (
     | EventsRedacted
     | BudgetChanged
     | HandoffLeft
+    | DriftTold
+    | DefinitionNoted
     | MemoryRecalled
     | TasksChanged
     | JobQuoted

@@ -67,6 +67,7 @@ CONTENT_KINDS = frozenset(
         "context_compacted",
         "message_pinned",
         "handoff_left",
+        "drift_told",
     }
 )
 """Events that are the session's alone. All others stay as they are: what the row of the session follows from, memory,

@@ -17,8 +17,12 @@ from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
+from pattern_acp.definitions.sources import ListedSource, drop_source, list_sources
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.disk_usage import size_text
+from pattern_acp.journal.errors import JournalError
+from pattern_acp.journal.events import InstructionsCompiled
+from pattern_acp.journal.history import read_history
 from pattern_acp.journal.retention import (
     delete_unused_blobs,
     newest_forgetting_ms,
@@ -28,6 +32,8 @@ from pattern_acp.journal.retention import (
     sweep_session,
     unused_blobs,
 )
+from pattern_acp.journal.sessions import every_session, was_swept
+from pattern_acp.policy.grant_matching import list_grants
 from pattern_acp.recovery.backups import STAMP, Backup, list_backups
 from pattern_acp.session.stored import DAY_MS
 
@@ -39,7 +45,7 @@ MB = 1_000_000
 SEGMENT_WAIT_SECONDS = 2.0
 """Longest wait for a process that is writing segments, when they are to be deleted."""
 
-Kind: TypeAlias = Literal["copy", "segments", "deleted session", "file contents", "payloads"]
+Kind: TypeAlias = Literal["copy", "segments", "deleted session", "file contents", "payloads", "definitions"]
 
 
 class Sweepable(Struct, frozen=True):
@@ -128,8 +134,34 @@ def _take(tx: Transaction, one: Sweepable, policy: RetentionPolicy) -> None:
     elif one.kind == "file contents":
         most = policy.retention.files_mb * MB
         sweep_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, at_ms=policy.now_ms)
+    elif one.kind == "definitions":
+        # Segments may bring one back, which is then found again.
+        for source in unused_sources(tx):
+            drop_source(tx, source.identity)
     else:
         delete_unused_blobs(tx)
+
+
+def unused_sources(tx: Transaction) -> tuple[ListedSource, ...]:
+    """Kept sources that no session which can still be opened, and no standing permission, points to.
+
+    None where a session cannot be read: it may need any of them. One with a note of the user stays.
+    """
+    known = list_sources(tx)
+    if not known:
+        return ()
+    pointed: set[str] = set()
+    try:
+        for session_id, _, is_deleted in every_session(tx):
+            if is_deleted and was_swept(tx, session_id):
+                continue
+            for entry in read_history(tx, session_id, kinds=(InstructionsCompiled,)):
+                if isinstance(entry.event, InstructionsCompiled):
+                    pointed.update(entry.event.identities)
+        pointed.update(each.owner.persona for each in list_grants(tx))
+    except JournalError:
+        return ()
+    return tuple(one for one in known if one.identity not in pointed and not one.note)
 
 
 def _delete(path: Path, one: Sweepable) -> None:
@@ -163,6 +195,10 @@ def _inside(tx: Transaction, policy: RetentionPolicy) -> list[Sweepable]:
         Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'kept file')} {one.reason}")
         for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, without=gone)
     ]
+    unused = unused_sources(tx)
+    if unused:
+        reason = f"{_counted(len(unused), 'kept definition')} of no session and no permission"
+        found.append(Sweepable("definitions", "", sum(one.size for one in unused), reason))
     count, size = unused_blobs(tx)
     if count:
         found.append(Sweepable("payloads", "", size, f"{_counted(count, 'large payload')} of no event"))

@@ -22,12 +22,14 @@ from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
-from pattern_acp.domain.text_limits import fenced, short_diff
-from pattern_acp.journal.events import InstructionFile, InstructionsCompiled
+from pattern_acp.domain.text_limits import fenced, plural, short_diff
+from pattern_acp.journal.events import GrantStored, InstructionFile, InstructionsCompiled, SeenDefinition
 from pattern_acp.journal.writer import append
-from pattern_acp.policy.grant_matching import GrantOwner
+from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.grant_matching import Effect, GrantOwner, list_grants
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.definition_pins import (
+    Drift,
     in_force,
     keeping,
     kept_of,
@@ -41,6 +43,7 @@ from pattern_acp.session.opening import (
     instruction_sources,
     instructions_of,
     look_at,
+    refresh_grants,
 )
 from pattern_acp.session.state import DefinitionChange
 from pattern_acp.session.trust import look_again
@@ -64,6 +67,8 @@ class Followed(Struct, frozen=True):
     compiled: InstructionsCompiled
     persona: PersonaRef
     notices: tuple[str, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    """What is another today and is not taken over."""
 
 
 async def follow_definitions(
@@ -98,22 +103,29 @@ async def follow_definitions(
     today = replace(today, definitions=compiled.definitions)
     files = changed_files(compiled.files, today.files, place.cwd)
     adopts_files = bool(files) and follow != "keep"
+    drift: list[Drift] = []
     if changed_persona and not adopts_persona:
-        sentences.append(
+        sentence = (
             f"The persona {row.persona} has changed since this session began, and this session goes on with the"
             " recorded one: /definitions diff compares them, /definitions adopt takes today's."
         )
+        drift.append(Drift(SeenDefinition(now.symbol, "changed", now.identity), sentence))
     if adopts_persona:
-        sentences.append(f"The persona {row.persona} has changed: this session goes on with today's.")
+        sentences.append(
+            f"The persona {row.persona} has changed: this session goes on with today's, and what the earlier one was"
+            " always allowed is asked again."
+        )
     if adopts_persona or adopts_files:
-        sentences += [f"{file}, which counts from now on." for file in files]
+        sentences += [f"{file}, which counts from now on." for _, file in files]
     else:
-        sentences += [f"{file}: this session goes on with what it has; /definitions adopt takes it." for file in files]
+        rest = "this session goes on with what it has; /definitions adopt takes it."
+        drift += [Drift(seen, f"{file}: {rest}") for seen, file in files]
     persona = now if adopts_persona else then
     if not (adopts_persona or adopts_files):
-        return Followed(compiled, replace(persona.ref, identity=compiled.identity), tuple(sentences))
+        kept_ref = replace(persona.ref, identity=compiled.identity)
+        return Followed(compiled, kept_ref, tuple(sentences), tuple(drift))
     await _record(shared, place, row, today, (persona.sources, *instruction_sources(found)))
-    return Followed(today, persona.ref, tuple(sentences))
+    return Followed(today, persona.ref, tuple(sentences), tuple(drift))
 
 
 async def _follow_forgotten(
@@ -182,15 +194,23 @@ def _compiled_now(
     return InstructionsCompiled(whole, persona.identity, files, pins, persona.symbol), found
 
 
-def changed_files(then: tuple[InstructionFile, ...], now: tuple[InstructionFile, ...], cwd: str) -> tuple[str, ...]:
-    """Beginnings of sentences on instruction files that have changed, are new or are gone."""
+def changed_files(
+    then: tuple[InstructionFile, ...], now: tuple[InstructionFile, ...], cwd: str
+) -> tuple[tuple[SeenDefinition, str], ...]:
+    """Instruction files that have changed, are new or are gone, with beginnings of sentences on them."""
     before, after = {file.path: file for file in then}, {file.path: file for file in now}
     words = [
-        *((path, "has changed") for path, file in before.items() if path in after and differs(file, after[path])),
-        *((path, "is new") for path in after if path not in before),
-        *((path, "is gone") for path in before if path not in after),
+        *((path, "changed") for path, file in before.items() if path in after and differs(file, after[path])),
+        *((path, "new") for path in after if path not in before),
+        *((path, "gone") for path in before if path not in after),
     ]
-    return tuple(f"{display_path(path, cwd)} {word}" for path, word in words)
+    found: list[tuple[SeenDefinition, str]] = []
+    for path, word in words:
+        shown = display_path(path, cwd)
+        identity = after[path].definition if path in after else ""
+        verb = "has changed" if word == "changed" else f"is {word}"
+        found.append((SeenDefinition(f"instructions/{shown}", word, identity), f"{shown} {verb}"))
+    return tuple(found)
 
 
 def differs(then: InstructionFile, now: InstructionFile) -> bool:
@@ -210,10 +230,12 @@ async def run_definitions(session: "Session", argument: str) -> str:
             return _listed(session, await _today(session))
         case "diff":
             return _compared(session, await _today(session))
-        case "adopt":
-            return await _adopt(session)
+        case "adopt" | "adopt --with-permissions":
+            return await _adopt(session, with_permissions=argument != "adopt")
         case _:
-            raise CommandMisusedError("Say /definitions, /definitions diff or /definitions adopt.")
+            raise CommandMisusedError(
+                "Say /definitions, /definitions diff, /definitions adopt or /definitions adopt --with-permissions."
+            )
 
 
 def persona_in_force(session: "Session") -> Persona:
@@ -241,7 +263,7 @@ async def _today(session: "Session") -> _Today:
     return _Today(compiled, persona, (persona.sources, *instruction_sources(found)))
 
 
-async def _adopt(session: "Session") -> str:
+async def _adopt(session: "Session", *, with_permissions: bool) -> str:
     found, state = await _today(session), session.state
     today, persona = found.compiled, found.persona
     same_persona = persona.is_recorded_as(state.persona.identity)
@@ -249,14 +271,55 @@ async def _adopt(session: "Session") -> str:
         return "Nothing has changed: this session goes on with today's definitions."
     definitions = session.trust.today
     sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, found.sources)
-    await session.recorder.record(NewEvent(today, Actor.HUMAN, Origin.WORKSPACE), behind=keeping(sources))
+    if with_permissions and not same_persona:
+        today = replace(today, predecessor=state.persona.identity)
+    owner = GrantOwner(state.policy.owner.project, today.identity)
+    moved, lapsed = ((), 0) if same_persona else await _grants_to_keep(session, owner, all_of_them=with_permissions)
+    adopted = (today, *moved)
+    await session.recorder.record(
+        *(NewEvent(each, Actor.HUMAN, Origin.WORKSPACE) for each in adopted), behind=keeping(sources)
+    )
     state.system, state.instructions, state.pins = today.system, today.files, today.definitions
     session.trust.definitions = definitions
-    lapse = not same_persona
-    state.persona = persona.ref
-    state.policy.owner = GrantOwner(state.policy.owner.project, today.identity)
-    lapsed = " Standing permissions of the persona as it was do not count any more." if lapse else ""
-    return f"From the next prompt on, this session goes on with today's definitions.{lapsed}"
+    state.persona, state.policy.owner, state.told_changes = persona.ref, owner, set()
+    await refresh_grants(session.constellation, state)
+    rest = ""
+    if with_permissions and moved:
+        rest = " It may do what the persona as it was could do always."
+    elif lapsed:
+        rest = f" {plural(lapsed, 'standing permission')} of the persona as it was lapsed: you are asked again."
+    return f"From the next prompt on, this session goes on with today's definitions.{rest}"
+
+
+async def _grants_to_keep(
+    session: "Session", owner: GrantOwner, *, all_of_them: bool
+) -> tuple[tuple[GrantStored, ...], int]:
+    """The lasting answers of the persona as it was that stay those of its successor, and how many lapse.
+
+    What was refused for ever stays refused; what was allowed lapses unless the user names the earlier persona as the
+    predecessor.
+    """
+    state = session.state
+    stored = await session.constellation.database.read(list_grants)
+    lasting = [
+        each.grant
+        for each in stored
+        if each.grant.lifetime in {Lifetime.PROJECT, Lifetime.PERSONA}
+        and each.is_of(state.session_id, state.policy.owner)
+    ]
+    moved = [grant for grant in lasting if all_of_them or grant.effect is Effect.DENY]
+    events = tuple(
+        GrantStored(
+            grant.effect,
+            grant.kind,
+            grant.pattern,
+            grant.lifetime,
+            project=owner.of(grant.lifetime).project,
+            persona=owner.of(grant.lifetime).persona,
+        )
+        for grant in moved
+    )
+    return events, len(lasting) - len(moved)
 
 
 def _listed(session: "Session", found: _Today) -> str:
@@ -291,7 +354,13 @@ def _listed(session: "Session", found: _Today) -> str:
     ]
     text = table(["Definition", "Identity", "State"], lines)
     drift = any(row[4] for row in rows)
-    return f"{text}\n\n/definitions diff compares with today's, /definitions adopt takes them." if drift else text
+    how = "/definitions diff compares with today's, /definitions adopt takes them."
+    if changed:
+        how += (
+            " What the persona as it was is always allowed lapses then; /definitions adopt --with-permissions takes it"
+            " over."
+        )
+    return f"{text}\n\n{how}" if drift else text
 
 
 def _changes(session: "Session") -> tuple[DefinitionChange, ...]:

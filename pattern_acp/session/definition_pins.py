@@ -21,7 +21,8 @@ from pattern_acp.definitions.identity import DefinitionSource, identities, leave
 from pattern_acp.definitions.skills import SkillDefinition, kept_skill, skill_leaves, skill_sources
 from pattern_acp.definitions.sources import KeptSource, encoded, keep_source, missing_sources, read_sources
 from pattern_acp.domain.origin import Actor, Origin, TrustTier
-from pattern_acp.journal.events import InstructionsCompiled, PinnedDefinition
+from pattern_acp.journal.events import DriftTold, InstructionsCompiled, PinnedDefinition, SeenDefinition
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.state import DefinitionChange
 from pattern_acp.turn.recorder import NewEvent
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pattern_acp.config.settings import Follow
     from pattern_acp.db.connection import Database, Transaction
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 Written: TypeAlias = SkillDefinition | CommandDefinition
 """A definition that people write as files."""
@@ -202,10 +204,39 @@ def keeping(sources: Sequence[SourceToKeep]) -> "Callable[[Transaction], None]":
     return keep
 
 
-def note_definition_changes(session: "Session", changes: Sequence[DefinitionChange]) -> None:
-    """Have the next turn tell the user which definitions differ, each change once."""
-    state = session.state
-    for change in changes:
-        if change.word != "new" and change not in state.told_changes:
-            state.notices.append(change.sentence)
-    state.told_changes.update(changes)
+class Drift(Struct, frozen=True):
+    """A definition that is another today than the session has, and a sentence on it."""
+
+    seen: SeenDefinition
+    sentence: str
+    counts: bool = False
+    """True when today's is in force."""
+
+
+def drift_of(changes: Iterable[DefinitionChange]) -> tuple[Drift, ...]:
+    """Those of some changes that the user is told of."""
+    return tuple(
+        Drift(SeenDefinition(change.symbol, change.word, change.identity), change.sentence, change.counts)
+        for change in changes
+        if change.word != "new"
+    )
+
+
+def tell_drift(state: "SessionState", found: Iterable[Drift]) -> None:
+    """Have the next turn tell the user which definitions differ: each change once, also when it is opened again."""
+    fresh = [each for each in found if each.seen not in state.told_changes]
+    state.notices += [each.sentence for each in fresh]
+    state.told_changes |= {each.seen for each in fresh}
+    # What counts from now on is recorded as what the session has.
+    state.untold_drift += [each.seen for each in fresh if not each.counts]
+
+
+def told_drift(recorded: Iterable[Recorded]) -> set[SeenDefinition]:
+    """The drift that the user was told of since they adopted something last."""
+    told: set[SeenDefinition] = set()
+    for entry in recorded:
+        if isinstance(entry.event, InstructionsCompiled) and entry.actor is Actor.HUMAN:
+            told = set()
+        elif isinstance(entry.event, DriftTold):
+            told.update(entry.event.definitions)
+    return told

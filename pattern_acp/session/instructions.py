@@ -57,8 +57,6 @@ async def note_files_in_hand(
 
 async def note_changed_files(shared: "Constellation", state: "SessionState") -> None:
     """Have the next request tell the instruction files that changed since the conversation last had them."""
-    if state.settings.definitions.follow == "keep":
-        return
     stamps = _stamps(state.instructions, str(Path(state.cwd, NAMES[0])))
     if stamps == state.instruction_stamps or (not state.instructions and stamps == (_GONE,)):
         return
@@ -71,8 +69,16 @@ async def note_changed_files(shared: "Constellation", state: "SessionState") -> 
 
     found = await anyio.to_thread.run_sync(look)
     state.instruction_stamps = stamps
+    if state.settings.definitions.follow == "keep":
+        changed = any(path not in before or differs(before[path], each) for path, each in found.items())
+        if changed or before.keys() - found.keys():
+            state.notices.append(
+                "Instruction files have changed, and this session goes on with what it has: /definitions diff compares"
+                " them, /definitions adopt takes today's."
+            )
+        return
     for path, each in found.items():
-        if path not in before or (before[path].identity or each.identity) != each.identity:
+        if path not in before or differs(before[path], each):
             state.waiting.append(addition_of(each, state.cwd))
             state.notices.append(f"{display_path(path, state.cwd)} has changed, and its text counts from now on.")
     for path in before.keys() - found.keys():
@@ -83,6 +89,11 @@ async def note_changed_files(shared: "Constellation", state: "SessionState") -> 
     state.instructions = tuple(
         InstructionFile(each.path, each.size, each.identity, each.definition) for each in found.values()
     )
+
+
+def differs(then: InstructionFile, now: ProjectInstruction) -> bool:
+    """True when a file says something else than it did; earlier releases recorded sizes alone."""
+    return then.identity not in {"", now.identity}
 
 
 _GONE = (0, 0)

@@ -40,7 +40,7 @@ from pattern_acp.session.adoption import Followed, follow_definitions, recorded_
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
-from pattern_acp.session.definition_pins import note_definition_changes, pins_of, take_definitions
+from pattern_acp.session.definition_pins import Drift, drift_of, pins_of, take_definitions, tell_drift, told_drift
 from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices
 from pattern_acp.session.opening import (
@@ -115,9 +115,10 @@ async def reopen_session(
         await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
     reopened = await shared.database.read(lambda tx: _read(tx, known, place.project, lost))
-    session, kept = await _session_of(shared, client, opening, place, reopened, how.client_id, sources=sources)
+    session, kept, drift = await _session_of(shared, client, opening, place, reopened, how.client_id, sources=sources)
     session.state.sources = sources
-    note_definition_changes(session, await take_definitions(session))
+    session.state.told_changes = told_drift(reopened.recorded)
+    tell_drift(session.state, (*drift, *drift_of(await take_definitions(session))))
     rewind = await session.checkpoints.recover(turn_ended=interrupted)
     if rewind is not None:
         from pattern_acp.session.rewind_requests import finish_rewind
@@ -155,7 +156,8 @@ async def view_session(
     known = SessionId(session_id)
     read = _read_what_is_left if shared.database.damage else partial(_read, lost=frozenset())
     found = await shared.database.read(lambda tx: read(tx, known, place.project))
-    return await _session_of(shared, client, opening, place, found, known, is_read=True)
+    session, conversation, _ = await _session_of(shared, client, opening, place, found, known, is_read=True)
+    return session, conversation
 
 
 async def _session_of(
@@ -168,7 +170,7 @@ async def _session_of(
     *,
     sources: Mapping[str, KeptSource] | None = None,
     is_read: bool = False,
-) -> tuple[Session, Sequence[Event]]:
+) -> tuple[Session, Sequence[Event], tuple[Drift, ...]]:
     row, jobs = found.row, known_jobs(found.jobs, found.lost)
     model, notices = model_of(shared, row.model)
     kept = [entry.event for entry in active_events(found.recorded)]
@@ -210,7 +212,7 @@ async def _session_of(
         read_to=max((entry.session_seq for entry in found.recorded), default=0),
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions, place.bundles)
-    return assemble(shared, client, state, opening, trust, jobs), kept
+    return assemble(shared, client, state, opening, trust, jobs), kept, instructions.drift
 
 
 def data_read(place: Place, compiled: InstructionsCompiled, recorded: Iterable[Recorded]) -> DataRead:

@@ -29,7 +29,7 @@ from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import PartKind, digest_of_parts
 from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.events import InstructionFile, MemoryShown, PinnedDefinition
+from pattern_acp.journal.events import InstructionFile, MemoryShown, PinnedDefinition, SeenDefinition
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.service.session_memory import ConstellationMemory
@@ -267,8 +267,10 @@ class SessionState(Struct):
     """The skills and commands that it has, as they were recorded last."""
     sources: dict[str, KeptSource] = field(default_factory=dict[str, KeptSource])
     """Kept sources that were read, by identity."""
-    told_changes: set[DefinitionChange] = field(default_factory=set[DefinitionChange])
-    """Changes that were announced to the user."""
+    told_changes: set[SeenDefinition] = field(default_factory=set[SeenDefinition])
+    """Changes that were announced to the user, or are with the next turn."""
+    untold_drift: list[SeenDefinition] = field(default_factory=list[SeenDefinition])
+    """Those of which the next turn records that it announced them."""
     instruction_stamps: tuple[tuple[int, int], ...] = ()
     """Times of change and sizes of these files, as the last prompt found them."""
     history: list[Message] = field(default_factory=list[Message])

@@ -28,7 +28,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
-from pattern_acp.session.definition_pins import note_definition_changes, take_definitions
+from pattern_acp.session.definition_pins import drift_of, take_definitions, tell_drift
 from pattern_acp.session.projections import follow_trust
 from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, load_agreement
@@ -107,7 +107,7 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
             known = await _ask(session, turn_id, agreement)
         trust.granted = known is True
     if session.state.pins or trust.today.skills or trust.today.commands:
-        note_definition_changes(session, await take_definitions(session))
+        tell_drift(session.state, drift_of(await take_definitions(session)))
     follow_servers(session)
     return trust.granted
 

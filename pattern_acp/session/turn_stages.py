@@ -34,7 +34,7 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_line
 from pattern_acp.journal.errors import LeaseLostError
-from pattern_acp.journal.events import OWN_TURN, ContextAdded, SessionTitled, TurnEnded, TurnStarted
+from pattern_acp.journal.events import OWN_TURN, ContextAdded, DriftTold, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.turn_ends import InterruptedEnd, TurnFailure, close_interrupted, failure_of
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.policy.decision import Mode
@@ -710,6 +710,9 @@ async def show_notices(session: Session, turn_id: TurnId) -> None:
     if waiting and not await session.view.show_notices(waiting):
         text = "\n".join(f"> {sentence}" for sentence in waiting) + "\n\n"
         await show_sentence(session.recorder, turn_id, session.constellation.ids, text)
+    if session.state.untold_drift:
+        told, session.state.untold_drift = DriftTold(tuple(session.state.untold_drift)), []
+        await session.recorder.record_soon(NewEvent(told, Actor.SYSTEM, Origin.WORKSPACE))
 
 
 async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: PromptTicket) -> None:

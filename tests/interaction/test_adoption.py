@@ -8,6 +8,11 @@ import pytest
 from pattern_acp.config.settings import DefinitionSettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.personas import Persona
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.events import GrantStored
+from pattern_acp.journal.writer import append
+from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
@@ -22,7 +27,7 @@ ADOPTING = Settings(editor_deadline_seconds=30, definitions=DefinitionSettings("
 
 
 def model() -> ScriptedProvider:
-    return ScriptedProvider([says(f"Answer {number}.") for number in range(4)])
+    return ScriptedProvider([says(f"Answer {number}.") for number in range(9)])
 
 
 def write_rules(agent: RunningAgent, text: str) -> None:
@@ -96,7 +101,6 @@ async def test_a_session_goes_on_with_its_persona_until_the_user_adopts_todays()
         await agent.editor.prompt(session, "/definitions diff")
         assert f"-{OLD.prompt}\n+{NEW.prompt}" in agent.editor.said()
         await agent.editor.prompt(session, "/definitions adopt")
-        assert "Standing permissions of the persona as it was do not count any more." in agent.editor.said()
         assert agent.sessions.get(session).state.policy.owner.persona == NEW.identity
         await agent.editor.prompt(session, "And on.")
         assert agent.model.requests[-1].system.startswith(NEW.prompt)
@@ -159,3 +163,72 @@ async def test_instructions_that_were_changed_in_the_file_are_never_sent(how: st
         assert "recorded instructions" in error.message
         assert f"pattern-acp sessions adopt {session}" in error.message
         assert "EVIL" not in str(agent.model.requests)
+
+
+async def test_an_instruction_file_that_changes_where_nothing_is_taken_over_is_named_once():
+    async with running_agent(model(), settings=KEEPING) as agent:
+        session = await begun(agent)
+        write_rules(agent, "Use blanks, four of them.")
+        await agent.editor.prompt(session, "Go on.")
+        assert "Instruction files have changed, and this session goes on with what it has" in agent.editor.said()
+        assert "Use blanks" not in str(agent.model.requests[-1])
+        agent.editor.updates.clear()
+        await agent.editor.prompt(session, "And on.")
+        assert "Instruction files" not in agent.editor.said()
+
+
+@pytest.mark.parametrize("settings", [KEEPING, Settings(editor_deadline_seconds=30)])
+async def test_drift_is_told_once_however_often_a_session_is_opened_again(settings: Settings):
+    async with running_agent(model(), settings=settings) as agent:
+        agent.shared.persona = OLD
+        session = await begun(agent)
+        agent.shared.persona = NEW
+        if settings is KEEPING:
+            write_rules(agent, "Use blanks.")
+        await reopened(agent, session)
+        await agent.editor.prompt(session, "Go on.")
+        assert "The persona default has changed since this session began" in agent.editor.said()
+        assert ("AGENTS.md has changed: this session goes on" in agent.editor.said()) == (settings is KEEPING)
+        agent.editor.updates.clear()
+        await reopened(agent, session)
+        await agent.editor.prompt(session, "And on.")
+        assert "has changed" not in agent.editor.said()
+        agent.shared.persona = Persona("default", "You are Pattern, and curt.")
+        await reopened(agent, session)
+        await agent.editor.prompt(session, "And on.")
+        assert "The persona default has changed since this session began" in agent.editor.said()
+
+
+async def grants_of(agent: RunningAgent, session: str) -> set[str]:
+    await agent.editor.prompt(session, "Again.")
+    return {grant.effect.value for grant in agent.sessions.get(session).state.policy.grants}
+
+
+@pytest.mark.parametrize(
+    ("typed", "left"), [("/definitions adopt", {"deny"}), ("/definitions adopt --with-permissions", {"allow", "deny"})]
+)
+async def test_what_a_persona_was_always_allowed_lapses_unless_its_successor_is_named(typed: str, left: set[str]):
+    async with running_agent(model()) as agent:
+        agent.shared.persona = OLD
+        session = await begun(agent)
+        state = agent.sessions.get(session).state
+
+        def store(tx: Transaction) -> None:
+            for number, effect in enumerate(("allow", "deny")):
+                event = GrantStored(effect, "command_prefix", f'["make{number}"]', "persona", persona=OLD.identity)
+                seq = append(tx, session, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=0).seq
+                grant = Grant(Effect(effect), GrantKind.COMMAND_PREFIX, event.pattern, Lifetime.PERSONA)
+                store_grant(tx, state.session_id, grant, GrantOwner("", OLD.identity), seq=seq, at_ms=0)
+
+        await agent.database.write(store)
+        assert await grants_of(agent, session) == {"allow", "deny"}
+        agent.shared.persona = NEW
+        await reopened(agent, session)
+        assert await grants_of(agent, session) == {"allow", "deny"}
+        await agent.editor.prompt(session, "/definitions")
+        assert "--with-permissions takes it over" in agent.editor.said()
+        await agent.editor.prompt(session, typed)
+        assert ("1 standing permission of the persona as it was lapsed" in agent.editor.said()) == (left == {"deny"})
+        assert await grants_of(agent, session) == left
+        await reopened(agent, session)
+        assert await grants_of(agent, session) == left

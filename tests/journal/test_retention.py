@@ -80,6 +80,7 @@ STAYS = {
     "budget_changed",
     "memory_recalled",
     "tasks_changed",
+    "definition_noted",
     "job_moved",
     "job_settled",
 }

@@ -80,7 +80,9 @@ GrantRevoked.effect GrantRevoked.kind GrantRevoked.lifetime GrantRevoked.persona
 GrantStored.call_id GrantStored.effect GrantStored.kind GrantStored.lifetime GrantStored.persona GrantStored.project
 HandoffLeft.state HandoffLeft.turn_id
 HistoryCleared.turn_id
-InstructionsCompiled.identity InstructionsCompiled.symbol
+DefinitionNoted.identity DefinitionNoted.symbol
+InstructionsCompiled.identity InstructionsCompiled.predecessor InstructionsCompiled.symbol
+SeenDefinition.identity SeenDefinition.symbol SeenDefinition.word
 JobEnded.job_id JobEnded.outcome JobEnded.signal
 JobStarted.job_id
 MemoryRecalled.turn_id
