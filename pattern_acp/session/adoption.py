@@ -68,7 +68,7 @@ class Followed(Struct, frozen=True):
     persona: PersonaRef
     notices: tuple[str, ...] = ()
     drift: tuple[Drift, ...] = ()
-    """What is another today and is not taken over."""
+    """Definitions that are others today and are not taken over."""
 
 
 async def follow_definitions(
