@@ -257,13 +257,25 @@ def names_below(folder: str, boundary: Path, reading: DefinitionFiles, *, most: 
 def read_text(path: Path, reading: DefinitionFiles) -> str | None:
     """The text of a file; None, with a sentence, when it cannot be used."""
     try:
-        if path.stat().st_size > FILE_BYTES:
-            reading.problems.append(f"{path} is larger than {FILE_BYTES // 1000} kB, so it is not used.")
-            return None
-        return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        reading.problems.append(f"{path} cannot be read as text, so it is not used.")
+        content = path.read_bytes() if path.stat().st_size <= FILE_BYTES else bytes(FILE_BYTES + 1)
+    except OSError:
+        content = None
+    return as_text(path, content, reading)
+
+
+def as_text(path: Path, content: bytes | None, reading: DefinitionFiles) -> str | None:
+    """The text of a file whose bytes were read; None, with a sentence, when it cannot be used."""
+    if content is not None and len(content) > FILE_BYTES:
+        reading.problems.append(f"{path} is larger than {FILE_BYTES // 1000} kB, so it is not used.")
         return None
+    try:
+        return content.decode("utf-8") if content is not None else _unreadable(path, reading)
+    except UnicodeDecodeError:
+        return _unreadable(path, reading)
+
+
+def _unreadable(path: Path, reading: DefinitionFiles) -> None:
+    reading.problems.append(f"{path} cannot be read as text, so it is not used.")
 
 
 def _children(folder: str) -> "list[os.DirEntry[str]]":

@@ -69,6 +69,10 @@ def identities(definitions: Sequence[Leaves]) -> dict[str, str]:
     """The identity of each definition, by its symbol; others beside those that one includes change nothing of it."""
     by_symbol = {each.symbol: each for each in definitions}
     found: dict[str, str] = {}
+    if len(definitions) == 1 and definitions[0].symbol not in definitions[0].includes:
+        # Nearly always, and 200 skills are hashed at a start.
+        (alone,) = definitions
+        return {alone.symbol: _hash("definition", *_own(alone, found))}
     for unit in _units(by_symbol):
         (first, *others) = unit
         if not others and first not in by_symbol[first].includes:

@@ -18,6 +18,7 @@ from pattern_acp.definitions.files import (
     FILE_BYTES,
     DefinitionFiles,
     Document,
+    as_text,
     names_below,
     read_document,
     read_text,
@@ -176,7 +177,9 @@ def find_skills(
         found = _read_skill(place, tuple((path, _stamp(path)) for path in paths))
         reading.problems += found.problems
         if found.skill is not None:
-            skill = replace(found.skill, tier=tier, bundle=bundle)
+            skill = found.skill
+            if tier is not skill.tier or bundle != skill.bundle:
+                skill = replace(skill, tier=tier, bundle=bundle)
             yield _with_included(skill, found.leaves, boundary, reading) if skill.includes else skill
 
 
@@ -278,19 +281,44 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1_024)
 def _read_skill(folder: str, files: tuple[tuple[str, tuple[int, ...]], ...]) -> _Found:
-    """Read a skill; each prompt looks at all of them, so that one whose files are as they were is not read again."""
+    """Read a skill; each prompt looks at all of them, so that one whose files are as they were is not read again.
+
+    Each file is opened once: at a start there may be hundreds.
+    """
+    hashes: dict[str, str] = {}
+    main: bytes | None = None
+    for path, stamp in files:
+        name, size = path[len(folder) + 1 :].replace(os.sep, "/"), stamp[2] if stamp else 0
+        if size > HASHED_BYTES:
+            hashes[name] = f"size:{size}"
+            content = bytes(FILE_BYTES + 1)
+        else:
+            content = _bytes(path)
+            hashes[name] = _UNREADABLE if content is None else file_hash(name, content)
+        if name == SKILL_FILE:
+            main = content
     reading, place = DefinitionFiles(), Path(folder)
-    main = place / SKILL_FILE
-    text = read_text(main, reading)
+    text = as_text(place / SKILL_FILE, main, reading)
     if text is None:
         return _Found(None, tuple(reading.problems))
-    names = {Path(path).relative_to(place).as_posix(): Path(path) for path, _ in files}
-    found = _skill_of(text, place, tuple(name for name in names if name != SKILL_FILE), "")
+    found = _skill_of(text, place, tuple(name for name in hashes if name != SKILL_FILE), "")
     if found.skill is None:
         return found
-    hashes = {name: _hash_of(name, path) for name, path in names.items()}
     leaves = Leaves(found.skill.symbol, hashes, found.skill.includes)
     return _Found(replace(found.skill, digest=identities((leaves,))[leaves.symbol]), (), leaves)
+
+
+def parsed_skills() -> int:
+    """The number of skills that this process has read and parsed; what it knows by their stamps is not among them."""
+    return _read_skill.cache_info().misses
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 def _hash_of(name: str, path: Path) -> str:
