@@ -637,6 +637,11 @@ class EditorClient:
     def description(self) -> ClientDescription:
         """See `Client.description`."""
         described = description_of(self._capabilities, self._info)
+        if self._means.is_elsewhere:
+            where = (
+                "They are on the user's machine, not on yours: look for files with commands such as ls, find and rg."
+            )
+            described = replace(described, capabilities=(*described.capabilities, where))
         return self.faces.described(described) if self.faces is not None else described
 
     def view(self, session_id: SessionId) -> EditorView:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -180,7 +180,9 @@ class EditorTerminal:
         shell: str = "/bin/sh",
         emptied: Sequence[str] = (),
         confinement: Confinement | None = None,
+        is_elsewhere: bool = False,
     ) -> None:
+        self._is_elsewhere = is_elsewhere
         self._variables = {**FIXED, **dict.fromkeys(emptied, "")}
         self._session_id = session_id
         self._dispatcher = dispatcher
@@ -192,9 +194,13 @@ class EditorTerminal:
     @asynccontextmanager
     async def start(self, request: CommandRequest) -> AsyncGenerator[EditorCommand, None]:
         """See `Terminal.start`."""
-        wanted = await anyio.to_thread.run_sync(
-            lambda: client_command(request.line, scratch=self._scratch, shell=self._shell)
-        )
+        if self._is_elsewhere:
+            # A script of ours would lie on another machine than the client's shell.
+            wanted = ClientCommand("/bin/sh", ("-c", request.line))
+        else:
+            wanted = await anyio.to_thread.run_sync(
+                lambda: client_command(request.line, scratch=self._scratch, shell=self._shell)
+            )
         confined: ConfinedCommand | None = None
         launched = wanted
         try:
@@ -363,6 +369,52 @@ def _refusal(error: RemoteError, do: str, path: str) -> FileMissingError | Edito
             )
 
 
+class FilesOfClient:
+    """Text files of a client on another machine: what it does not offer is refused, and no disk stands in."""
+
+    def __init__(self, editor: TextStore, *, can_read: bool, can_write: bool) -> None:
+        self._editor = editor
+        self._can_read = can_read
+        self._can_write = can_write
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `FileSystem.read_text_file`."""
+        self._require(path, "reads no files", offered=self._can_read)
+        return await self._editor.read_text_file(path)
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `FileSystem.read_lines`."""
+        self._require(path, "reads no files", offered=self._can_read)
+        return await self._editor.read_lines(path, window)
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `FileSystem.write_text_file`."""
+        self._require(path, "writes no files", offered=self._can_write)
+        return await self._editor.write_text_file(path, text)
+
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`: ACP has no way to it."""
+        del to
+        self._require(path, "moves no files; run a command", offered=False)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`: ACP has no way to it."""
+        self._require(path, "removes no files; run a command", offered=False)
+
+    def _require(self, path: str, lack: str, *, offered: bool) -> None:
+        if not offered:
+            raise EditorUnavailableError(f"{path} is on the client's machine, and this client {lack}.")
+
+
+class NoTerminal:
+    """Commands of a client on another machine that has no terminals: none run."""
+
+    def start(self, request: CommandRequest) -> AbstractAsyncContextManager[RunningCommand]:
+        """See `Terminal.start`."""
+        del request
+        raise CommandFailedToStartError("This client offers no terminal, and commands of its machine run nowhere else.")
+
+
 class LocalMeans(Struct, frozen=True):
     """The means of a workbench on this machine."""
 
@@ -380,6 +432,8 @@ class LocalMeans(Struct, frozen=True):
     """Folders of our own data, settings, logs and caches, which confined commands do not see."""
     unfinished: UnfinishedWrites = UnfinishedWrites()
     """Notes of files that are being replaced."""
+    is_elsewhere: bool = False
+    """True if the client is on another machine: its files and commands are used, and none of ours."""
 
 
 class NotingTerminal:
@@ -413,7 +467,17 @@ class EditorPorts:
         self._local = LocalFileSystem(means.unfinished)
         self._deadline = means.editor_deadline
         self._delegating: DelegatingFileSystem | None = None
+        self._elsewhere: FilesOfClient | None = None
         fs = capabilities.fs
+        if means.is_elsewhere:
+            editor_files = EditorFileSystem(session_id, dispatcher, means.editor_deadline)
+            self._elsewhere = FilesOfClient(editor_files, can_read=fs.read_text_file, can_write=fs.write_text_file)
+            self._terminal: Terminal = NoTerminal()
+            if capabilities.terminal:
+                self._terminal = EditorTerminal(
+                    session_id, dispatcher, means.editor_deadline, means.scratch, is_elsewhere=True
+                )
+            return
         if fs.read_text_file or fs.write_text_file:
             editor_files = EditorFileSystem(session_id, dispatcher, means.editor_deadline)
             self._delegate(editor_files, can_read=fs.read_text_file, can_write=fs.write_text_file)
@@ -439,16 +503,22 @@ class EditorPorts:
     @property
     def files(self) -> FileSystem:
         """See `Workbench.files`."""
-        return self._delegating or self._local
+        return self._elsewhere or self._delegating or self._local
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """See `Workbench.is_elsewhere`."""
+        return self._elsewhere is not None
 
     @property
     def has_editor_files(self) -> bool:
         """See `Workbench.has_editor_files`."""
-        return self._delegating is not None
+        return self._delegating is not None or self._elsewhere is not None
 
     def use_server(self, server: Server, tools: FileTools) -> None:
         """See `Workbench.use_server`."""
-        self._delegate(ServerFileSystem(server, tools), can_read=True, can_write=bool(tools.write))
+        if self._elsewhere is None:
+            self._delegate(ServerFileSystem(server, tools), can_read=True, can_write=bool(tools.write))
 
     def _delegate(self, editor: TextStore, *, can_read: bool, can_write: bool) -> None:
         self._delegating = DelegatingFileSystem(

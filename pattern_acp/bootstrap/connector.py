@@ -17,7 +17,8 @@ from anyio.abc import ByteStream, TaskGroup
 from anyio.streams.tls import TLSStream
 
 from pattern_acp.acp.seen_by_editor import SeenByEditor
-from pattern_acp.bootstrap.remote_server import CONNECTION_HEADER, RECEIVED_HEADER
+from pattern_acp.bootstrap.remote_server import CONNECTION_HEADER, MACHINE_HEADER, RECEIVED_HEADER
+from pattern_acp.journal.processes import host_name
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, ConnectionClosedError, ProtocolError, RpcError
 from pattern_acp.jsonrpc.links import CannotResumeError, ResumableLink
 from pattern_acp.jsonrpc.messages import encode_error
@@ -222,8 +223,11 @@ def dialler(url: str, token: str, authority: str = "") -> Dial:
 
 
 def _dial_with(connect: Callable[[], Awaitable[ByteStream]], url: str, token: str) -> Dial:
+    machine = host_name().encode("ascii", "replace").decode()
+
     async def open_socket(headers: Mapping[str, str]) -> tuple[WebSocket, Mapping[str, str]]:
-        return await dial(await connect(), url, {"Authorization": f"Bearer {token}", **headers})
+        ours = {"Authorization": f"Bearer {token}", MACHINE_HEADER: machine}
+        return await dial(await connect(), url, {**ours, **headers})
 
     return open_socket
 

@@ -25,6 +25,7 @@ from pattern_acp.bootstrap.serve import end_at_last, ending_signals, translate
 from pattern_acp.bootstrap.services import LazyServices
 from pattern_acp.bootstrap.sessions import Root, open_client, open_root
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ProtocolError
 from pattern_acp.jsonrpc.links import BUFFER_BYTES, CannotResumeError, ResumableLink
@@ -48,6 +49,9 @@ CONNECTION_HEADER = "Acp-Connection-Id"
 
 RECEIVED_HEADER = "Pattern-Received"
 """Number of messages that the sender of the header has received; whoever sends it can go on after a cut."""
+
+MACHINE_HEADER = "Pattern-Machine"
+"""Name of the client's machine, by which projects at the same path of two machines are two."""
 
 SUBPROTOCOL = "acp"
 
@@ -127,12 +131,15 @@ class Admission(Struct, frozen=True):
     """Tells whether a token is the right one."""
     origins: tuple[str, ...] = ()
     """Pages that may connect; a client that is no page names none."""
+    is_local: bool = False
+    """True if clients use the files and commands of this machine; otherwise each uses its own through ACP alone."""
 
 
 class _Connection:
     """One client, over one WebSocket or several after another."""
 
-    def __init__(self, connection_id: str, link: ResumableLink, now: float) -> None:
+    def __init__(self, connection_id: str, link: ResumableLink, machine: str, now: float) -> None:
+        self.machine = machine
         self.connection_id = connection_id
         self.link = link
         self.begun_at = now
@@ -276,11 +283,13 @@ class RemoteServer:
         if self.clients >= self._limits.clients:
             return None
         link = ResumableLink(resumable=resumable, buffer_bytes=self._limits.client_bytes)
-        return _Connection(secrets.token_urlsafe(24), link, self._clock.monotonic())
+        machine = one_line(upgrade.headers.get(MACHINE_HEADER.lower(), ""), 60)
+        return _Connection(secrets.token_urlsafe(24), link, machine, self._clock.monotonic())
 
     async def _serve_agent(self, connection: _Connection) -> None:
         root, process = self._root, self._root.process
-        services = LazyServices(process, lambda dispatcher: open_client(root, root.for_one_more(), dispatcher))
+        shared = root.for_one_more(None if self._admission.is_local else connection.machine)
+        services = LazyServices(process, lambda dispatcher: open_client(root, shared, dispatcher))
         connection.dispatcher = dispatcher = Agent(connection.link, services, translate).dispatcher
         try:
             async with anyio.create_task_group() as tasks:

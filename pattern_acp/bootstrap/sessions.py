@@ -113,9 +113,25 @@ class Root(Struct, frozen=True):
     answered: anyio.Event
     """Set once a first session was opened and its client has the answer: from then on the process has time."""
 
-    def for_one_more(self) -> Constellation:
-        """Return the constellation for one of many connections: it holds its own sessions, and is told all news."""
+    def for_one_more(self, elsewhere: str | None = None) -> Constellation:
+        """Return the constellation for one of many connections: it holds its own sessions, and is told all news.
+
+        `elsewhere` is the name of the client's machine where that is another one; see `Constellation.elsewhere`.
+        """
         shared = self.shared
+        if elsewhere is not None:
+            # Late: a process of an editor has no such client.
+            from pattern_acp.tools.registry import elsewhere as tools_elsewhere
+
+            shared = replace(
+                shared,
+                elsewhere=elsewhere,
+                tools=tools_elsewhere(shared.tools),
+                settings_for=None,
+                git_status=None,
+                template_folder=None,
+                platform="the user's machine",
+            )
         return replace(
             shared,
             holder=this_process(shared.ids.new("run")),
@@ -179,12 +195,14 @@ async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGener
 @asynccontextmanager
 async def open_client(root: Root, shared: Constellation, dispatcher: Dispatcher) -> AsyncGenerator[OpenSessions, None]:
     """Serve sessions of one connection, until the context ends."""
-    process = root.process
+    process, means = root.process, root.means
+    if shared.elsewhere is not None:
+        means = replace(means, confinement=None, is_elsewhere=True)
     async with anyio.create_task_group() as tasks:
         serving = serve_sessions(
             shared,
             dispatcher,
-            root.means,
+            means,
             process.loaded.paths.cache,
             tasks,
             StoredLogins(process),
@@ -217,14 +235,15 @@ def serve_sessions(
     """
     ports = server_means(means)
     shared.background = tasks
-    shared.folder_changes = FolderChanges(ports.environment)
     client = EditorClient(dispatcher, means, shared.clock)
-    ask = client.servers.ask
-    shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins, ask_client=ask)
-    shared.sandboxing = sandboxing_of(means)
-    shared.hooks = hook_runner(means)
-    shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
-    shared.languages = language_servers(tasks, ports.environment)
+    if not means.is_elsewhere:
+        shared.folder_changes = FolderChanges(ports.environment)
+        ask = client.servers.ask
+        shared.servers = ServerHost(tasks, ports, shared.settings.mcp_servers, logins=logins, ask_client=ask)
+        shared.sandboxing = sandboxing_of(means)
+        shared.hooks = hook_runner(means)
+        shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
+        shared.languages = language_servers(tasks, ports.environment)
     sessions = Sessions(shared, client)
     methods = SessionMethods(sessions, client, answered)
     tasks.start_soon(client.timer.run, name="chunk flusher")

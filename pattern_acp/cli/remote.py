@@ -50,8 +50,6 @@ def run_serve_clients(arguments: ServeClients, process: Process) -> int:
         raise AddressUnusableError(
             f"{arguments.listen} can be reached from other machines; add --allow-remote if that is meant."
         )
-    if not arguments.local:
-        raise AddressUnusableError("Only clients of this machine can be served yet; add --local.")
     origins = tuple(origin_of(each) for each in arguments.origins)
     context = tls_context(arguments.certificate, arguments.key) if arguments.certificate else None
     if arguments.new_token or not token.exists():
@@ -65,7 +63,14 @@ def run_serve_clients(arguments: ServeClients, process: Process) -> int:
 
     try:
         anyio.run(
-            partial(serve_clients, process, address, Admission(token.fits, origins), context=context, ready=ready)
+            partial(
+                serve_clients,
+                process,
+                address,
+                Admission(token.fits, origins, arguments.local),
+                context=context,
+                ready=ready,
+            )
         )
     except OutputClosed:
         return EXIT_OK

@@ -74,6 +74,11 @@ def absolute_path(raw: str, cwd: str, *, flavour: Flavour = PLATFORM, home: str 
     return _join_windows(name, cwd) if flavour.windows else _join_posix(name, cwd)
 
 
+def normal_path(path: str) -> str:
+    """Return an absolute path without `.`, `..` and doubled slashes; the disk is not asked."""
+    return os.path.normpath(path)
+
+
 def resolve_path(path: str) -> str:
     """The real place of an absolute path: every symbolic link followed, also those that point at nothing yet.
 

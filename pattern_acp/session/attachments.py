@@ -25,7 +25,7 @@ from pattern_acp.domain.tool_calls import Location
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.turn.permissions import resolved
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
-from pattern_acp.workspace.kinds import inspect_path
+from pattern_acp.workspace.kinds import PathFacts, inspect_path
 from pattern_acp.workspace.walk import list_directory
 
 MENTIONS = 20
@@ -280,8 +280,15 @@ def _given_before(state: "SessionState", uri: str) -> list[ResourcePart]:
     return [part for part in parts if isinstance(part, ResourcePart) and part.uri == uri]
 
 
+async def _facts(workbench: "Workbench", place: _Place) -> PathFacts:
+    if workbench.is_elsewhere:
+        # This machine may have another file at the path.
+        return PathFacts("text")
+    return await anyio.to_thread.run_sync(inspect_path, place.path)
+
+
 async def _look(state: "SessionState", workbench: "Workbench", place: _Place, lines: str) -> _Found:
-    facts = await anyio.to_thread.run_sync(inspect_path, place.path)
+    facts = await _facts(workbench, place)
     refusal = _refusal(state, place, is_folder=facts.kind == "directory")
     if refusal:
         return _Found(note=refusal, refused=True)

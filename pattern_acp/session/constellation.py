@@ -181,6 +181,11 @@ class Constellation(Struct):
     platform: str = ""
     machine: Callable[[], Machine] = Machine
     """Looks for the shell and programs of commands; blocks, so it runs in a worker thread."""
+    elsewhere: str | None = None
+    """Name of the machine that the client's files are on, empty where it does not say; None: they are on this one.
+
+    Nothing of a session then looks at the disk of this machine, and its tools are those of `tools.registry.elsewhere`.
+    """
     notices: list[str] = field(default_factory=list[str])
     """Sentences to show once, at the next prompt of any session."""
     warned: set[str] = field(default_factory=set[str])

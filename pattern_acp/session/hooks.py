@@ -210,7 +210,8 @@ class SessionToolHooks:
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """See `ToolHooks.after`."""
         locations = (*call.locations, *outcome.locations)
-        await note_files_in_hand(self._session.state, call.kind, locations, self._heard_by)
+        if self._session.constellation.elsewhere is None:
+            await note_files_in_hand(self._session.state, call.kind, locations, self._heard_by)
         said: list[str] = []
         for told in self._inputs(call):
             payload: dict[str, Json] = {

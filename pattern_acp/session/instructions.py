@@ -57,6 +57,8 @@ async def note_files_in_hand(
 
 async def note_changed_files(shared: "Constellation", state: "SessionState") -> None:
     """Have the next request tell the instruction files that changed since the conversation last had them."""
+    if shared.elsewhere is not None:
+        return
     stamps = _stamps(state.instructions, str(Path(state.cwd, NAMES[0])))
     if stamps == state.instruction_stamps or (not state.instructions and stamps == (_GONE,)):
         return

@@ -29,7 +29,7 @@ from pattern_acp.domain.clock import day_of
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.paths import resolve_path
+from pattern_acp.domain.paths import normal_path, resolve_path
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (
     InstructionFile,
@@ -69,6 +69,7 @@ from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.workspace.git import GitFacts, git_facts
 from pattern_acp.workspace.jobs import Job, Jobs
+from pattern_acp.workspace.shell import Machine
 from pattern_acp.workspace.walk import top_names
 
 if TYPE_CHECKING:
@@ -361,7 +362,26 @@ async def look_at(shared: Constellation, opening: Opening) -> Place:
     for folder in (opening.cwd, *opening.additional_directories):
         if "\0" in folder or not Path(folder).is_absolute():
             raise FolderUnusableError(f"The folder {shown(folder)} is not an absolute path; send absolute paths.")
+    if shared.elsewhere is not None:
+        return _place_elsewhere(shared, opening, shared.elsewhere)
     return await anyio.to_thread.run_sync(_look_at, shared, opening)
+
+
+ELSEWHERE = (
+    "Files and commands are those of your machine, through the editor. Project settings and instructions, search, git "
+    "status, checkpoints of files, the sandbox, MCP servers, hooks, language servers and the code map work where the "
+    "agent runs, so they are off here; every command asks."
+)
+
+
+def _place_elsewhere(shared: Constellation, opening: Opening, machine: str) -> Place:
+    """Take the client's folders as it names them: they are on another machine."""
+    roots = tuple(normal_path(folder) for folder in (opening.cwd, *opening.additional_directories))
+    settings = replace(shared.settings, policy=replace(shared.settings.policy, reading_commands="ask"))
+    project = f"{machine or 'elsewhere'}:{roots[0]}"
+    return Place(
+        opening.cwd, opening.additional_directories, roots, GitFacts(), project, settings, problems=(ELSEWHERE,)
+    )
 
 
 def _look_at(shared: Constellation, opening: Opening) -> Place:
@@ -394,7 +414,8 @@ def compile_system(
     shared: Constellation, client: Client, place: Place
 ) -> tuple[InstructionsCompiled, tuple[ProjectInstruction, ...]]:
     """The system prompt of a new session, and the instruction files, which it reads; so it runs in a worker thread."""
-    description, machine = client.description, shared.machine()
+    description = client.description
+    machine = shared.machine() if shared.elsewhere is None else Machine()
     environment = Environment(
         cwd=place.cwd,
         additional_directories=place.additional_directories,
@@ -416,7 +437,8 @@ def compile_system(
 
 def instructions_of(shared: Constellation, place: Place) -> tuple[ProjectInstruction, ...]:
     """The instruction files of a session's folder and the user's own, as they are now."""
-    return (*project_instructions(place.cwd, place.git.root), *own_instructions(shared.own_instructions))
+    own = own_instructions(shared.own_instructions)
+    return own if shared.elsewhere is not None else (*project_instructions(place.cwd, place.git.root), *own)
 
 
 def instruction_files(found: tuple[ProjectInstruction, ...]) -> tuple[InstructionFile, ...]:

@@ -78,6 +78,11 @@ class Workbench(Protocol):
         """True when files are read or written through the client."""
         ...
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """True when files and commands are on another machine, and only the client reaches them."""
+        ...
+
     def use_server(self, server: Server, tools: FileTools) -> None:
         """Read and write files through an MCP server of the client from now on."""
         ...

@@ -345,7 +345,8 @@ async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:
     await _record_start(session.state, session.recorder, turn)
     if turn.command is None:
         session.state.history.append(turn.message)
-        if files := given_files(session.state, turn.message):
+        files = given_files(session.state, turn.message)
+        if files and session.constellation.elsewhere is None:
             await note_files_in_hand(session.state, ToolKind.READ, files, session.state)
     return turn.refusal
 

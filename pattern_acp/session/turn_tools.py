@@ -112,10 +112,10 @@ class TurnTools:
 
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
     """Context for the tools of this turn."""
-    code, files = (
-        code_of(session.constellation, session.state),
-        TrackedFiles(session.workbench.files, session.checkpoints),
-    )
+    code, files = code_of(session.constellation, session.state), session.workbench.files
+    is_elsewhere = session.constellation.elsewhere is not None
+    if not is_elsewhere:
+        files = TrackedFiles(files, session.checkpoints)
     characters = session.state.settings.turn.tool_result_chars
     return ToolContext(
         session_id=session.session_id,
@@ -123,6 +123,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         cwd=session.state.cwd,
         roots=session.state.policy.roots,
         files=ObservedFiles(files, code.note_changed) if code is not None else files,
+        is_elsewhere=is_elsewhere,
         terminal=session.workbench.terminal,
         limits=partial(profile_of, session.constellation, session.state),
         memory=session.memory,

@@ -241,6 +241,8 @@ class ToolContext(Struct, frozen=True):
     """Tells whether policy lets the agent read an absolute path without a question; other paths are not even listed."""
     read_before: Callable[[], tuple[DataSource, ...]] = tuple
     """The data of others that the turn has read, that of the session's own folders last."""
+    is_elsewhere: bool = False
+    """True if files and commands are on another machine, so that nothing of a path can be seen on this one."""
     note_path: Callable[[str, str], None] = unnoted
     """Called with every path that a call names: absolute, and resolved through symbolic links."""
 

@@ -84,6 +84,8 @@ def _title(target: CodeTarget, asked: ReadFileArguments) -> str:
 
 
 async def _run(asked: ReadFileArguments, target: CodeTarget, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    if target.is_elsewhere:
+        return await _text(asked, target, context)
     facts = await confirmed(target, inspect_path)
     if facts.kind == "directory":
         raise WrongTargetError(f"{target.shown} is a folder; use list_directory.")

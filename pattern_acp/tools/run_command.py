@@ -216,6 +216,9 @@ async def _run_confined(
 
 def _reading_facts(asked: RunCommandArguments, folder: CodeTarget) -> tuple[bool, str]:
     """Return whether the line only reads, and the setting of its repositories by which git would run a program."""
+    if folder.is_elsewhere:
+        # Its programs and the settings of its repositories cannot be seen.
+        return False, ""
     # Late: the grammar is read with it.
     from pattern_acp.policy.reading import git_folders, surely_reads
 
@@ -293,6 +296,8 @@ async def _move_to_background(
 
 async def _check_folder(folder: CodeTarget) -> None:
     await confirm_target(folder)
+    if folder.is_elsewhere:
+        return
     facts = await anyio.to_thread.run_sync(inspect_path, folder.path)
     if facts.kind != "directory":
         raise WrongTargetError(f"{folder.shown} is not a folder; the command was not run.")

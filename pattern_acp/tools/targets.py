@@ -13,7 +13,7 @@ from typing import TypeVar
 import anyio.to_thread
 from msgspec import Struct
 
-from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
+from pattern_acp.domain.paths import absolute_path, display_path, normal_path, resolve_path
 from pattern_acp.tools.base import ToolContext, ToolFailedError
 
 T = TypeVar("T")
@@ -32,6 +32,8 @@ class CodeTarget(Struct, frozen=True):
     path: str
     resolved: str
     shown: str
+    is_elsewhere: bool = False
+    """True if it is on another machine: what this one has at the path means nothing."""
 
 
 async def find_target(raw: str, context: ToolContext) -> CodeTarget:
@@ -41,6 +43,10 @@ async def find_target(raw: str, context: ToolContext) -> CodeTarget:
         WorkspaceError: the path cannot be used.
     """
     path = absolute_path(raw, context.cwd)
+    if context.is_elsewhere:
+        resolved = normal_path(path)
+        context.note_path(path, resolved)
+        return CodeTarget(path, resolved, display_path(path, context.cwd), is_elsewhere=True)
     resolved = await anyio.to_thread.run_sync(resolve_path, path)
     context.note_path(path, resolved)
     return CodeTarget(path, resolved, display_path(path, context.cwd))
@@ -52,7 +58,8 @@ async def confirm_target(target: CodeTarget) -> None:
     Raises:
         ToolFailedError: a symbolic link was changed since.
     """
-    await confirmed(target, lambda _: None)
+    if not target.is_elsewhere:
+        await confirmed(target, lambda _: None)
 
 
 async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
@@ -74,6 +81,8 @@ async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
 
 async def missing_sentence(target: CodeTarget) -> str:
     """Tell the model about a path that does not exist, with names that are like it."""
+    if target.is_elsewhere:
+        return f"There is no file {target.shown}."
     return await anyio.to_thread.run_sync(_missing_sentence, target)
 
 

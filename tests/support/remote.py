@@ -43,7 +43,12 @@ class ServedRemotely:
 
 @asynccontextmanager
 async def served_remotely(
-    home: Home, *, limits: ClientLimits | None = None, origins: tuple[str, ...] = (), flags: Flags | None = None
+    home: Home,
+    *,
+    is_local: bool = True,
+    limits: ClientLimits | None = None,
+    origins: tuple[str, ...] = (),
+    flags: Flags | None = None,
 ) -> AsyncGenerator[ServedRemotely, None]:
     """A server on a port of its own, until the block ends."""
     ready = anyio.Event()
@@ -57,7 +62,7 @@ async def served_remotely(
         await serve_clients(
             home.process(flags or Flags()),
             Address("127.0.0.1", 0),
-            Admission(lambda token: token == TOKEN, origins),
+            Admission(lambda token: token == TOKEN, origins, is_local),
             limits=limits,
             ready=note,
         )
