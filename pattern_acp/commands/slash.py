@@ -176,6 +176,12 @@ COMMANDS: dict[str, Command] = {
             hint="N [start | done | drop | block | todo | comment TEXT | graph]",
         ),
         Command(
+            "job",
+            "Work that you agree to first: estimate, budget, paths, checks, receipt",
+            "pattern_acp.session.agreed_jobs:run_job",
+            hint='"GOAL" [--max 2 USD] [--paths GLOBS] [--check CMD]… | N | resume N | stop N',
+        ),
+        Command(
             "board",
             "Open sessions: who works on which task and which files",
             "pattern_acp.session.board_commands:run_board",

@@ -284,6 +284,9 @@ class RecordedPolicy(Struct, frozen=True):
     only_reads: bool = False
     paths: tuple[str, ...] = ()
     """The folders in which alone the subagent may write."""
+    job: int = 0
+    globs: tuple[str, ...] = ()
+    """The patterns of files that the job may write."""
 
 
 class PermissionDecided(Struct, frozen=True):

@@ -27,6 +27,8 @@ class Layer(StrEnum):
     PERSONA = "persona"
     """Grants of the user for this persona everywhere."""
     MODE = "mode"
+    JOB = "job"
+    """The terms of the job that is worked on."""
     SUBAGENT = "subagent"
     HOOK = "hook"
 
@@ -50,6 +52,7 @@ HABITS = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fet
 _FORCES = {
     "memory_consent": Force.CONSENT,
     "subagent_paths": Force.CONSENT,
+    "job_paths": Force.CONSENT,
     "own_program": Force.FIRM,
     "memory_secret": Force.FIRM,
     "memory_origin": Force.FIRM,
@@ -71,8 +74,8 @@ def layer_of(decision: Decision) -> Layer:
         return Layer(decision.layer)
     if decision.rule == "hook":
         return Layer.HOOK
-    if decision.rule.startswith("subagent_"):
-        return Layer.SUBAGENT
+    if decision.rule.startswith(("subagent_", "job_")):
+        return Layer(decision.rule.partition("_")[0])
     return Layer.MODE if decision.rule in _OF_MODE else Layer.FLOOR
 
 
@@ -139,6 +142,7 @@ _CHANGES = {
     "foreign_origin": "Words of your own, or a line that you always allowed exactly.",
     "memory_origin": "The same in a turn that has read nothing of others, or words of your own.",
     "instructions_origin": "The same in a turn that has read nothing of others.",
+    "job_paths": "The same call outside of the job, or a job with other paths.",
     "subagent_paths": "The same call by the session itself, or a subagent with other limits.",
     "subagent_reads": "The same call by the session itself, or a subagent that may write.",
 }

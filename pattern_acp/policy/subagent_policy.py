@@ -1,25 +1,35 @@
-"""Further limits on the part of a session that runs as a subagent.
+"""Further limits on the part of a session that runs as a subagent, or works on a job that the user agreed to.
 
-Owns: how a decision on the session becomes one on a subagent. Must not know: subagents' tasks, or who asks. It only
+Owns: how a decision on the session becomes one on such a part. Must not know: tasks and terms, or who asks. It only
 ever makes a decision stricter, so nobody gains by delegating.
 """
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
 from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
+from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.layers import combine
 from pattern_acp.policy.paths import is_inside_any
 
 
 class SubagentLimits(Struct, frozen=True):
-    """Limits of a subagent, with its `name` for sentences; `paths` are absolute and resolved, empty for no limit."""
+    """Limits of a subagent, with its `name` for sentences; `paths` are absolute and resolved, empty for no limit.
+
+    Those of a job hold for its subagents, too.
+    """
 
     name: str = ""
     only_reads: bool = False
     paths: tuple[str, ...] = ()
+    job: int = 0
+    """The number of the job that is worked on; 0 for none."""
+    globs: tuple[str, ...] = ()
+    """Absolute patterns of the files that the job may write, empty for no limit."""
 
     def mode(self, mode: Mode) -> Mode:
         """The mode that decides: a subagent that only reads is in plan mode, whatever the session's is."""
@@ -29,7 +39,9 @@ class SubagentLimits(Struct, frozen=True):
         """Restrict the decision that policy made for the session on these accesses."""
         if decision.verdict is Verdict.DENY:
             return self._denied(decision)
-        if not self.paths:
+        if self.globs:
+            decision = self._within_job(decision, accesses)
+        if not self.paths or decision.verdict is Verdict.DENY:
             return decision
         if any(isinstance(one, WritePath) and not is_inside_any(one.path, self.paths) for one in accesses):
             reason = f"The subagent {self.name} may write only in {', '.join(self.paths)}."
@@ -40,6 +52,17 @@ class SubagentLimits(Struct, frozen=True):
             return combine((decision, Decision(Verdict.ASK, "subagent_paths", reason)))
         return decision
 
+    def _within_job(self, decision: Decision, accesses: Sequence[Access]) -> Decision:
+        allowed = ", ".join(self.globs)
+        if any(isinstance(one, WritePath) and not matches_any(one.path, self.globs) for one in accesses):
+            reason = f"Job {self.job} may write only in {allowed}."
+            return combine((decision, Decision(Verdict.DENY, "job_paths", reason)))
+        if decision.rule != "reading" and any(_could_write(one) for one in accesses):
+            # The commands that the user agreed to are granted for the turn, which lifts this question.
+            reason = f"Job {self.job} may write only in {allowed}, and this could write elsewhere."
+            return combine((decision, Decision(Verdict.ASK, "job_paths", reason)))
+        return decision
+
     def _denied(self, decision: Decision) -> Decision:
         if not self.only_reads or decision.rule != "plan_mode":
             return decision
@@ -48,6 +71,23 @@ class SubagentLimits(Struct, frozen=True):
 
 UNLIMITED = SubagentLimits()
 """No further limits than the session's."""
+
+
+def globs_below(root: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """The absolute forms of patterns below a folder; one without a slash is meant at any depth."""
+    folder = re.sub(r"([*?\[{])", r"[\1]", root.replace("\\", "/").rstrip("/"))
+    return tuple(f"{folder}/{one if '/' in one else f'**/{one}'}" for one in (each.lstrip("/") for each in patterns))
+
+
+def matches_any(path: str, globs: Sequence[str]) -> bool:
+    """True if an absolute path is one of those that absolute patterns mean."""
+    name = path.replace("\\", "/").lstrip("/")
+    return any(_compiled(glob).matches(name) for glob in globs)
+
+
+@lru_cache(maxsize=256)
+def _compiled(glob: str) -> Glob:
+    return compile_glob(glob.lstrip("/"), "/")
 
 
 def _could_write(access: Access) -> bool:

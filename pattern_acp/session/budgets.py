@@ -28,11 +28,13 @@ from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.events import (
     BudgetChanged,
     Event,
+    JobMoved,
     PermissionAnswered,
     PermissionAsked,
     ToolCallFinished,
     ToolCallStarted,
 )
+from pattern_acp.journal.job_events import JobHold
 from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far, usual_output
@@ -102,7 +104,12 @@ logger = logging.getLogger(__name__)
 
 SCOPES: tuple[BudgetScope, ...] = ("turn", "session", "day")
 
-NAMES: Mapping[BudgetScope, str] = {"turn": "this turn", "session": "this session", "day": "today, over all sessions,"}
+NAMES: Mapping[BudgetScope, str] = {
+    "turn": "this turn",
+    "session": "this session",
+    "day": "today, over all sessions,",
+    "job": "this job",
+}
 
 NOTICE_PERCENT = 80
 """Used share of a budget at which the user is warned (issue 6, section 5)."""
@@ -321,7 +328,12 @@ class BudgetGate:
     def _limits(self) -> list[tuple[BudgetScope, str, Allowance]]:
         day = str(day_began_ms(self._session.constellation.clock.now_ms()))
         keys: Mapping[BudgetScope, str] = {"turn": self._turn_id, "session": "", "day": day}
-        return [(scope, keys[scope], limit_of(self._session.state, scope, keys[scope])) for scope in SCOPES]
+        found: list[tuple[BudgetScope, str, Allowance]] = [
+            (scope, keys[scope], limit_of(self._session.state, scope, keys[scope])) for scope in SCOPES
+        ]
+        if (job := self._session.state.job) is not None:
+            found.append(("job", job.job_id, limit_of(self._session.state, "job", job.job_id)))
+        return found
 
     def _tokens(self, info: ModelInfo, request: ProviderRequest) -> int:
         tokens = request_tokens(request, self._messages)
@@ -329,17 +341,23 @@ class BudgetGate:
 
     def _reached(self, spent: SpentSoFar, expected: Expected) -> Reached | None:
         for scope, key, limit in self._limits():
-            if is_over(limit, _of_scope(spent, scope), expected):
-                return Reached(scope, key, limit, _of_scope(spent, scope), expected)
+            if is_over(limit, self._of_scope(spent, scope), expected):
+                return Reached(scope, key, limit, self._of_scope(spent, scope), expected)
         return None
+
+    def _of_scope(self, spent: SpentSoFar, scope: BudgetScope) -> Spent:
+        if scope == "job" and (job := self._session.state.job) is not None:
+            return job.before + spent.turn
+        return {"turn": spent.turn, "session": spent.session, "day": spent.since}.get(scope, Spent())
 
     async def _tell(self, spent: SpentSoFar, info: ModelInfo | None, expected: Expected | None) -> None:
         for scope, key, limit in self._limits():
-            used = _of_scope(spent, scope)
+            used = self._of_scope(spent, scope)
             told = (scope, key, str(limit))
             if told not in self._state.told and _percent(limit, used) >= NOTICE_PERCENT:
                 self._state.told.add(told)
-                await self._say(f"{NAMES[scope].capitalize()} {has_used(limit, used)} (/budget).")
+                where = "/job" if scope == "job" else "/budget"
+                await self._say(f"{NAMES[scope].capitalize()} {has_used(limit, used)} ({where}).")
             is_blind = limit.micro_units is not None and expected is not None and expected.micro_units is None
             if is_blind and info is not None and info.qualified not in self._state.told_unpriced:
                 self._state.told_unpriced.add(info.qualified)
@@ -372,10 +390,6 @@ def is_over(limit: Allowance, spent: Spent, expected: Expected) -> bool:
         # What cannot be counted cannot be held back, but for a budget that allows nothing.
         return limit.micro_units == 0
     return spent.micro_units + expected.micro_units > limit.micro_units
-
-
-def _of_scope(spent: SpentSoFar, scope: BudgetScope) -> Spent:
-    return {"turn": spent.turn, "session": spent.session, "day": spent.since}[scope]
 
 
 def _percent(limit: Allowance, spent: Spent) -> int:
@@ -445,7 +459,8 @@ class BudgetQuestion(Struct, frozen=True):
 
     def _end(self, what: str) -> TurnEnd:
         reached = self.reached
-        sentence = f"{what} {reached.sentence} `/budget {reached.scope} AMOUNT` changes it."
+        change = "" if reached.scope == "job" else f" `/budget {reached.scope} AMOUNT` changes it."
+        sentence = f"{what} {reached.sentence}{change}"
         return TurnEnd(StopReason.END_TURN, sentence, failure=USED_UP)
 
     def _longer(self) -> Allowance:
@@ -454,13 +469,16 @@ class BudgetQuestion(Struct, frozen=True):
         spent, expected = reached.spent, reached.expected
         need = Allowance(spent.micro_units + (expected.micro_units or 0), spent.tokens + expected.tokens)
         # A step of nothing, after the settings were made smaller meanwhile, would lead nowhere.
-        base = limit_of(self.session.state, reached.scope)
+        base = reached.limit if reached.scope == "job" else limit_of(self.session.state, reached.scope)
         return reached.limit.stretched(reached.limit if base.is_zero else base, need)
 
     async def _extend(self, longer: Allowance) -> None:
         reached = self.reached
-        changed = BudgetChanged(reached.scope, str(longer), "extended")
-        await self.session.recorder.record(NewEvent(changed, Actor.HUMAN, Origin.PERSON))
+        event: Event = BudgetChanged(reached.scope, str(longer), "extended")
+        if reached.scope == "job" and (job := self.session.state.job) is not None:
+            job.hold = JobHold(longer.tokens, longer.micro_units, job.hold.milliseconds)
+            event = JobMoved(self.turn_id, job.job_id, "working", "person", job.hold)
+        await self.session.recorder.record(NewEvent(event, Actor.HUMAN, Origin.PERSON))
         self.session.state.budgets.extended[reached.scope, reached.key] = longer
 
     async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> PermissionAnswer:

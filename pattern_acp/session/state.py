@@ -30,14 +30,19 @@ from pattern_acp.domain.project_parts import PartKind, digest_of_parts
 from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import InstructionFile, MemoryShown, PinnedDefinition, SeenDefinition
+from pattern_acp.journal.job_events import JobCheck, JobHold, JobTerms
 from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.usage import Spent
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.policy.grant_matching import Grant
+from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.options import Overlap
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.skill import LoadSkill, WriteSkill
 from pattern_acp.trust.records import Agreement
+from pattern_acp.turn.budget import Limits
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.request_fingerprints import RequestDigests
@@ -66,7 +71,38 @@ class InjectionQueue(Struct):
     waiting: list[Addition] = field(default_factory=list[Addition])
 
 
-BudgetScope: TypeAlias = Literal["turn", "session", "day"]
+BudgetScope: TypeAlias = Literal["turn", "session", "day", "job"]
+
+
+class RunningJob(Struct):
+    """The job that a turn works on (session/agreed_jobs.py)."""
+
+    job_id: str
+    number: int
+    terms: JobTerms
+    hold: JobHold
+    before: Spent
+    """The use by earlier turns."""
+    used_ms: int
+    """The time that earlier turns took."""
+    limits: SubagentLimits
+    """The narrower policy of its turn."""
+    model: ModelInfo
+    """The session's own model, which it has again behind the turn."""
+    grants: tuple[Grant, ...] = ()
+    """The commands that were agreed to, which need no question in its turn."""
+    recorded_ms: int = 0
+    """The part of the turn's time that is recorded."""
+    checks: tuple[JobCheck, ...] = ()
+    """Results of the checks, once they ran behind the last answer."""
+    failed_rounds: int = 0
+
+    def limiting(self, limits: Limits) -> Limits:
+        """The limits of its turn, with the time that is left of the job's."""
+        if self.hold.milliseconds is None:
+            return limits
+        left = max(self.hold.milliseconds - self.used_ms, 0) // 1000
+        return replace(limits, seconds=min(limits.seconds, left))
 
 
 class BudgetState(Struct):
@@ -308,6 +344,8 @@ class SessionState(Struct):
     """Files of memory, in the state they were in, that the user was told about."""
     window: WindowState = field(default_factory=WindowState)
     """State of the model's window: token counts and breaks of the cache."""
+    job: RunningJob | None = None
+    """The job that the turn works on."""
     budgets: BudgetState = field(default_factory=BudgetState)
     """Spending limits and reservations, beside the settings."""
     memory_changes: tuple[MemoryShown, tuple[MemoryView, ...], tuple[Section, ...]] | None = None

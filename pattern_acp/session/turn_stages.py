@@ -230,6 +230,8 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         session.state.unrecorded, session.state.unfinished = failed_end(error), True
         raise
     finally:
+        if session.state.job is not None:
+            session.state.model, session.state.job = session.state.job.model, None
         # Also before an error: nothing may follow the answer.
         await session.view.settle()
     if refused is not None:
@@ -400,10 +402,10 @@ async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
     return end
 
 
-async def run_command(session: Session, turn_id: TurnId, command: Typed) -> TurnEnd:
-    """Answer a slash command with a message that the model does not see."""
+async def run_command(session: Session, turn_id: TurnId, command: Typed) -> TurnEnd | None:
+    """Answer a slash command with a message that the model does not see; None where the model is to work on it."""
     answer = await _answer_of(session, command)
-    if isinstance(answer, TurnEnd):
+    if answer is None or isinstance(answer, TurnEnd):
         return answer
     await show_sentence(session.recorder, turn_id, session.constellation.ids, answer)
     return TurnEnd(StopReason.END_TURN)
@@ -417,11 +419,11 @@ async def answer_beside(session: Session, command: Typed) -> str:
     """
     answer = await _answer_of(session, command)
     # Clients join the text of messages that follow each other.
-    return f"\n\n{answer.sentence if isinstance(answer, TurnEnd) else answer}\n\n"
+    return f"\n\n{answer.sentence if isinstance(answer, TurnEnd) else answer or ''}\n\n"
 
 
-async def _answer_of(session: Session, command: Typed) -> str | TurnEnd:
-    """The answer of a slash command; the end of its turn where it cannot be carried out."""
+async def _answer_of(session: Session, command: Typed) -> str | TurnEnd | None:
+    """The answer of a slash command; the end of its turn where it cannot be carried out, None where work follows."""
     row = COMMANDS[command.name]
     try:
         if row.in_session:
@@ -436,7 +438,7 @@ async def _answer_of(session: Session, command: Typed) -> str | TurnEnd:
         raise
     except PatternError as error:
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
-    if not isinstance(answer, str):
+    if answer is not None and not isinstance(answer, str | TurnEnd):
         # Late: only some commands have a result of parts.
         from pattern_acp.commands.document import markdown
 
@@ -508,9 +510,11 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
     shared, state, limits = session.constellation, session.state, session.state.settings.turn
     # Of the whole turn, its subagents included.
     asked = Limits(limits.max_model_requests, limits.max_wall_seconds)
+    asked = asked if state.job is None else state.job.limiting(asked)
     budget = Budget(asked, shared.clock, UserWaitTimer(shared.clock), cost=state.cost)
     try:
-        gate = BudgetGate(session, turn.turn_id, budget.waits, may_switch=True, asks=not turn.is_own)
+        may_switch = state.job is None
+        gate = BudgetGate(session, turn.turn_id, budget.waits, may_switch=may_switch, asks=not turn.is_own)
         model = _model_in_use(session, gate)
         tools = await _tools_of(session, turn, budget)
         if isinstance(tools, TurnEnd):
@@ -538,12 +542,13 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
             else:
                 state.waiting.clear()
                 end = CONTINUED_TOO_OFTEN
-            if not state.budgets.switched:
+            if not state.budgets.switched and not (state.job and await _gets_more_time(session, turn, end, budget)):
                 break
             state.budgets.switched = False
             model = _model_in_use(session, gate)
         await window.after_turn()
         await gate.after_turn()
+        end = end if state.job is None else await _settle_job(session, turn, end, tools)
     except ProviderAuthError as error:
         raise CredentialsError(error.sentence, failure_code=error.failure_code) from error
     except (DatabaseError, LeaseLostError):
@@ -554,6 +559,20 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
     finally:
         state.cost = budget.cost
     return end
+
+
+async def _gets_more_time(session: Session, turn: Turn, end: TurnEnd, budget: Budget) -> bool:
+    # Late: hardly a session has a job.
+    from pattern_acp.session.agreed_jobs import gets_more_time
+
+    return await gets_more_time(session, turn.turn_id, end, budget)
+
+
+async def _settle_job(session: Session, turn: Turn, end: TurnEnd, tools: TurnTools) -> TurnEnd:
+    # Late, as above.
+    from pattern_acp.session.agreed_jobs import after_work
+
+    return await after_work(session, turn.turn_id, end, tools)
 
 
 def _model_in_use(session: Session, gate: BudgetGate) -> ModelInUse:
@@ -591,7 +610,13 @@ async def _goes_on(session: Session, turn_id: TurnId, end: TurnEnd, tools: TurnT
         return False
     if tools.checks is not None and await checks_want_more(session.state, turn_id, tools.checks):
         return True
-    return await diagnostics_want_more(session, turn_id) or await after_answer(session, turn_id, active=active)
+    if await diagnostics_want_more(session, turn_id) or await after_answer(session, turn_id, active=active):
+        return True
+    if session.state.job is None:
+        return False
+    from pattern_acp.session.agreed_jobs import job_wants_more
+
+    return await job_wants_more(session, turn_id, tools)
 
 
 STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (

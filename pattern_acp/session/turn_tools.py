@@ -17,6 +17,7 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item
+from pattern_acp.policy.subagent_policy import UNLIMITED
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.context_usage import offered_tools
@@ -62,6 +63,11 @@ class TurnTools:
         self.checks: ConfiguredChecks | None = None
         """The checks of what calls edit; None before the first call."""
 
+    @property
+    def seconds(self) -> float:
+        """Seconds that the turn took so far, without those of the user."""
+        return self._budget.seconds
+
     def runner(self) -> ToolRunner:
         """Return the runner of the turn's calls, with policy, checks and hooks; the same one every time."""
         if self._runner is not None:
@@ -71,12 +77,15 @@ class TurnTools:
 
         session, clock = self._session, self._session.constellation.clock
         tools = [tool for tool in self._tools if tool.spec.name not in self._withheld]
+        if (job := session.state.job) is not None:
+            session.state.policy.grants += job.grants
         permissions = PermissionChecker(
             session.state.policy,
             session.approver,
             session.recorder,
             clock=clock,
             waits=self._budget.waits,
+            narrowing=job.limits if job is not None else UNLIMITED,
             circumstances=partial(circumstances_of, self._budget, session.state.cwd, clock),
         )
         context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)

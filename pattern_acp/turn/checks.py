@@ -45,7 +45,10 @@ TOLD_CHARACTERS = 8_000
 _ORDER = ("formatter", "linter", "test")
 """Formatters go first, so that the others judge what they leave."""
 
-NEEDS_NO_QUESTION = "It is one of the checks that you set up, or trusted with this folder."
+LONGEST_SECONDS = 600
+"""Time limit of a line that the user agreed to, which may be all the tests of a project."""
+
+NEEDS_NO_QUESTION = "It is one of the checks that you set up or agreed to, or trusted with this folder."
 
 
 class _Run(Struct, frozen=True):
@@ -124,7 +127,25 @@ class ConfiguredChecks:
             failed = failed or not passed
         return Found("\n".join(text for text in told if text), failed)
 
-    async def _run(self, turn_id: TurnId, run: _Run, before: Mapping[str, str]) -> tuple[list[str], bool]:
+    async def run_line(self, turn_id: TurnId, name: str, line: str) -> tuple[ToolOutcome, str]:
+        """Run one line that the user agreed to, whatever was edited; its outcome, and what the model should read of it.
+
+        Raises:
+            DatabaseError: it could not be recorded; the turn must stop.
+        """
+        ended: list[ToolOutcome] = []
+        check = CheckSettings(name, line, when="on_stop", timeout_seconds=LONGEST_SECONDS)
+        texts, _ = await self._run(turn_id, _Run(check, (), line), {}, ended.append)
+        outcome = ended[0] if ended else ToolOutcome("\n".join(texts), is_error=True)
+        return outcome, "\n".join(text for text in texts if text)
+
+    async def _run(
+        self,
+        turn_id: TurnId,
+        run: _Run,
+        before: Mapping[str, str],
+        note: Callable[[ToolOutcome], object] = lambda _: None,
+    ) -> tuple[list[str], bool]:
         call_id = ToolCallId(self._ids.new("call"))
         arguments = {"command": run.line, "timeout_seconds": run.check.timeout_seconds}
         title = one_line(f"Check {run.check.name}: {run.line}")
@@ -154,6 +175,7 @@ class ConfiguredChecks:
             raise
         shown = tuple(part for path, (old, new) in changes.items() for part in shown_change(path, old, new))
         await self._finish(turn_id, call_id, outcome, started, shown)
+        note(outcome)
         return [_told(run, outcome), *await self._reformatted(run.check, changes)], _passed(outcome)
 
     async def _finish(

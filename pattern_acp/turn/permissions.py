@@ -217,6 +217,8 @@ class PermissionChecker:
             narrowing.name,
             narrowing.only_reads,
             narrowing.paths,
+            narrowing.job,
+            narrowing.globs,
         )
 
     async def announce(

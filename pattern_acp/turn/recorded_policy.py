@@ -35,7 +35,11 @@ _ACCESSES: dict[str, type[Struct]] = {each.__name__: each for each in get_args(A
 
 def digest_of_policy(policy: RecordedPolicy) -> str:
     """Return the hash by which decisions name a policy."""
-    return sha256(canonical_json(cast("Json", msgspec.to_builtins(policy)))).hexdigest()
+    form = cast("dict[str, Json]", msgspec.to_builtins(policy))
+    if not policy.job:
+        # Policies from before there were jobs have the hash that they had.
+        del form["job"], form["globs"]
+    return sha256(canonical_json(form)).hexdigest()
 
 
 def recorded_accesses(accesses: Sequence[Access]) -> tuple[RecordedAccess, ...]:
@@ -92,7 +96,7 @@ def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access], basis: Recor
         absolute = absolute_path(path, folder)
         return resolve_path(absolute) if basis is None else led.get((path, folder), absolute)
 
-    limits = SubagentLimits(policy.subagent, policy.only_reads, policy.paths)
+    limits = SubagentLimits(policy.subagent, policy.only_reads, policy.paths, policy.job, policy.globs)
     decision = decide(
         accesses,
         mode=limits.mode(Mode(policy.mode)),

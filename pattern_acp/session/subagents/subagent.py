@@ -90,6 +90,7 @@ from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 
 FOUND_AGAIN = "Look again at what you still need of it."
@@ -499,6 +500,12 @@ LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
 
 
+def narrowed_to(state: "SessionState", task: DelegatedTask) -> SubagentLimits:
+    """The limits of a subagent, with those of the job that its turn works on."""
+    limits = SubagentLimits(task.name, task.kind.only_reads, task.paths)
+    return limits if state.job is None else replace(limits, job=state.job.number, globs=state.job.limits.globs)
+
+
 class Subagent:
     """One run."""
 
@@ -533,7 +540,7 @@ class Subagent:
             clock=shared.clock,
             waits=waits,
             circumstances=partial(circumstances_of, self._budget, session.state.cwd, shared.clock),
-            narrowing=SubagentLimits(task.name, task.kind.only_reads, task.paths),
+            narrowing=narrowed_to(session.state, task),
         )
         context = replace(
             parts.context,

@@ -1,0 +1,170 @@
+"""Quotes: what a job is likely to cost, worked out without asking a model.
+
+Owns: the estimate, the risks and the plan in words. Must not know: where files, prices and past jobs are read. Pure,
+and in integers: the same inputs give the same quotes, in whatever order they come.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from pattern_acp.domain.text_limits import plural
+from pattern_acp.domain.usage import Usage, amount_text
+from pattern_acp.jobs.terms import hold_of
+from pattern_acp.journal.job_events import JobHold, JobQuote, JobTerms
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.providers.catalogue import cost_of
+
+VALID_MS = 60 * 60_000
+"""Life of an offer: prices and files change."""
+
+MOST_QUOTES = 3
+
+LIKELY_FILES = 12
+"""Most files that are counted as read and changed; a goal that needs more is several jobs."""
+
+_UNKNOWN_FILES, _UNKNOWN_BYTES = 3, 6_000
+"""The guess where there is no code map, or no file has the words of the goal."""
+_READ_TOKENS = 60_000
+_ANSWER, _RESULT, _WRITTEN = 250, 400, 600
+"""Tokens of an answer with a call, of a call's result, and written for a changed file."""
+_LEAST_PERCENT, _MOST_PERCENT = 25, 400
+
+
+class Reach(Struct, frozen=True):
+    """The files that a job may have to do with, as the code map knows them.
+
+    `files` may be written; of these, `likely` have the words of the goal, with their `bytes` and `symbols`. `importers`
+    are files outside that import some of them, `tests` counts those in reach that are tests.
+    """
+
+    files: int = 0
+    likely: tuple[str, ...] = ()
+    bytes: int = 0
+    symbols: int = 0
+    importers: int = 0
+    tests: int = 0
+
+
+class Candidate(Struct, frozen=True):
+    """A persona and a model that could do the job, with estimated and used tokens of their past jobs."""
+
+    persona: str
+    model: ModelInfo
+    past: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def percent(self) -> int:
+        """The share of their estimates that past jobs used, the middle one; 100 without any."""
+        shares = sorted(used * 100 // estimated for estimated, used in self.past if estimated > 0)
+        middle = shares[len(shares) // 2] if shares else 100
+        return min(max(middle, _LEAST_PERCENT), _MOST_PERCENT)
+
+
+def quotes_for(
+    terms: JobTerms, reach: Reach, candidates: Iterable[Candidate], *, base_tokens: int
+) -> tuple[JobQuote, ...]:
+    """A quote for each candidate, the cheapest first; `base_tokens` are the system prompt and tools of a request."""
+    ordered = sorted(candidates, key=lambda one: (one.persona, one.model.qualified))
+    quotes = [_quote(terms, reach, one, base_tokens) for one in ordered]
+    asked = [quote for quote in quotes if terms.model and quote.model == terms.model]
+    others = sorted((quote for quote in quotes if quote not in asked), key=_by_price)
+    return (*asked, *others)[:MOST_QUOTES]
+
+
+def _by_price(quote: JobQuote) -> tuple[bool, int, int, str, str]:
+    price = quote.micro_units
+    return (price is None, price or 0, quote.tokens, quote.persona, quote.model)
+
+
+def _quote(terms: JobTerms, reach: Reach, candidate: Candidate, base_tokens: int) -> JobQuote:
+    changed = len(reach.likely) or _UNKNOWN_FILES
+    read = min((reach.bytes or _UNKNOWN_BYTES * changed) // 4, _READ_TOKENS)
+    # A look around, reading and changing each file, and a second try after each check.
+    requests = 3 + 2 * changed + 2 * len(terms.checks)
+    written = requests * _ANSWER + changed * _WRITTEN
+    fresh = base_tokens + read + requests * _RESULT
+    # Half of what is read is in the conversation on average, in every request anew.
+    again = requests * (base_tokens + (read + requests * (_RESULT + _ANSWER)) // 2)
+    info = candidate.model
+    cached = again if info.cache_read_price or info.is_free else 0
+    percent = candidate.percent
+    cost = cost_of(info, Usage(fresh + again - cached, written, cache_read_tokens=cached))
+    return JobQuote(
+        candidate.persona,
+        info.qualified,
+        max(requests * percent // 100, 1),
+        (fresh + again + written) * percent // 100,
+        None if cost is None else cost.micro_units * percent // 100,
+        percent,
+        len(candidate.past),
+        info.prices,
+    )
+
+
+def hold_for(terms: JobTerms, quote: JobQuote) -> JobHold:
+    """The budget to set aside: what the terms set, else twice the estimate, in money where a price is known."""
+    hold = hold_of(terms)
+    if hold.tokens is not None or hold.micro_units is not None:
+        return hold
+    if quote.micro_units:
+        return JobHold(None, quote.micro_units * 2, hold.milliseconds)
+    return JobHold(quote.tokens * 2, None, hold.milliseconds)
+
+
+def hold_text(hold: JobHold) -> str:
+    """A hold in words."""
+    parts = [
+        *((amount_text(hold.micro_units),) if hold.micro_units is not None else ()),
+        *((f"{hold.tokens:,} tokens",) if hold.tokens is not None else ()),
+        *((_time(hold.milliseconds),) if hold.milliseconds is not None else ()),
+    ]
+    return ", ".join(parts) or "no limit"
+
+
+def _time(milliseconds: int) -> str:
+    seconds = milliseconds // 1000
+    return f"{seconds // 60} min" if seconds >= 60 and not seconds % 60 else f"{seconds} s"
+
+
+def plan_of(terms: JobTerms, reached: Reach, quotes: Sequence[JobQuote]) -> tuple[str, ...]:
+    """The plan in sentences."""
+    where = f"only in {', '.join(f'`{path}`' for path in terms.paths)}" if terms.paths else "anywhere in the folder"
+    named = ", ".join(f"`{path}`" for path in reached.likely[:4]) + (" …" if len(reached.likely) > 4 else "")
+    most = max(quote.requests for quote in quotes)
+    reach = f", {plural(reached.files, 'file')} in reach" if reached.files else ""
+    return (
+        f"Read {plural(len(reached.likely), 'file')} that the goal is likely about: {named}."
+        if reached.likely
+        else "Find the files that the goal is about; the code map knows none by its words.",
+        f"Write {where}{reach}.",
+        f"Done when these exit with 0, which the engine runs: {', '.join(f'`{check}`' for check in terms.checks)}."
+        if terms.checks
+        else "Done when the model says so.",
+        f"About {plural(most, 'model request')}.",
+    )
+
+
+def risks_of(terms: JobTerms, reach: Reach, quotes: Sequence[JobQuote]) -> tuple[str, ...]:
+    """The risks in sentences, none where there are none to be seen."""
+    hold = hold_of(terms)
+    risks: list[str] = []
+    if not terms.checks:
+        risks.append("No check proves that it is done (`--check CMD`).")
+    if not terms.paths:
+        risks.append("Every file of the folder is in reach (`--paths GLOBS`).")
+    if terms.checks and reach.tests:
+        risks.append(f"{plural(reach.tests, 'test')} in reach: the work can change what a check proves.")
+    if reach.importers:
+        risks.append(f"{plural(reach.importers, 'file')} outside import what is in reach.")
+    if any(quote.micro_units is None for quote in quotes):
+        risks.append("No price of some of these models is known, so a budget of money does not count them.")
+    short = [
+        quote.model
+        for quote in quotes
+        if (hold.tokens is not None and quote.tokens > hold.tokens)
+        or (hold.micro_units is not None and (quote.micro_units or 0) > hold.micro_units)
+    ]
+    if short:
+        risks.append(f"The estimate is above the budget with {', '.join(short)}: it may stop unfinished.")
+    return tuple(risks)

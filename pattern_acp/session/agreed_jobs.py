@@ -1,0 +1,612 @@
+"""Jobs of a session: /job, the question about quotes, the work within its terms, and the receipt.
+
+Owns: when a job moves, and what the model reads of it. Must not know: what an estimate is made of (`jobs/quote.py`), or
+how holds are counted (`jobs/store.py`). A job is worked on in a turn of its session; a turn that ends early, or a
+process that is killed, leaves it where it is, and `/job resume N` goes on.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pattern_acp.context.history import add_context
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.allowance import Allowance
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.text_limits import one_line, plural
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.jobs import store
+from pattern_acp.jobs.errors import JobMoveError, JobTermsError
+from pattern_acp.jobs.model import MOST_ROUNDS, JobOutcome, JobRow, JobStage
+from pattern_acp.jobs.quote import (
+    VALID_MS,
+    Candidate,
+    hold_for,
+    hold_text,
+    plan_of,
+    quotes_for,
+    risks_of,
+)
+from pattern_acp.jobs.showing import jobs_text, price_text, quote_text, receipt_text
+from pattern_acp.jobs.store import JOB, Meter
+from pattern_acp.jobs.terms import USAGE, narrowed, parse_terms
+from pattern_acp.journal.events import (
+    CheckpointTaken,
+    ContextAdded,
+    GrantStored,
+    JobMoved,
+    JobQuoted,
+    JobSettled,
+    PermissionAnswered,
+    PermissionAsked,
+    SessionTitled,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from pattern_acp.journal.job_events import JobCheck, JobFile, JobHold, JobQuote, JobTerms, JobUse
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.usage import Spent, usage_of_session
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
+from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
+from pattern_acp.policy.subagent_policy import SubagentLimits, globs_below
+from pattern_acp.providers.base import ModelInfo
+from pattern_acp.session.budgets import USED_UP, cheaper_model
+from pattern_acp.session.changed_files import net_changes
+from pattern_acp.session.job_reach import reach_of, session_tokens
+from pattern_acp.session.state import Addition, RunningJob
+from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, release_claims, take_claims
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
+from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
+from pattern_acp.turn.recorder import NewEvent
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+    from pattern_acp.session.turn_tools import TurnTools
+
+JOB_CALL = "job_offer"
+"""Name of the call that shows the question."""
+
+SOURCE = "job"
+"""Source of what the model is told of a job."""
+
+MOST_FAILED_ROUNDS = 3
+"""Times that a check may fail behind an answer before the job ends with it."""
+
+NARROW, DECLINE = "Narrow it first", "No, leave it"
+
+HELP = (
+    f"`/job {USAGE}` asks for an estimate. `/job N` shows one, `/job resume N` goes on with one that was interrupted, "
+    "or `/job stop N` ends it with what exists."
+)
+
+
+async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
+    """Answer /job; None when the turn goes on to work on a job.
+
+    Raises:
+        PatternError: a sentence about what is wrong.
+    """
+    verb, _, rest = argument.strip().partition(" ")
+    if not verb:
+        return f"{await _list(session)}\n\n{HELP}"
+    if verb.isdecimal() and not rest:
+        return await _show(session, int(verb))
+    if verb in {"resume", "stop"} and rest.strip().isdecimal():
+        row = await _row(session, int(rest))
+        if row.session_id != session.session_id:
+            raise JobTermsError(f"Job {row.number} is of another session; open that one to go on with it.")
+        return await (_resume if verb == "resume" else _stop)(session, row)
+    return await _offer(session, parse_terms(argument))
+
+
+async def _list(session: "Session") -> str:
+    def read(tx: Transaction) -> list[tuple[JobRow, str]]:
+        return [(row, store.quoted_of(tx, row).terms.goal) for row in store.jobs_of_session(tx, session.session_id)]
+
+    return jobs_text(await session.constellation.database.read(read))
+
+
+async def _row(session: "Session", number: int) -> JobRow:
+    return await session.constellation.database.read(lambda tx: store.job_numbered(tx, number))
+
+
+async def _show(session: "Session", number: int) -> str:
+    def read(tx: Transaction) -> str:
+        row = store.job_numbered(tx, number)
+        return job_text(tx, row)
+
+    return await session.constellation.database.read(read)
+
+
+def job_text(tx: Transaction, row: JobRow) -> str:
+    """A job as it is now: its quotes, its hold, or its receipt.
+
+    Raises:
+        JobNotFoundError: its events are gone.
+    """
+    quoted = store.quoted_of(tx, row)
+    settled = next((one.event for one in store.events_of_job(tx, row) if isinstance(one.event, JobSettled)), None)
+    if settled is not None:
+        return receipt_text(row, quoted, settled)
+    if row.state is JobStage.QUOTED:
+        return quote_text(quoted)
+    holds = [hold for hold in store.read_holds(tx, row.id) if hold.node == JOB and hold.granted is not None]
+    used = ", ".join(f"{hold.spent + hold.over:,} of {hold.granted:,} {_UNITS[hold.meter]}" for hold in holds)
+    goal = one_line(quoted.terms.goal, 300)
+    return (
+        f"**Job {row.number}: {row.state.value}.** {goal}\n\nUsed: {used or 'no limit was set'}. "
+        f"`/job resume {row.number}` goes on, `/job stop {row.number}` ends it with what exists."
+    )
+
+
+_UNITS = {Meter.TOKENS: "tokens", Meter.MONEY: "millionths of a US dollar", Meter.TIME: "ms"}
+
+
+async def _offer(session: "Session", terms: JobTerms) -> str | None:
+    """Quote terms, and ask the user, who may narrow them; None when they agree."""
+    shared, job_id = session.constellation, session.constellation.ids.new("job")
+    number = await shared.database.read(store.next_number)
+    for round_ in range(1, MOST_ROUNDS + 1):
+        quoted = await quote(session, terms, job_id, number, round_)
+        await session.recorder.record(NewEvent(quoted, Actor.SYSTEM, Origin.AGENT))
+        answer = await _ask(session, quoted, may_narrow=round_ < MOST_ROUNDS)
+        if isinstance(answer, JobTerms):
+            terms = answer
+            continue
+        if answer is None:
+            settled = JobSettled(_turn(session), job_id, JobOutcome.DECLINED.value, "person")
+            await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
+            return f"Job {number} was not agreed. Nothing was done, and nothing spent."
+        try:
+            await _agree(session, quoted, answer)
+        except JobMoveError:
+            settled = JobSettled(_turn(session), job_id, JobOutcome.EXPIRED.value, "engine")
+            await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
+            return f"The offer of job {number} ended before you agreed. `/job` with the same words asks anew."
+        row = await _row(session, number)
+        return await _work(session, row, quoted)
+    return None
+
+
+async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, round_: int) -> JobQuoted:
+    """Estimate a job by the code map, past jobs and prices.
+
+    Raises:
+        JobTermsError: the model that the terms name cannot be used.
+    """
+    shared, state = session.constellation, session.state
+    base = session_tokens(session)
+    models = _models(session, terms, base)
+    persona = state.persona.name
+    past = await shared.database.read(lambda tx: [store.past_jobs(tx, persona, model.qualified) for model in models])
+    reach = await reach_of(session, terms)
+    candidates = [Candidate(persona, model, known) for model, known in zip(models, past, strict=True)]
+    quotes = quotes_for(terms, reach, candidates, base_tokens=base)
+    return JobQuoted(
+        _turn(session),
+        job_id,
+        number,
+        round_,
+        terms,
+        quotes,
+        reach.files,
+        reach.symbols,
+        plan_of(terms, reach, quotes),
+        risks_of(terms, reach, quotes),
+        shared.clock.now_ms() + VALID_MS,
+    )
+
+
+def _models(session: "Session", terms: JobTerms, tokens: int) -> list[ModelInfo]:
+    """The session's model or the one that is asked for, a cheaper one, and that of workers."""
+    shared, state = session.constellation, session.state
+    names = [terms.model or state.model.qualified]
+    if missing := shared.models.missing_key(names[0]):
+        raise JobTermsError(missing)
+    first = shared.models.resolve(names[0])[1]
+    cheaper = cheaper_model(shared, state, first, 4 * tokens)
+    others = (cheaper.qualified if cheaper is not None else "", state.settings.delegate.worker_model)
+    names += [name for name in others if name and not shared.models.missing_key(name)]
+    return [shared.models.resolve(name)[1] for name in dict.fromkeys(names)]
+
+
+async def _ask(session: "Session", quoted: JobQuoted, *, may_narrow: bool) -> int | JobTerms | None:
+    """The number of the quote that the user agrees to, narrower terms, or None."""
+    labels = [_label(quoted.terms, each) for each in quoted.quotes]
+    options = (*labels, *((NARROW,) if may_narrow else ()), DECLINE)
+    call_id = ToolCallId(session.constellation.ids.new("call"))
+    shown = TextContent(quote_text(quoted))
+    title = f"Agree to job {quoted.number}? {one_line(quoted.terms.goal, 80)}"
+    call = ToolCallView(call_id, JOB_CALL, title, ToolKind.OTHER, {"job": quoted.number}, (), (shown,))
+    turn_id = _turn(session)
+    asked = PermissionAsked(turn_id, call_id, title, options)
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    answer = await session.approver.put(UserQuestion(call, shown.text, options))
+    if answer is None:
+        answer = await _by_buttons(session, call, labels)
+    chosen = next((index for index, label in enumerate(labels) if answer.startswith(label)), None)
+    wish = answer[answer.index("--") :] if "--" in answer else ""
+    result: int | JobTerms | None = chosen
+    if chosen is None and may_narrow and (wish or answer.startswith(NARROW)):
+        result = await _narrower(session, quoted, call, wish)
+    status = ToolCallStatus.COMPLETED if result is not None else ToolCallStatus.FAILED
+    said = labels[result] if isinstance(result, int) else NARROW if result is not None else DECLINE
+    await session.recorder.record(
+        NewEvent(PermissionAnswered(turn_id, call_id, said), Actor.HUMAN, Origin.PERSON),
+        NewEvent(ToolCallFinished(turn_id, call_id, status, said, (shown, TextContent(f"**{said}**"))), Actor.SYSTEM),
+    )
+    return result
+
+
+async def _by_buttons(session: "Session", call: ToolCallView, labels: Sequence[str]) -> str:
+    """The answer of a client that shows one button of a kind."""
+    kinds = (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS)
+    offered: dict[PermissionAnswer, str] = dict(zip(kinds, labels, strict=False))
+    options = [ApprovalOption(kind, label) for kind, label in offered.items()]
+    options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, DECLINE))
+    return offered.get(await session.approver.ask(ApprovalRequest(call, call.title, tuple(options))), "")
+
+
+async def _narrower(session: "Session", quoted: JobQuoted, call: ToolCallView, wish: str) -> JobTerms | None:
+    """Narrower terms by what the user wrote, or chooses now; None where they give none."""
+    terms = quoted.terms
+    if not wish:
+        half = hold_for(terms, quoted.quotes[0])
+        halved = hold_text(
+            JobHold(None if half.tokens is None else half.tokens // 2, half.micro_units and half.micro_units // 2)
+        )
+        text = "Narrow it by which options? For example: --paths tests/** --max 1 USD --check CMD"
+        answer = await session.approver.put(UserQuestion(call, text, (f"--max {halved}", DECLINE)))
+        wish = answer[answer.index("--") :] if answer and "--" in answer else ""
+    return narrowed(terms, wish) if wish else None
+
+
+def _label(terms: JobTerms, each: JobQuote) -> str:
+    # As a form shows it, whose answer is compared with it.
+    most = hold_text(hold_for(terms, each))
+    return one_line(f"{each.persona} with {each.model}: about {price_text(each)}, at most {most}")
+
+
+async def _agree(session: "Session", quoted: JobQuoted, index: int) -> None:
+    """Set the hold aside and claim the paths, in the transaction of the event."""
+    now_ms, quote_ = session.constellation.clock.now_ms(), quoted.quotes[index]
+    hold = hold_for(quoted.terms, quote_)
+    agreed = JobMoved(_turn(session), quoted.job_id, JobStage.AGREED.value, "person", hold, index)
+    events = [NewEvent(agreed, Actor.HUMAN, Origin.PERSON)]
+    if not session.state.title:
+        title = one_line(quoted.terms.goal, 80)
+        events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
+    claimed = claims_of(session.state.policy.roots[0], quoted.terms)
+    await session.recorder.record(
+        *events, behind=lambda tx: take_claims(tx, session.session_id, claimed, now_ms=now_ms)
+    )
+    session.state.title = session.state.title or one_line(quoted.terms.goal, 80)
+
+
+def claims_of(root: str, terms: JobTerms) -> tuple[ClaimTarget, ...]:
+    """The folders and patterns that a job claims; none where all of the folder is in reach."""
+    below = globs_below(root, terms.paths)
+    return tuple(
+        ClaimTarget(path.removesuffix("/**"), ClaimKind.FOLDER)
+        if path.endswith("/**") and not set(path.removesuffix("/**")) & set("*?[{")
+        else ClaimTarget(path, ClaimKind.GLOB)
+        for path in below
+    )
+
+
+async def _work(session: "Session", row: JobRow, quoted: JobQuoted) -> None:
+    """Begin, or go on with, the work in this turn: what follows of it is the job's."""
+    shared, state, turn_id = session.constellation, session.state, _turn(session)
+    # What was changed before is none of the job's, and /rewind goes back to here.
+    await session.checkpoints.take("tool", f"before job {row.number}")
+    terms, root = quoted.terms, state.policy.roots[0]
+    holds = await shared.database.read(lambda tx: _job_holds(tx, row.id))
+    hold = JobHold(*(holds[meter].granted for meter in Meter))
+    before = Spent(*(holds[meter].spent + holds[meter].over for meter in (Meter.TOKENS, Meter.MONEY)))
+    used_ms = holds[Meter.TIME].spent + holds[Meter.TIME].over
+    limits = SubagentLimits(job=row.number, globs=globs_below(root, terms.paths))
+    grants = [
+        Grant(Effect.ALLOW, GrantKind.EXACT_COMMAND, exact_pattern(RunCommand(line, root)), Lifetime.TURN)
+        for line in terms.checks
+    ]
+    text = _told(row, terms, hold, resumed=row.state is not JobStage.AGREED)
+    message = Message(MessageId(shared.ids.new("msg")), Role.USER, (TextPart(text),))
+    events = [
+        NewEvent(JobMoved(turn_id, row.id, JobStage.WORKING.value, "engine"), Actor.SYSTEM, Origin.AGENT),
+        *(
+            NewEvent(
+                GrantStored(one.effect, one.kind, one.pattern, one.lifetime, ToolCallId(row.id)),
+                Actor.HUMAN,
+                Origin.PERSON,
+            )
+            for one in grants
+        ),
+        NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON),
+    ]
+    await session.recorder.record(*events)
+    add_context(state.history, message)
+    state.job = RunningJob(row.id, row.number, terms, hold, before, used_ms, limits, state.model, tuple(grants))
+    state.budgets.extended["job", row.id] = Allowance(hold.micro_units, hold.tokens)
+    state.model = shared.models.resolve(row.model)[1]
+
+
+def _job_holds(tx: Transaction, job_id: str) -> dict[Meter, store.HoldRow]:
+    return {hold.meter: hold for hold in store.read_holds(tx, job_id) if hold.node == JOB}
+
+
+def _told(row: JobRow, terms: JobTerms, hold: JobHold, *, resumed: bool) -> str:
+    paths = ", ".join(f"`{path}`" for path in terms.paths)
+    checks = ", ".join(f"`{check}`" for check in terms.checks)
+    lines = [
+        f"{'Go on with' if resumed else 'Do'} job {row.number}, to which I agreed: {terms.goal}",
+        *((f"Write only in {paths}; other writes are refused.",) if paths else ()),
+        *((f"It is done when these exit with 0, which is checked when you end: {checks}.",) if checks else ()),
+        f"Budget: {hold_text(hold)}. Stay below it, and end as soon as the job is done.",
+        *((f"Delegate parts to at most {plural(terms.workers, 'worker')}.",) if terms.workers else ()),
+    ]
+    return "\n".join(lines)
+
+
+async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budget: Budget) -> bool:
+    """Ask the user for more time where the job's is over; True when the turn goes on."""
+    job = session.state.job
+    if job is None or end.failure != LIMIT_REACHED or job.hold.milliseconds is None:
+        return False
+    now_ms = job.used_ms + round(budget.seconds * 1000)
+    limits = session.state.settings.turn
+    if now_ms < job.hold.milliseconds or budget.seconds >= limits.max_wall_seconds or not job.hold.milliseconds:
+        return False
+    step = job.hold.milliseconds
+    longer = replace(job.hold, milliseconds=step * (now_ms // step + 1))
+    more = hold_text(JobHold(milliseconds=(longer.milliseconds or 0) - step))
+    in_all = hold_text(JobHold(milliseconds=longer.milliseconds))
+    title = f"The time of job {job.number} is over: go on?"
+    call = ToolCallView(ToolCallId(session.constellation.ids.new("call")), JOB_CALL, title, ToolKind.OTHER, {})
+    options = (
+        ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Go on, with {more} more ({in_all} in all)"),
+        ApprovalOption(PermissionAnswer.REJECT_ONCE, "Stop here"),
+    )
+    asked = PermissionAsked(turn_id, call.call_id, title, tuple(one.answer.value for one in options))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    with budget.waits.waiting():
+        answer = await session.approver.ask(ApprovalRequest(call, title, options))
+    status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+    said = options[0 if answer.allows else 1].name
+    events = [
+        NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+        NewEvent(ToolCallFinished(turn_id, call.call_id, status, said), Actor.SYSTEM),
+    ]
+    if answer.allows:
+        moved = JobMoved(turn_id, job.job_id, JobStage.WORKING.value, "person", longer)
+        events.append(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
+    await session.recorder.record(*events)
+    if answer.allows:
+        job.hold = longer
+        budget.limits = job.limiting(Limits(limits.max_model_requests, limits.max_wall_seconds))
+    return answer.allows
+
+
+async def job_wants_more(session: "Session", turn_id: TurnId, tools: "TurnTools") -> bool:
+    """Run the checks behind an answer; True when one failed and the model is to go on.
+
+    Raises:
+        DatabaseError: a check could not be recorded; the turn stops.
+    """
+    job = session.state.job
+    if job is None or not job.terms.checks:
+        return False
+    told = await _run_checks(session, turn_id, tools, job)
+    if not told or job.failed_rounds >= MOST_FAILED_ROUNDS:
+        return False
+    session.state.waiting.append(Addition("check", f"Checks of job {job.number} failed", told, "check"))
+    moved = JobMoved(turn_id, job.job_id, JobStage.WORKING.value, "engine")
+    await session.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
+    job.checks = ()
+    return True
+
+
+async def _run_checks(session: "Session", turn_id: TurnId, tools: "TurnTools", job: RunningJob) -> str:
+    """Settle as far as the checks: run all; what the model should read of those that failed."""
+    moved = JobMoved(turn_id, job.job_id, JobStage.SETTLING.value, "engine", spent_ms=_since(job, tools.seconds))
+    await session.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
+    tools.runner()
+    results: list[JobCheck] = []
+    told: list[str] = []
+    for number, line in enumerate(job.terms.checks, 1):
+        if tools.checks is None:
+            break
+        outcome, text = await tools.checks.run_line(turn_id, f"{number} of job {job.number}", line)
+        code = outcome.raw_output.get("exit_code")
+        passed = code == 0 and not outcome.is_error
+        exit_code = code if isinstance(code, int) else None
+        results.append(JobCheck(line, exit_code, sha256_hex((outcome.full_output or outcome.text).encode())))
+        if not passed:
+            told.append(text or f"The check `{line}` failed.")
+    job.checks = tuple(results)
+    job.failed_rounds += bool(told)
+    return "\n".join(told)
+
+
+def _since(job: RunningJob, seconds: float) -> int:
+    """The time of the turn that is not recorded yet, which counts as recorded from here on."""
+    now = round(seconds * 1000)
+    spent, job.recorded_ms = max(now - job.recorded_ms, 0), now
+    return spent
+
+
+async def after_work(session: "Session", turn_id: TurnId, end: TurnEnd, tools: "TurnTools") -> TurnEnd:
+    """Settle the job behind the last answer, or say how it can go on; the end of the turn.
+
+    Raises:
+        DatabaseError: it could not be recorded.
+    """
+    job = session.state.job
+    if job is None:
+        return end
+    is_over_time = job.hold.milliseconds is not None and (
+        job.used_ms + round(tools.seconds * 1000) >= job.hold.milliseconds
+    )
+    exhausted = end.failure == USED_UP or (end.failure == LIMIT_REACHED and is_over_time)
+    if not exhausted and (end.stop_reason is not StopReason.END_TURN or end.failure is not None or end.handed_over):
+        paused = f"Job {job.number} is not done: `/job resume {job.number}` goes on, `/job stop {job.number}` ends it."
+        return replace(end, sentence=" ".join(part for part in (end.sentence, paused) if part))
+    if not job.checks:
+        await _run_checks(session, turn_id, tools, job)
+    passed = all(check.exit_code == 0 for check in job.checks)
+    outcome = JobOutcome.COMPLETED if passed else JobOutcome.CHECKS_FAILED
+    text = await _settle(session, turn_id, job, JobOutcome.BUDGET_EXHAUSTED if exhausted else outcome, "engine", tools)
+    return replace(end, sentence="\n\n".join(part for part in (end.sentence, text) if part))
+
+
+async def _settle(
+    session: "Session", turn_id: TurnId, job: RunningJob, outcome: JobOutcome, by: str, tools: "TurnTools | None"
+) -> str:
+    """Write the receipt, release the hold and the claims; the receipt in words."""
+    await session.checkpoints.take("tool", f"after job {job.number}")
+    await session.recorder.commit_waiting()
+    database = session.constellation.database
+    spent_ms = _since(job, tools.seconds) if tools is not None else 0
+    settled = await database.read(partial(receipt_of, job_id=job.job_id, checks=job.checks))
+    if settled.used is not None:
+        used = replace(settled.used, milliseconds=settled.used.milliseconds + spent_ms)
+        settled = replace(settled, used=used)
+    settled = replace(settled, turn_id=turn_id, outcome=outcome.value, by=by, spent_ms=spent_ms)
+    claimed, now_ms = claims_of(session.state.policy.roots[0], job.terms), session.constellation.clock.now_ms()
+
+    def release(tx: Transaction) -> None:
+        for target in claimed:
+            release_claims(tx, session.session_id, target.path, now_ms=now_ms)
+
+    await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT), behind=release)
+    return await _show(session, job.number)
+
+
+class _Agreed(Struct, frozen=True):
+    by: str
+    at_ms: int
+    seq: int
+
+
+def receipt_of(tx: Transaction, *, job_id: str, checks: tuple[JobCheck, ...]) -> JobSettled:
+    """The receipt of a job by what is recorded of it: all but its outcome, and the time since its last move.
+
+    Raises:
+        JobMoveError: there is no such job.
+        JournalError: an event cannot be understood.
+    """
+    row = store.read_job(tx, job_id)
+    if row is None:
+        raise JobMoveError(0, "", JobStage.COMPLETED)
+    events = store.events_of_job(tx, row)
+    moves = [(entry, entry.event) for entry in events if isinstance(entry.event, JobMoved)]
+    agreed = next((_Agreed(move.by, at.at_ms, at.session_seq) for at, move in moves if move.quote is not None), None)
+    turns = {move.turn_id for _, move in moves}
+    requests = [used for used in usage_of_session(tx, row.session_id) if used.turn_id in turns]
+    parts = {used.subagent: JobUse(used.subagent, 0, 0, 0) for used in requests if used.subagent}
+    total = JobUse(JOB, 0, 0, 0)
+    for used in requests:
+        tokens, money = used.usage.context_tokens, used.micro_units or 0
+        total = JobUse(JOB, total.requests + 1, total.tokens + tokens, total.micro_units + money)
+        if used.subagent:
+            part = parts[used.subagent]
+            parts[used.subagent] = JobUse(part.node, part.requests + 1, part.tokens + tokens, part.micro_units + money)
+    holds = _job_holds(tx, job_id)
+    after = agreed.seq if agreed is not None else 0
+    taken = read_stream(tx, row.session_id, after=after, kinds=(CheckpointTaken,))
+    changes = net_changes(
+        one.event for one in taken if isinstance(one.event, CheckpointTaken) and one.event.turn_id in turns
+    )
+    return JobSettled(
+        TurnId(row.turn_id),
+        job_id,
+        "",
+        "",
+        agreed_by=agreed.by if agreed is not None else "",
+        agreed_ms=agreed.at_ms if agreed is not None else 0,
+        used=replace(total, milliseconds=holds[Meter.TIME].spent + holds[Meter.TIME].over),
+        parts=tuple(parts[name] for name in sorted(parts)),
+        released=JobHold(*(holds[meter].left for meter in Meter)),
+        over=JobHold(*(holds[meter].over or None for meter in Meter)),
+        checks=checks,
+        files=tuple(
+            JobFile(path, change.after.digest)
+            for path, change in sorted(changes.items())
+            if change.before != change.after
+        ),
+    )
+
+
+async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
+    """Go on with a job whose turn ended early, or whose process did."""
+    quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
+    match row.state:
+        case JobStage.AGREED | JobStage.WORKING:
+            await _work(session, row, quoted)
+            return None
+        case JobStage.SETTLING:
+            return await _settle_again(session, row, quoted)
+        case JobStage.QUOTED:
+            return await _offer(session, quoted.terms)
+        case _:
+            raise JobMoveError(row.number, row.state, JobStage.WORKING)
+
+
+async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> TurnEnd:
+    """Run the checks anew for a job that was being settled, and write its receipt."""
+    # Late: only what calls tools needs them.
+    from pattern_acp.session.turn_tools import TurnTools
+
+    shared, turn_id = session.constellation, _turn(session)
+    limits = session.state.settings.turn
+    budget = Budget(
+        Limits(limits.max_model_requests, limits.max_wall_seconds), shared.clock, UserWaitTimer(shared.clock)
+    )
+    budget.begin()
+    job = session.state.job = _idle(session, row, quoted)
+    tools = TurnTools(session, turn_id, shared.tools, budget)
+    return (
+        await after_work(session, turn_id, TurnEnd(StopReason.END_TURN), tools) if job else TurnEnd(StopReason.END_TURN)
+    )
+
+
+def _idle(session: "Session", row: JobRow, quoted: JobQuoted) -> RunningJob:
+    limits = SubagentLimits(job=row.number)
+    return RunningJob(row.id, row.number, quoted.terms, JobHold(), Spent(), 0, limits, session.state.model)
+
+
+async def _stop(session: "Session", row: JobRow) -> str:
+    """End a job with what exists, without its checks."""
+    turn_id = _turn(session)
+    quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
+    if row.state is JobStage.QUOTED:
+        settled = JobSettled(turn_id, row.id, JobOutcome.DECLINED.value, "person")
+        await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
+        return await _show(session, row.number)
+    if row.state.is_over:
+        raise JobMoveError(row.number, row.state, JobOutcome.STOPPED.value)
+    if row.state is JobStage.WORKING:
+        moved = JobMoved(turn_id, row.id, JobStage.SETTLING.value, "person")
+        await session.recorder.record(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
+    return await _settle(session, turn_id, _idle(session, row, quoted), JobOutcome.STOPPED, "person", None)
+
+
+def interrupted_notices(rows: Sequence[JobRow]) -> list[str]:
+    """A sentence for each job of a session that is opened again and has one that is not over."""
+    return [
+        f"Job {row.number} is {row.state.value}: `/job resume {row.number}` goes on, `/job stop {row.number}` ends it."
+        for row in rows
+        if not row.state.is_over
+    ]
+
+
+def _turn(session: "Session") -> TurnId:
+    return session.memory.turn_id or TurnId("")

@@ -1,0 +1,152 @@
+"""Jobs over the wire: an estimate, an answer, work within the terms, checks by the engine, and a receipt."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pattern_acp.config.settings import Settings
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.jobs import store
+from pattern_acp.jobs.model import JobRow
+from pattern_acp.jobs.store import HoldRow
+from pattern_acp.journal.events import JobMoved, JobQuoted, JobSettled, PermissionDecided
+from pattern_acp.providers.base import UsageKnown
+from pattern_acp.providers.scripted import ScriptedProvider
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
+from tests.support.scripts import Turn, calls, says
+from tests.support.turns import events_of, last_result, of_type
+
+AUTO = Settings(editor_deadline_seconds=30, mode="auto")
+GREEN = f'"{sys.executable}" -c "open(\'tests/a.py\').read()"'
+RED = f'"{sys.executable}" -c "raise SystemExit(3)"'
+
+
+def costs(micro_units: int, tokens: int = 10) -> Turn:
+    return (UsageKnown(Usage(tokens), Cost(micro_units)),)
+
+
+def write(path: str, content: str = "new\n") -> Turn:
+    return calls("write_file", path=path, content=content)
+
+
+def priced(agent: RunningAgent) -> None:
+    info = agent.models.infos["scripted"]
+    agent.models.infos["scripted"] = replace(info, input_price=1_000_000, output_price=1_000_000, prices="table 1")
+
+
+async def job_of(agent: RunningAgent, number: int = 1) -> tuple[JobRow, tuple[HoldRow, ...]]:
+    def read(tx: Transaction) -> tuple[JobRow, tuple[HoldRow, ...]]:
+        row = store.job_numbered(tx, number)
+        return row, store.read_holds(tx, row.id)
+
+    return await agent.database.read(read)
+
+
+async def test_a_job_is_quoted_agreed_worked_on_settled_and_closed():
+    model = ScriptedProvider(
+        [
+            *(write("src/b.py") + costs(1_000, 100), write("tests/a.py") + costs(2_000, 200)),
+            says("Moved the tests.") + costs(3_000, 300),
+        ]
+    )
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        priced(agent)
+        session = await agent.editor.open_session(str(agent.folder))
+        answer = await agent.editor.prompt(
+            session, f'/job "Move the tests" --max 2 USD --paths tests/** --check {GREEN}'
+        )
+        assert answer["stopReason"] == "end_turn"
+        # What is outside of the agreed paths is refused, in mode auto, too.
+        assert "Job 1 may write only in" in last_result(model.requests[1]).text
+        assert not (agent.folder / "src" / "b.py").exists()
+        assert (agent.folder / "tests" / "a.py").read_text(encoding="utf-8") == "new\n"
+        row, holds = await job_of(agent)
+        assert (row.state, row.outcome) == ("completed", "completed")
+        assert [(hold.meter, hold.granted, hold.spent, hold.left) for hold in holds if hold.meter == "money"] == [
+            ("money", 2_000_000, 6_000, 0)
+        ]
+        events = await events_of(agent, session)
+        assert [event.state for event in of_type(events, JobMoved)] == ["agreed", "working", "settling"]
+        (receipt,) = of_type(events, JobSettled)
+        assert receipt.used is not None
+        assert (receipt.used.requests, receipt.used.tokens, receipt.used.micro_units) == (3, 600, 6_000)
+        assert [Path(file.path).name for file in receipt.files] == ["a.py"]
+        assert [(check.command, check.exit_code) for check in receipt.checks] == [(GREEN, 0)]
+        assert (receipt.agreed_by, receipt.by) == ("person", "engine")
+        assert "Job 1: completed. 600 tokens, 0.0060 USD" in agent.editor.said()
+        # The next turn is as free as before.
+        assert [one.rule for one in of_type(events, PermissionDecided) if one.verdict == "deny"] == ["job_paths"]
+
+
+async def test_what_is_not_agreed_to_is_not_begun_and_costs_nothing():
+    model = ScriptedProvider([])
+    async with running_agent(model, settings=AUTO, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, '/job "Move the tests" --max 2 USD')
+        assert "Job 1 was not agreed" in agent.editor.said()
+        assert model.requests == []
+        row, holds = await job_of(agent)
+        assert (row.outcome, holds) == ("declined", ())
+
+
+async def test_a_check_that_fails_is_told_and_the_third_failure_ends_the_job():
+    model = ScriptedProvider([says("Done."), says("Now."), says("Really.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f'/job "Do it" --max 60k tokens --check {RED}')
+        assert len(model.requests) == 3
+        row, _ = await job_of(agent)
+        assert (row.state, row.outcome) == ("failed", "checks failed")
+        (receipt,) = of_type(await events_of(agent, session), JobSettled)
+        assert [check.exit_code for check in receipt.checks] == [3]
+
+
+async def test_the_budget_pauses_names_the_sum_and_an_unfinished_job_is_never_a_success():
+    model = ScriptedProvider([write("tests/a.py") + costs(40_000), says("Done.")])
+    asked: list[str] = []
+
+    async def answer(params: JsonDict) -> JsonDict:
+        names = [str(option["name"]) for option in params["options"]]
+        asked.extend(names)
+        which = "allow_once" if "at most" in names[0] else "reject_once"
+        return {"outcome": "selected", "optionId": which}
+
+    async with running_agent(model, settings=AUTO, permission=answer) as agent:
+        priced(agent)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f'/job "Do it" --max 0.03 USD --check {GREEN}')
+        row, holds = await job_of(agent)
+        assert (row.state, row.outcome) == ("failed", "budget exhausted")
+        money = next(hold for hold in holds if hold.meter == "money")
+        assert (money.granted, money.spent, money.over) == (30_000, 30_000, 10_000)
+        assert any("Go on, with 0.0300 USD more (0.0600 USD in all)" in name for name in asked)
+        # The checks ran all the same: the user sees what exists.
+        (receipt,) = of_type(await events_of(agent, session), JobSettled)
+        assert [check.exit_code for check in receipt.checks] == [0]
+
+
+@pytest.mark.parametrize("limit", ["0 tokens", "0 USD"])
+async def test_zero_means_zero(limit: str):
+    model = ScriptedProvider([])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        priced(agent)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f'/job "Do it" --max {limit}')
+        assert model.requests == []
+        row, _ = await job_of(agent)
+        assert row.outcome == "budget exhausted"
+
+
+async def test_the_same_recorded_inputs_give_the_same_quotes():
+    model = ScriptedProvider([])
+    async with running_agent(model, settings=AUTO, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for _ in range(2):
+            await agent.editor.prompt(session, '/job "Move the tests" --max 2 USD')
+        first, second = of_type(await events_of(agent, session), JobQuoted)
+        assert (first.quotes, first.plan, first.risks) == (second.quotes, second.plan, second.risks)
+        assert (first.number, second.number) == (1, 2)
