@@ -46,7 +46,7 @@ class Reach(Struct, frozen=True):
     tests: int = 0
 
 
-class Candidate(Struct, frozen=True):
+class QuoteCandidate(Struct, frozen=True):
     """A persona and a model that could do the job, with estimated and used tokens of their past jobs."""
 
     persona: str
@@ -62,7 +62,7 @@ class Candidate(Struct, frozen=True):
 
 
 def quotes_for(
-    terms: JobTerms, reach: Reach, candidates: Iterable[Candidate], *, base_tokens: int
+    terms: JobTerms, reach: Reach, candidates: Iterable[QuoteCandidate], *, base_tokens: int
 ) -> tuple[JobQuote, ...]:
     """A quote for each candidate, the cheapest first; `base_tokens` are the system prompt and tools of a request."""
     ordered = sorted(candidates, key=lambda one: (one.persona, one.model.qualified))
@@ -77,7 +77,7 @@ def _by_price(quote: JobQuote) -> tuple[bool, int, int, str, str]:
     return (price is None, price or 0, quote.tokens, quote.persona, quote.model)
 
 
-def _quote(terms: JobTerms, reach: Reach, candidate: Candidate, base_tokens: int) -> JobQuote:
+def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens: int) -> JobQuote:
     changed = len(reach.likely) or _UNKNOWN_FILES
     read = min((reach.bytes or _UNKNOWN_BYTES * changed) // 4, _READ_TOKENS)
     # A look around, reading and changing each file, and a second try after each check.

@@ -28,7 +28,7 @@ from pattern_acp.jobs.errors import JobMoveError, JobTermsError
 from pattern_acp.jobs.model import MOST_ROUNDS, JobOutcome, JobRow, JobStage
 from pattern_acp.jobs.quote import (
     VALID_MS,
-    Candidate,
+    QuoteCandidate,
     hold_for,
     hold_text,
     plan_of,
@@ -189,7 +189,7 @@ async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, r
     persona = state.persona.name
     past = await shared.database.read(lambda tx: [store.past_jobs(tx, persona, model.qualified) for model in models])
     reach = await reach_of(session, terms)
-    candidates = [Candidate(persona, model, known) for model, known in zip(models, past, strict=True)]
+    candidates = [QuoteCandidate(persona, model, known) for model, known in zip(models, past, strict=True)]
     quotes = quotes_for(terms, reach, candidates, base_tokens=base)
     return JobQuoted(
         _turn(session),
