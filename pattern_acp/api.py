@@ -14,7 +14,6 @@ import anyio.to_thread
 from acp import schema as sdk
 from msgspec import Struct
 
-from pattern_acp.bootstrap.constellation import read_persona
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Flags, Mode
@@ -158,5 +157,5 @@ def _looked_up(process: Process, folder: Path) -> tuple[Path | None, tuple[tuple
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     place = str(folder.absolute())
     project = project_key(git_facts(place).common_dir, place)
-    persona = read_persona(process, process.loaded.settings.persona).name
+    persona = process.loaded.settings.persona
     return path if path.exists() else None, ((Scope.PERSONA, persona), (Scope.PROJECT, project))

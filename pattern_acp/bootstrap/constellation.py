@@ -1,13 +1,14 @@
 """Builds what the sessions of an open constellation share."""
 
 import platform
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.from_thread
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import open_embedder
@@ -15,7 +16,8 @@ from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import SearchSettings
-from pattern_acp.context.instructions import NAMES, known_personas, load_persona
+from pattern_acp.context.instructions import BUILT_IN, NAMES, known_personas, load_persona
+from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError
@@ -56,6 +58,7 @@ async def open_constellation(
         if choice.wrong and process.exact_model:
             raise ConfigError(choice.wrong)
         _, model = providers.resolve(choice.qualified)
+        agreed = partial(digest_agreed_to, database)
         problems = [str(problem) for problem in process.loaded.problems]
         problems += [problem for problem in (opened.lost, choice.problem, chosen.problem) if problem]
 
@@ -72,8 +75,8 @@ async def open_constellation(
                 private_addresses=settings.fetch.private_addresses,
                 searcher=open_searcher(settings.search, process.environ, keys),
             ),
-            persona=await anyio.to_thread.run_sync(read_persona, process, settings.persona),
-            persona_named=partial(read_persona, process),
+            persona=await anyio.to_thread.run_sync(read_persona, process, settings.persona, agreed),
+            persona_named=partial(read_persona, process, agreed=agreed),
             personas=await anyio.to_thread.run_sync(known_personas, *_persona_folders(paths.config)),
             default_model=model,
             model_reason=choice.reason,
@@ -106,17 +109,48 @@ def _persona_folders(config: Path) -> tuple[Path, ...]:
     return (config / PERSONAS, *sorted((config / "bundles").glob(f"[!.]*/{PERSONAS}")))
 
 
-def read_persona(process: Process, name: str) -> Persona:
-    """A persona by its name.
+def digest_agreed_to(database: Database, root: str) -> str:
+    """The digest of a folder or bundle that the user agreed to, empty without one; for worker threads alone."""
+    # Late: most users have no bundles.
+    from pattern_acp.trust.records import load_agreement
+
+    def read(tx: Transaction) -> str:
+        agreement = load_agreement(tx, root)
+        return agreement.digest if agreement is not None else ""
+
+    return anyio.from_thread.run(database.read, read)
+
+
+def read_persona(process: Process, name: str, agreed: Callable[[str], str] | None = None) -> Persona:
+    """A persona by its name; `agreed` tells which digest of a bundle the user agreed to, and is asked if it is there.
 
     Raises:
-        ConfigError: its file cannot be read.
+        ConfigError: its file cannot be read, or is of a bundle that is not what the user agreed to.
     """
     folder, *bundled = _persona_folders(process.loaded.paths.config)
     try:
+        if agreed is not None and bundled and name not in BUILT_IN and not (folder / f"{name}.md").is_file():
+            _require_agreement(name, bundled, agreed)
         return load_persona(name, folder, bundled)
     except OSError as error:
         raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error
+
+
+def _require_agreement(name: str, bundled: Sequence[Path], agreed: Callable[[str], str]) -> None:
+    from pattern_acp.definitions.bundles import BundleUnusableError, read_bundle
+
+    place = next((place.parent for place in bundled if (place / f"{name}.md").is_file()), None)
+    if place is None:
+        return
+    try:
+        digest = read_bundle(place).digest
+    except BundleUnusableError as error:
+        raise ConfigError(f"The persona {name!r} cannot be used: {error.sentence}") from error
+    if agreed(str(place)) != digest:
+        raise ConfigError(
+            f"The persona {name!r} is of the bundle {place.name}, which is not what you agreed to: `pattern-acp bundle"
+            f" update {place.name}` shows the difference; or choose another persona."
+        )
 
 
 @asynccontextmanager

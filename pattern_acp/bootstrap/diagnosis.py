@@ -8,6 +8,7 @@ import platform
 import stat
 import sys
 import sysconfig
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp import __version__
-from pattern_acp.bootstrap.constellation import PERSONAS
+from pattern_acp.bootstrap.constellation import PERSONAS, read_persona
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
@@ -39,7 +40,8 @@ from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.errors import DatabaseError, ProviderError, SignInError
+from pattern_acp.domain.errors import ConfigError, DatabaseError, ProviderError, SignInError
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.disk_usage import StorageBreakdown, storage_breakdown, storage_summary
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.streams import streams_by_use
@@ -136,7 +138,8 @@ async def diagnose(
         *_versions(),
         *_files(process),
         *_settings(process),
-        _persona(process),
+        await anyio.to_thread.run_sync(_persona, process),
+        *await anyio.to_thread.run_sync(_definitions, process),
         _grammar(),
         _code_grammars(),
         await _sandbox(process),
@@ -249,12 +252,37 @@ def _persona(process: Process) -> Finding:
     name = process.loaded.settings.persona
     path = process.loaded.paths.config / PERSONAS / f"{name}.md"
     if path.exists():
+        try:
+            read_persona(process, name)
+        except ConfigError as error:
+            remedy = "Mend the file, or choose another persona."
+            return Finding("Persona", Health.BROKEN, error.sentence, remedy, code=error.failure_code)
         return Finding("Persona", Health.OK, str(path))
     if name in BUILT_IN:
         return Finding("Persona", Health.OK, f"{name}, built in")
     detail = f"{path} does not exist, so {name} has the built-in prompt."
     known = ", ".join(BUILT_IN)
     return Finding("Persona", Health.NOTE, detail, f"Write that file, or choose one that is built in: {known}.")
+
+
+def _definitions(process: Process) -> list[Finding]:
+    """The user's skills and commands, and those of the folder: what a start reads, and what a resume reads again."""
+    # Late: nothing else in this report needs them.
+    from pattern_acp.definitions.collection import find_definitions
+    from pattern_acp.definitions.skills import parsed_skills
+
+    own, folder = process.loaded.paths.config, str(Path.cwd())
+    begun = time.perf_counter()
+    found = find_definitions(folder, own)
+    known, middle = parsed_skills(), time.perf_counter()
+    find_definitions(folder, own)
+    again = (time.perf_counter() - middle) * 1000
+    detail = (
+        f"{plural(len(found.skills), 'skill')} and {plural(len(found.commands), 'command')}, read in"
+        f" {(middle - begun) * 1000:.0f} ms; a resume takes {again:.0f} ms (parsed {parsed_skills() - known})"
+    )
+    problems = [Finding("Definition not used", Health.NOTE, each, "Mend the file.") for each in found.problems]
+    return [Finding("Definitions", Health.OK, detail), *problems]
 
 
 def _servers(process: Process) -> list[Finding]:

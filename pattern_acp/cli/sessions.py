@@ -3,6 +3,7 @@
 import platform
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,7 +164,7 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     from pattern_acp.journal.writer import append
 
     now = desk.clock.now_ms()
-    compiled, persona = await anyio.to_thread.run_sync(_compiled_now, process, row, now)
+    compiled, persona = await anyio.to_thread.run_sync(_compiled_now, process, desk.database, row, now)
 
     def write(tx: "Transaction") -> None:
         leases.refuse_if_held(tx, meant, leases.this_process(desk.ids.new("run")), now)
@@ -176,9 +177,11 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     return SessionChanged(meant, "adopt")
 
 
-def _compiled_now(process: Process, row: store.SessionRow, now_ms: int) -> "tuple[InstructionsCompiled, Persona]":
+def _compiled_now(
+    process: Process, database: "Database", row: store.SessionRow, now_ms: int
+) -> "tuple[InstructionsCompiled, Persona]":
     """Instructions without the facts of an editor, which only a session that it opens has."""
-    from pattern_acp.bootstrap.constellation import read_persona
+    from pattern_acp.bootstrap.constellation import digest_agreed_to, read_persona
     from pattern_acp.context.instructions import (
         NAMES,
         Environment,
@@ -189,7 +192,7 @@ def _compiled_now(process: Process, row: store.SessionRow, now_ms: int) -> "tupl
     from pattern_acp.session.opening import instruction_files
     from pattern_acp.workspace.git import git_facts
 
-    git, persona = git_facts(row.cwd), read_persona(process, row.persona)
+    git, persona = git_facts(row.cwd), read_persona(process, row.persona, partial(digest_agreed_to, database))
     found = (
         *project_instructions(row.cwd, git.root),
         *own_instructions(process.loaded.paths.config / NAMES[0]),

@@ -22,9 +22,10 @@ from pattern_acp.definitions.collection import COMMANDS, SKILLS, Definitions
 from pattern_acp.definitions.commands import find_commands, inline_commands
 from pattern_acp.definitions.files import DefinitionFiles, files_below
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
+from pattern_acp.definitions.personas import read_persona_file
 from pattern_acp.definitions.skills import find_skills
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.errors import ConfigError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
@@ -175,6 +176,10 @@ def _file_parts(definitions: Definitions, contents: Mapping[str, bytes], folder:
         left.pop(f"{inside}SKILL.md")
     for path, data in left.items():
         if path.startswith(f"{PERSONAS}/") and path.endswith(".md"):
+            try:
+                read_persona_file(Path(path).stem, folder / path, folder)
+            except (OSError, ConfigError) as error:
+                raise BundleUnusableError(error.sentence if isinstance(error, ConfigError) else str(error)) from error
             yield ProjectPart(PartKind.PERSONA, Path(path).stem, _shown(data), sha256_hex(data))
         else:
             yield ProjectPart(PartKind.FILE, path, _shown(data), sha256_hex(data))

@@ -204,7 +204,7 @@ def _unquoted(text: str) -> str:
         return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), text[1:-1])
     if len(text) >= 2 and text[0] == text[-1] == "'":
         return text[1:-1].replace("''", "'")
-    return re.sub(r"\s+#.*$", "", text)
+    return re.sub(r"\s+#.*$", "", text) if "#" in text else text
 
 
 MOST_FILES = 200

@@ -220,3 +220,26 @@ async def test_web_search_takes_a_stored_key_before_its_variable_and_says_what_i
         searcher = open_searcher(process.loaded.settings.search, process.environ, keys)
         assert searcher is not None
         assert await keys.search_key(key_owner("brave", process.environ)) == "key-that-was-stored"
+
+
+async def test_a_mistake_in_the_head_of_the_persona_is_broken_and_named_with_its_place():
+    async with temporary_home() as home:
+        home.configure('persona = "bob"\n')
+        file = home.process(Flags()).loaded.paths.config / "personas" / "bob.md"
+        file.parent.mkdir(parents=True)
+        file.write_text("---\nmode: god\n---\nYou are Bob.", encoding="utf-8")
+        found = named(await look(home), "Persona")
+        assert found.health is Health.BROKEN
+        assert f"{file}:2:7: there is no mode 'god'" in found.detail
+
+
+async def test_a_resume_parses_no_skill_anew():
+    async with temporary_home() as home:
+        file = home.process(Flags()).loaded.paths.config / "skills" / "pdf" / "SKILL.md"
+        file.parent.mkdir(parents=True)
+        file.write_text("---\nname: pdf\ndescription: x\n---\nBody.", encoding="utf-8")
+        detail = named(await look(home), "Definitions").detail
+        assert detail.startswith("1 skill and 0 commands, read in ")
+        assert detail.endswith("(parsed 0)")
+        file.write_text("---\nname: pdf\n---\nBody.", encoding="utf-8")
+        assert "the head needs a description" in named(await look(home), "Definition not used").detail

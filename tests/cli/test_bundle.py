@@ -8,7 +8,7 @@ import pytest
 from pattern_acp.bootstrap.constellation import read_persona
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.main import run_with
-from tests.support.bundles import write_bundle
+from tests.support.bundles import MANIFEST, write_bundle
 from tests.support.process import typed
 
 
@@ -48,6 +48,28 @@ def test_a_bundle_is_shown_installed_compared_updated_and_removed(
     assert not (home.loaded.paths.config / "bundles" / "team").exists()
     run_with(typed("trust", "list"), home)
     assert "No folder is trusted." in capsys.readouterr().out
+
+
+def test_an_update_that_changes_a_hook_shows_the_command_before_it_runs(
+    home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = write_bundle(tmp_path / "team")
+    run_with(typed("bundle", "add", str(folder), "--yes"), home)
+    (folder / "pattern-bundle.toml").write_text(MANIFEST.replace('note.sh"', 'other.sh"'), encoding="utf-8")
+    capsys.readouterr()
+    assert run_with(typed("bundle", "update", "team"), home) == 1
+    shown = capsys.readouterr()
+    assert "tools/other.sh" in shown.out + shown.err
+    installed = home.loaded.paths.config / "bundles" / "team" / "pattern-bundle.toml"
+    assert "other.sh" not in installed.read_text(encoding="utf-8")
+
+
+def test_a_persona_with_a_mistake_in_its_head_keeps_a_bundle_out(
+    home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = write_bundle(tmp_path / "team", teamreview="---\nmode: god\n---\nYou review.")
+    assert run_with(typed("bundle", "add", str(folder), "--yes"), home) == 1
+    assert "teamreview.md:2:7: there is no mode 'god'" in capsys.readouterr().err
 
 
 def test_a_copy_that_was_changed_is_named_and_put_right(

@@ -1,14 +1,19 @@
 """An installed bundle in a session: what it brings counts as long as it is what the user agreed to."""
 
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
+import pytest
 
+from pattern_acp.bootstrap.constellation import digest_agreed_to, read_persona
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import Flags
 from pattern_acp.definitions.bundles import Bundle, BundleSource, install_bundle, read_bundle
+from pattern_acp.domain.errors import ConfigError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.trust import decide_trust
 from tests.support import mcp_server
@@ -72,6 +77,17 @@ async def test_a_bundle_that_is_not_what_the_user_agreed_to_is_not_used_and_name
         await agent.editor.prompt(session, "Hello.")
         assert len(agent.sessions.get(session).trust.in_force.hooks) == 1
         assert len(agent.sessions.get(session).trust.definitions.skills) == 1
+
+
+async def test_a_persona_of_a_bundle_is_used_as_long_as_the_bundle_is_what_the_user_agreed_to(tmp_path: Path):
+    async with agent_with(tmp_path, ScriptedProvider([])) as agent:
+        copy = await install(agent, tmp_path)
+        agreed = partial(digest_agreed_to, agent.database)
+        read = partial(read_persona, process_of(tmp_path), "teamreview", agreed)
+        assert (await anyio.to_thread.run_sync(read)).prompt == "You are the team's reviewer."
+        await anyio.Path(copy.root, "personas", "teamreview.md").write_text("Obey.", encoding="utf-8")
+        with pytest.raises(ConfigError, match="not what you agreed to: `pattern-acp bundle update team`"):
+            await anyio.to_thread.run_sync(read)
 
 
 async def test_a_bundles_hook_allows_nothing_that_would_be_asked(tmp_path: Path):

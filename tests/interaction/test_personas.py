@@ -1,5 +1,7 @@
 """Sessions of several personas in one constellation."""
 
+from pathlib import Path
+
 from pattern_acp.definitions.personas import Persona
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
@@ -61,3 +63,52 @@ async def test_what_is_remembered_in_a_session_of_another_persona_is_that_person
         assert "Mondays" not in str(model.requests[-1])
         await agent.editor.prompt(session, "Hello again.")
         assert "Mondays" in str(model.requests[-1])
+
+
+async def test_two_editors_with_two_personas_share_a_constellation_and_each_session_stays_its_own(tmp_path: Path):
+    """K2: whichever process opens a session, it answers as the persona that began it, byte for byte."""
+    database = tmp_path / "constellation.db"
+    ours, theirs = ScriptedProvider([says("A1."), says("A2.")]), ScriptedProvider([says("B1."), says("B2.")])
+    async with running_agent(ours, database=database) as first, running_agent(theirs, database=database) as second:
+        second.shared.persona = REVIEWER
+        a = await first.editor.open_session(str(first.folder))
+        b = await second.editor.open_session(str(second.folder))
+        await first.editor.prompt(a, "Hello.")
+        await second.editor.prompt(b, "Hello.")
+        for agent, session in ((first, a), (second, b)):
+            await agent.editor.request("session/close", {"sessionId": session})
+        # Each editor opens the session of the other.
+        for agent, session, folder in ((second, a, first.folder), (first, b, second.folder)):
+            where: JsonDict = {"sessionId": session, "cwd": str(folder), "mcpServers": []}
+            await agent.editor.request("session/resume", where)
+            await agent.editor.prompt(session, "Again.")
+        assert theirs.requests[-1].system == ours.requests[0].system
+        assert ours.requests[-1].system == theirs.requests[0].system
+        assert [tool.name for tool in theirs.requests[-1].tools] == [tool.name for tool in ours.requests[0].tools]
+        assert first.sessions.get(b).state.persona.name == "reviewer"
+        assert second.sessions.get(a).state.policy.owner.persona == first.shared.persona.identity
+        assert "has changed" not in first.editor.said() + second.editor.said()
+
+
+async def test_a_session_that_is_opened_again_sends_the_same_bytes_and_replays_the_same(tmp_path: Path):
+    database = tmp_path / "constellation.db"
+    model = ScriptedProvider([says("One."), says("Two.")])
+    async with running_agent(model, database=database) as agent:
+        agent.shared.persona = REVIEWER
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello.")
+        agent.editor.updates.clear()
+        await agent.editor.request("session/close", {"sessionId": session})
+        where: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        await agent.editor.request("session/load", where)
+        shown = list(agent.editor.updates)
+        # Today's persona is another; what was recorded is sent and shown.
+        agent.shared.persona = Persona("reviewer", "You are somebody else.")
+        await agent.editor.request("session/close", {"sessionId": session})
+        agent.editor.updates.clear()
+        await agent.editor.request("session/load", where)
+        assert agent.editor.updates == shown
+        await agent.editor.prompt(session, "Again.")
+        before, after = model.requests
+        assert (after.system, after.tools) == (before.system, before.tools)
+        assert after.messages[: len(before.messages)] == before.messages

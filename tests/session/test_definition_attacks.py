@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.definitions.collection import Definitions, find_definitions
+from pattern_acp.definitions.identity import DefinitionSource, file_hash, identity_of
+from pattern_acp.definitions.personas import Persona, kept_persona
 from pattern_acp.definitions.skills import SkillDefinition, skill_sources
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, decoded, encoded
 from pattern_acp.domain.origin import TrustTier
@@ -125,3 +127,32 @@ def test_a_skill_of_a_bundle_that_was_removed_does_not_go_on(tmp_path: Path):
     )
     assert found.skills == ()
     assert changes[0].counts
+
+
+def test_the_sound_source_of_another_persona_does_not_pass():
+    mild = Persona("mild", "Be mild.")
+    source = decoded(mild.identity, mild.symbol, encoded(mild.sources))
+    assert kept_persona("mild", source) is not None
+    assert kept_persona("wild", source) is None
+
+
+def test_a_skill_does_not_pass_for_a_persona(tmp_path: Path):
+    one = skill(tmp_path, "reviewer", "Obey.")
+    assert kept_persona("reviewer", kept(one)) is None
+
+
+def test_a_persona_whose_text_was_not_kept_is_not_used():
+    mild = Persona("mild", "Be mild.")
+    stored = json.loads(encoded(mild.sources))
+    files = stored["persona/mild"]["files"]
+    files["persona.md"] = {"hash": file_hash("persona.md", b"Be mild.")}
+    assert kept_persona("mild", decoded(mild.identity, mild.symbol, json.dumps(stored))) is None
+
+
+def test_a_command_without_its_text_is_not_run():
+    source = DefinitionSource("command/ship", {"command.md": b"Ship."})
+    stored = json.dumps(
+        {"command/ship": {"files": {"command.md": {"hash": file_hash("command.md", b"Ship.")}}, "includes": []}}
+    )
+    found = decoded(identity_of(source), "command/ship", stored)
+    assert loaded(PinnedDefinition(found.identity, "command/ship", "user", "/x/ship.md"), found) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from pattern_acp.bootstrap.constellation import TEMPLATES, read_persona
+from pattern_acp.bootstrap.constellation import TEMPLATES
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import open_for_command
@@ -96,7 +96,7 @@ def _open_desk(arguments: TypedCommand, process: Process, database: Database) ->
     """The persona's memory and that of the project around the current directory. Reads files."""
     cwd = resolve_path(str(Path(str(arguments.shared["cwd"]) or ".").absolute()))
     owner = MemoryScope(
-        read_persona(process, process.loaded.settings.persona).name,
+        process.loaded.settings.persona,
         project_key(git_facts(cwd).common_dir, cwd),
         SessionId(CONSTELLATION_STREAM),
     )
