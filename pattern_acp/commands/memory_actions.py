@@ -21,7 +21,7 @@ from pattern_acp.domain.globs import split_patterns
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.path_notes import NoteKind, PathNote, Status, entries_about, relative_names
+from pattern_acp.memory.path_notes import WARNING_KINDS, NoteKind, PathNote, Status, entries_about, relative_names
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.project import project_key
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit, MemoryFilter, MemoryHit
@@ -355,6 +355,16 @@ async def note_decision(desk: Desk, **noted: str) -> Result:
     return await _note(desk, NoteKind.DECISION, **noted)
 
 
+async def note_runtime(desk: Desk, **noted: str) -> Result:
+    """Note what runs on this machine for a while."""
+    return await _note(desk, NoteKind.RUNTIME, **noted)
+
+
+async def note_machine(desk: Desk, **noted: str) -> Result:
+    """Note what is so on this machine alone."""
+    return await _note(desk, NoteKind.MACHINE, **noted)
+
+
 async def _note(  # noqa: PLR0913  the parameters of three rows
     desk: Desk,
     kind: NoteKind,
@@ -381,7 +391,7 @@ async def _note(  # noqa: PLR0913  the parameters of three rows
         until=until,
     )
     change = await desk.memory.commit(edit, None)
-    if kind is not NoteKind.DECISION and len(change.notes) == 1:
+    if kind in WARNING_KINDS and len(change.notes) == 1:
         return Said(f"{change.notes[0]} The agent is told before it edits these files.")
     return Said(" ".join(change.notes))
 

@@ -783,7 +783,8 @@ def _bound_standing(bound: PathNote, *, now_ms: int) -> str:
         return f"expired after {last_day(bound.terms.until_ms)}"
     if status is Status.RESOLVED and bound.changed is not None:
         return f"resolved by {bound.changed.actor.value}: {cell(bound.changed.reason, 120)}"
-    return "active, not checked for long" if is_stale(bound.entry.verified_ms, now_ms=now_ms) else status.value
+    how = f": `{bound.entry.check_command}` tells" if bound.entry.check_command else ""
+    return f"active, not checked for long{how}" if is_stale(bound.seen_ms, now_ms=now_ms) else status.value
 
 
 class VerifiedBlocks(Result, frozen=True):

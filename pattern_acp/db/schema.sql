@@ -408,7 +408,7 @@ CREATE TABLE bound_entries (
     entry TEXT PRIMARY KEY REFERENCES archival_entries (id) ON DELETE CASCADE,
     scope TEXT NOT NULL,                 -- that of the entry, so that one index finds what acts
     owner TEXT NOT NULL,
-    kind TEXT NOT NULL,                  -- trap, constraint, decision
+    kind TEXT NOT NULL,                  -- trap, constraint, decision, runtime, machine
     paths TEXT NOT NULL,                 -- JSON list of patterns, relative to the project
     severity TEXT NOT NULL,              -- low, medium, high
     until_ms INTEGER,                    -- when it expires; NULL for never
@@ -416,7 +416,8 @@ CREATE TABLE bound_entries (
     status_actor TEXT NOT NULL,          -- who made it so, when, and why; '' while nobody changed it
     status_ms INTEGER NOT NULL,
     status_reason TEXT NOT NULL,
-    last_seq INTEGER NOT NULL REFERENCES events (seq) -- rule R1
+    last_seq INTEGER NOT NULL REFERENCES events (seq), -- rule R1
+    host TEXT NOT NULL DEFAULT ''        -- the machine that it is about, or '' for any
 ) STRICT;
 
 CREATE INDEX bound_entries_by_owner ON bound_entries (scope, owner, status);

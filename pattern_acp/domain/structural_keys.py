@@ -121,7 +121,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "block_healed": _BLOCK,
     "block_configured": _BLOCK,
     "block_shared": (*_BLOCK, "with_owner"),
-    "entry_archived": ("owner",),
+    "entry_archived": ("owner", "host"),
     "entry_verified": ("owner",),
     "entry_status_changed": ("owner",),
     "server_tools_pinned": ("server", "identity"),

@@ -158,7 +158,7 @@ class BlockShared(Struct, frozen=True):
 class EntryArchived(Struct, frozen=True):
     """A fact was put into the archive. `text_hash` is the SHA-256 of its text, `supersedes` the entry it replaces.
 
-    `kind` is `trap`, `constraint` or `decision`, and empty for a plain fact, which has no `paths` or `severity` either.
+    `kind` is that of a note, such as `trap`, and empty for a plain fact, which has no `paths` or `severity` either.
     """
 
     entry_id: str
@@ -175,6 +175,8 @@ class EntryArchived(Struct, frozen=True):
     until_ms: int | None = None
     facts_hash: str = ""
     """SHA-256 of the text as it is stored, and of how it is checked; journals of before have none."""
+    host: str = ""
+    """The machine that it is about; empty for any."""
 
 
 class EntryStatusChanged(Struct, frozen=True):

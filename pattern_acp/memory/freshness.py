@@ -14,6 +14,12 @@ from datetime import UTC, date, datetime, timedelta
 STALE_AFTER = timedelta(days=30)
 """The time for which a fact that is known to go out of date counts as fresh."""
 
+PLAN_AFTER_DAYS = (7, 30)
+"""Days without a change after which an open plan is said to be untouched, and then to need a look."""
+
+HANDOFF_AFTER_DAYS = 14
+"""Days after which a handoff is said to be old."""
+
 _OPENING = "(checked "
 
 _MARK = re.compile(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
@@ -44,6 +50,23 @@ def stale_sentence(text: str, *, now_ms: int) -> str:
     """Sentence that names the stale lines of a text; "" where all are fresh."""
     stale = stale_lines(text, now_ms=now_ms) if _OPENING in text else ()
     return f"Not checked for long, so find out whether it still holds: {'; '.join(stale)}" if stale else ""
+
+
+def plan_age(updated_ms: int, *, now_ms: int) -> str:
+    """Clause on a plan that nobody changed for long; "" for one that is fresh."""
+    days, (some, many) = (now_ms - updated_ms) // _DAY_MS, PLAN_AFTER_DAYS
+    if days < some:
+        return ""
+    return f"untouched for {days} days" + (", so ask the user whether it still matters" if days >= many else "")
+
+
+def handoff_age(left_ms: int, *, now_ms: int) -> str:
+    """Clause on a handoff that was left long ago; "" for one that is fresh."""
+    days = (now_ms - left_ms) // _DAY_MS
+    return f"{days} days old, so look whether it still holds" if days >= HANDOFF_AFTER_DAYS else ""
+
+
+_DAY_MS = 24 * 60 * 60_000
 
 
 def is_stale(verified_ms: int | None, *, now_ms: int) -> bool:

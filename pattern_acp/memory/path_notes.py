@@ -1,4 +1,4 @@
-"""Archival entries that act: traps, constraints and decisions, each bound to files.
+"""Archival entries that act: traps, constraints and decisions, each bound to files, and notes of one machine.
 
 Owns: what an entry is beside its text (kind, patterns of files, severity, end) and whether it still holds. Must not
 know: the disk, or who is warned (`session/edit_warnings.py`). An entry's terms are never changed: other ones are a new
@@ -6,6 +6,7 @@ entry that supersedes it; only whether it holds changes, with who said so and wh
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -17,11 +18,12 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.clock import day_of
+from pattern_acp.domain.clock import day_of, local_minute
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
+from pattern_acp.journal.processes import host_name
 from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_entry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.freshness import is_stale
@@ -29,6 +31,8 @@ from pattern_acp.memory.freshness import is_stale
 _QUERIES = load_queries("pattern_acp.memory")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_DAY_MS = 24 * 60 * 60_000
 
 MOST_PATTERNS = 30
 """Limit for one entry; more patterns should be a folder."""
@@ -40,6 +44,10 @@ class NoteKind(StrEnum):
     TRAP = "trap"
     CONSTRAINT = "constraint"
     DECISION = "decision"
+    RUNTIME = "runtime"
+    """Something that runs on this machine for a while: a server, a port, a container."""
+    MACHINE = "machine"
+    """Something that is so on this machine alone: a path, a version, a mount."""
 
 
 class Severity(StrEnum):
@@ -51,13 +59,19 @@ class Severity(StrEnum):
 
 
 class Status(StrEnum):
-    """True when it holds."""
+    """Standing of an entry."""
 
     ACTIVE = "active"
     RESOLVED = "resolved"
     EXPIRED = "expired"
     """Its end has passed; nobody had to say so."""
 
+
+OF_MACHINE = (NoteKind.RUNTIME, NoteKind.MACHINE)
+"""Those that are about one machine; no other one is told."""
+
+RUNTIME_MS = _DAY_MS
+"""Life of a runtime note that says nothing else."""
 
 WARNING_KINDS = (NoteKind.TRAP, NoteKind.CONSTRAINT)
 """Those that are told before an edit; a decision is told along with them."""
@@ -71,6 +85,8 @@ class NoteRule(Struct, frozen=True):
     severity: Severity = Severity.MEDIUM
     until_ms: int | None = None
     """From when on it holds no longer, in milliseconds since 1970-01-01 UTC."""
+    host: str = ""
+    """The machine that it is about; empty for any."""
 
 
 class NoteStatusChange(Struct, frozen=True):
@@ -89,6 +105,11 @@ class PathNote(Struct, frozen=True):
     stored_status: Status
     changed: NoteStatusChange | None = None
     """The last change of its status; None where nobody changed it."""
+
+    @property
+    def seen_ms(self) -> int | None:
+        """The time from which its age counts: its last check, or that of a trap's writing; None where it never ages."""
+        return self.entry.verified_ms or (self.entry.at_ms if self.terms.kind is NoteKind.TRAP else None)
 
     def status(self, now_ms: int) -> Status:
         """True when it holds now."""
@@ -109,6 +130,16 @@ def end_of_day(text: str) -> int:
     return (day - _EPOCH.date() + timedelta(days=1)) // timedelta(milliseconds=1)
 
 
+_SPAN = re.compile(r"(\d{1,5})\s*(min|m|h|d)")
+_SPANS = {"m": 60_000, "min": 60_000, "h": 3_600_000, "d": _DAY_MS}
+
+
+def end_of_span(text: str, now_ms: int) -> int | None:
+    """The end of a span that begins now, written like 45min, 2h or 3d; None for another text."""
+    found = _SPAN.fullmatch(text.strip())
+    return None if found is None else now_ms + int(found[1]) * _SPANS[found[2]]
+
+
 def last_day(until_ms: int) -> str:
     """The day that `end_of_day` was given."""
     # Not `fromtimestamp`, which knows nothing before 1970 on Windows.
@@ -120,7 +151,10 @@ def head_of(bound: PathNote) -> str:
     terms = bound.terms
     parts = [terms.kind.value, f"{terms.severity} severity", *((", ".join(terms.paths),) if terms.paths else ())]
     if terms.until_ms is not None:
-        parts.append(f"until {last_day(terms.until_ms)}")
+        is_day = terms.until_ms % _DAY_MS == 0
+        parts.append(f"until {last_day(terms.until_ms) if is_day else local_minute(terms.until_ms)}")
+    if terms.host:
+        parts.append("on this machine" if terms.host == host_name() else f"on the machine {terms.host}")
     return ", ".join(parts)
 
 
@@ -144,6 +178,7 @@ def bind_entry(tx: Transaction, entry: ArchivalEntry, terms: NoteRule, *, seq: i
         "paths": storable(json.dumps(terms.paths, ensure_ascii=False)),
         "severity": terms.severity.value,
         "until_ms": terms.until_ms,
+        "host": terms.host,
         "seq": seq,
     }
     tx.execute(_QUERIES["bind_entry"], fields)
@@ -198,6 +233,12 @@ def bound_of(tx: Transaction, ids: Sequence[str]) -> dict[str, PathNote]:
     return {columns.text(row[0]): _bound(tx, row) for row in rows}
 
 
+def notes_elsewhere(tx: Transaction, ids: Sequence[str], *, now_ms: int) -> frozenset[str]:
+    """Those of some archival entries that are about another machine, or say what ran here and have run out."""
+    asked: dict[str, SqlValue] = {"ids": json.dumps(ids), "host": host_name(), "now_ms": now_ms}
+    return frozenset(columns.text(row[0]) for row in tx.all(_QUERIES["notes_elsewhere"], asked)) if ids else frozenset()
+
+
 def mask_bound(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None:
     """Mask words in the patterns of all entries, and in the reasons of what was resolved."""
     for row in tx.all(_QUERIES["bound_texts"]):
@@ -210,7 +251,7 @@ def mask_bound(tx: Transaction, mask: Callable[[str], str], *, seq: int) -> None
 
 
 def _asked(owners: Sequence[tuple[Scope, str]], now_ms: int) -> dict[str, SqlValue]:
-    return {"owners": json.dumps(owners), "now_ms": now_ms}
+    return {"owners": json.dumps(owners), "now_ms": now_ms, "host": host_name()}
 
 
 def _bound(tx: Transaction, row: Row) -> PathNote:
@@ -220,6 +261,7 @@ def _bound(tx: Transaction, row: Row) -> PathNote:
         tuple(paths),
         Severity(columns.text(row[3])),
         None if row[4] is None else columns.integer(row[4]),
+        columns.text(row[9]),
     )
     actor = columns.text(row[6])
     changed = NoteStatusChange(Actor(actor), columns.integer(row[7]), columns.text(row[8])) if actor else None
@@ -231,6 +273,9 @@ MOST_TOLD = 6
 
 MOST_CHARACTERS = 1_200
 """Limit for the text of one entry, which `memory_search` has in full."""
+
+MOST_IN_ALL = 4_000
+"""Characters of all entries of one warning, the worst first; the first is told however long it is."""
 
 _AUTHORS = {Actor.HUMAN: "the user", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
 
@@ -262,13 +307,20 @@ def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) 
 
 def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote], *, now_ms: int) -> str:
     """Text for the model instead of the effect: the notes about the files, and the next step."""
-    told = unknown[:MOST_TOLD]
+    texts, size = list[str](), 0
+    for meant in unknown[:MOST_TOLD]:
+        text = _told(meant, now_ms)
+        size += len(text)
+        if texts and size > MOST_IN_ALL:
+            break
+        texts.append(text)
+    told = unknown[: len(texts)]
     things = plural(len(unknown), "thing")
     count = things if len(told) == len(unknown) else f"{len(told)} of {things}"
     lines = [f"Not done yet, nothing was changed. Memory has {count} to heed about what this call would change:"]
-    lines += [f"{number}. {_told(meant, now_ms)}" for number, meant in enumerate(told, 1)]
+    lines += [f"{number}. {text}" for number, text in enumerate(texts, 1)]
     if len(told) < len(unknown):
-        rest = ", ".join(meant.bound.entry.id for meant in unknown[MOST_TOLD:])
+        rest = ", ".join(meant.bound.entry.id for meant in unknown[len(told) :])
         lines.append(f"Less severe, or older, and not shown here (memory_search finds them): {rest}.")
     lines += [f"Decided about these files: {_told(meant, now_ms)}" for meant in decisions[:MOST_TOLD]]
     if len(decisions) > MOST_TOLD:
@@ -302,9 +354,9 @@ def _told(meant: MatchedNote, now_ms: int) -> str:
     ]
     if entry.reason:
         lines.append(f"Why it was noted: {one_line(entry.reason, 300)}")
-    if is_stale(entry.verified_ms, now_ms=now_ms):
-        how = f"; `{entry.check_command}` tells" if entry.check_command else ""
-        lines.append(f"(not checked for long, so find out whether it still holds{how})")
+    if is_stale(meant.bound.seen_ms, now_ms=now_ms):
+        how = f"; offer the user to run `{entry.check_command}`, which tells" if entry.check_command else ""
+        lines.append(f"(not checked for long, so find out whether it still holds{how}; then verify or resolve it)")
     return "\n".join(lines)
 
 

@@ -960,9 +960,9 @@ SELECT * FROM block_archives WHERE block_id = :block_id;
 -- name: bind_entry
 -- What an archival entry is beside its text; it holds from now on.
 INSERT INTO bound_entries (
-    entry, scope, owner, kind, paths, severity, until_ms, status, status_actor, status_ms, status_reason, last_seq
+    entry, scope, owner, kind, paths, severity, until_ms, status, status_actor, status_ms, status_reason, last_seq, host
 )
-VALUES (:entry, :scope, :owner, :kind, :paths, :severity, :until_ms, 'active', '', 0, '', :seq);
+VALUES (:entry, :scope, :owner, :kind, :paths, :severity, :until_ms, 'active', '', 0, '', :seq, :host);
 
 -- name: set_entry_status
 -- An entry holds no longer, or does again.
@@ -972,16 +972,16 @@ WHERE entry = :entry;
 
 -- name: acting_entries
 -- What holds now for several owners and was not superseded, oldest first; the owners are a JSON list of [scope, owner].
-SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason
+SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason, b.host
 FROM json_each(:owners) AS wanted
 JOIN bound_entries AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1 AND b.status = 'active'
-WHERE (b.until_ms IS NULL OR b.until_ms > :now_ms)
+WHERE (b.until_ms IS NULL OR b.until_ms > :now_ms) AND b.host IN ('', :host)
     AND NOT EXISTS (SELECT 1 FROM archival_entries WHERE supersedes = b.entry)
 ORDER BY b.last_seq, b.rowid;
 
 -- name: bound_entries
 -- All of several owners that were not superseded, also what holds no longer, oldest first.
-SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason
+SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason, b.host
 FROM json_each(:owners) AS wanted
 JOIN bound_entries AS b ON b.scope = wanted.value ->> 0 AND b.owner = wanted.value ->> 1
 WHERE NOT EXISTS (SELECT 1 FROM archival_entries WHERE supersedes = b.entry)
@@ -989,9 +989,16 @@ ORDER BY b.rowid;
 
 -- name: bound_of
 -- What some archival entries are beside their texts; the ids are a JSON list.
-SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason
+SELECT b.entry, b.kind, b.paths, b.severity, b.until_ms, b.status, b.status_actor, b.status_ms, b.status_reason, b.host
 FROM json_each(:ids) AS wanted
 JOIN bound_entries AS b ON b.entry = wanted.value;
+
+-- name: notes_elsewhere
+-- Those of some archival entries that are about another machine, or say what ran here and have run out.
+SELECT b.entry
+FROM json_each(:ids) AS wanted
+JOIN bound_entries AS b ON b.entry = wanted.value
+WHERE b.host NOT IN ('', :host) OR (b.kind = 'runtime' AND b.until_ms <= :now_ms);
 
 -- name: bound_texts
 -- The words of all entries that are not in their texts.

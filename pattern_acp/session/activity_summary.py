@@ -37,6 +37,7 @@ from pattern_acp.journal.history import readable
 from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
+from pattern_acp.memory.freshness import handoff_age, plan_age
 from pattern_acp.session.memory_context import show_search
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ async def _gather(shared: "Constellation", state: "SessionState", block_ids: Seq
             return None
         left = handoffs_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_HANDOFFS)
         if not is_away(cursor.active_ms, now_ms):
-            handoffs = _left(tx, [handoff for handoff in left if _goes_on(handoff)])
+            handoffs = _left(tx, [handoff for handoff in left if _goes_on(handoff)], now_ms)
             return Absence(cursor.active_ms, now_ms, handoffs=handoffs) if handoffs else None
-        handoffs = _left(tx, left)
+        handoffs = _left(tx, left, now_ms)
         threads = threads_since(tx, persona, state.cwd, cursor.told_seq, exclude=state.session_id, limit=MOST_THREADS)
         changes = changes_since(tx, block_ids, cursor.told_seq, not_in=state.session_id, limit=MOST_DECISIONS)
         return Absence(
@@ -97,7 +98,7 @@ async def _gather(shared: "Constellation", state: "SessionState", block_ids: Seq
             now_ms,
             tuple(thread.title for thread in threads),
             tuple(_decision(change) for change in changes),
-            tuple(open_thread for thread in threads if (open_thread := _open(thread)) is not None),
+            tuple(open_thread for thread in threads if (open_thread := _open(thread, now_ms)) is not None),
             handoffs,
         )
 
@@ -110,9 +111,11 @@ def _goes_on(handoff: "Handoff") -> bool:
     return left.state != "finished" or bool(left.steps or left.commands)
 
 
-def _left(tx: Transaction, handoffs: Sequence["Handoff"]) -> tuple[LeftBehind, ...]:
+def _left(tx: Transaction, handoffs: Sequence["Handoff"], now_ms: int) -> tuple[LeftBehind, ...]:
     """The sessions as they were left; of the newest also its last commands, with how they ended."""
-    return tuple(_left_behind(one, () if place else _commands_of(tx, one)) for place, one in enumerate(handoffs))
+    return tuple(
+        _left_behind(one, () if place else _commands_of(tx, one), now_ms=now_ms) for place, one in enumerate(handoffs)
+    )
 
 
 def _commands_of(tx: Transaction, handoff: "Handoff") -> tuple[str, ...]:
@@ -124,9 +127,10 @@ def _commands_of(tx: Transaction, handoff: "Handoff") -> tuple[str, ...]:
     return tuple(dict.fromkeys(ran[-MOST_COMMANDS:]))
 
 
-def _left_behind(handoff: "Handoff", commands: Sequence[str] = ()) -> LeftBehind:
+def _left_behind(handoff: "Handoff", commands: Sequence[str] = (), *, now_ms: int) -> LeftBehind:
     left = handoff.left
-    clauses = [f"last asked: {left.request}"]
+    old = handoff_age(handoff.at_ms, now_ms=now_ms)
+    clauses = [*([old] if old else ()), f"last asked: {left.request}"]
     clauses += [f"ran {command}" for command in commands]
     if left.steps:
         clauses.append(f"{_counted(len(left.steps), 'open step')}: {'; '.join(left.steps)}")
@@ -154,11 +158,12 @@ def _decision(change: UnseenChange) -> WrittenDecision:
     return WrittenDecision(change.label, author, f"{change.reason} ({lines})" if change.reason else lines)
 
 
-def _open(thread: Thread) -> OpenThread | None:
+def _open(thread: Thread, now_ms: int) -> OpenThread | None:
     if thread.open_steps:
         count = len(thread.open_steps)
         steps = "1 open step" if count == 1 else f"{count} open steps"
-        return OpenThread(thread.title, f"{steps}, next: {thread.open_steps[0]}")
+        old = plan_age(thread.updated_ms, now_ms=now_ms)
+        return OpenThread(thread.title, f"{steps}, {f'{old}, ' if old else ''}next: {thread.open_steps[0]}")
     if thread.stop_reason == StopReason.END_TURN:
         return None
     return OpenThread(thread.title, f"its last turn ended with {thread.stop_reason or 'no answer'}")

@@ -281,10 +281,10 @@ _NEEDS = (
 class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_write."""
 
-    label: Annotated[str, Meta(description="Block, or archive: facts that only search finds.")] = ""
+    label: Annotated[str, Meta(description="Block, or archive: facts only search finds.")] = ""
     operation: Annotated[MemoryOperation | None, Meta(description=_NEEDS)] = None
     text: str = ""
-    old_text: Annotated[str, Meta(description="Exact passage or item, or id of an entry.")] = ""
+    old_text: Annotated[str, Meta(description="Exact passage, item, or entry id.")] = ""
     field: Annotated[str, Meta(description="Like facts.name.")] = ""
     to: str = ""
     check: str = ""
@@ -292,12 +292,12 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     scope: Scope | None = None
     kind: NoteKind | None = None
-    paths: Annotated[tuple[str, ...], Meta(description="Shown before edits of src/db/**.")] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="For edits of src/db/**.")] = ()
     severity: Severity | None = None
-    until: Annotated[str, Meta(description="Date or never.")] = ""
+    until: Annotated[str, Meta(description="Date, 2h, never.")] = ""
     version: Annotated[int, Meta(ge=1, description="For undo, rollback.")] | None = None
     reason: str = ""
-    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several such; all or none.")] = ()
+    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several; all or none.")] = ()
 
 
 class MemoryWrite:

@@ -67,8 +67,8 @@ CheckpointTaken.cause CheckpointTaken.checkpoint_id CheckpointTaken.state_hash C
 ContextAdded.turn_id
 ContextCompacted.note_id ContextCompacted.removed ContextCompacted.shortened ContextCompacted.strategy
 ContextCompacted.trigger ContextCompacted.turn_id
-EntryArchived.call_id EntryArchived.entry_id EntryArchived.kind EntryArchived.owner EntryArchived.scope
-EntryArchived.severity EntryArchived.supersedes EntryArchived.text_hash EntryArchived.turn_id
+EntryArchived.call_id EntryArchived.entry_id EntryArchived.host EntryArchived.kind EntryArchived.owner
+EntryArchived.scope EntryArchived.severity EntryArchived.supersedes EntryArchived.text_hash EntryArchived.turn_id
 EntryStatusChanged.call_id EntryStatusChanged.entry_id EntryStatusChanged.owner EntryStatusChanged.scope
 EntryStatusChanged.status EntryStatusChanged.turn_id
 EntryVerified.call_id EntryVerified.entry_id EntryVerified.owner EntryVerified.scope EntryVerified.turn_id

@@ -15,6 +15,7 @@ from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
+from pattern_acp.journal.processes import host_name
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (
     ArchivalEntry,
@@ -29,6 +30,8 @@ from pattern_acp.memory.archive import (
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import DuplicateFoundError, PermissionDeniedError, UnusableEditError
 from pattern_acp.memory.path_notes import (
+    OF_MACHINE,
+    RUNTIME_MS,
     NoteKind,
     NoteRule,
     NoteStatusChange,
@@ -37,6 +40,7 @@ from pattern_acp.memory.path_notes import (
     bind_entry,
     bound_of,
     end_of_day,
+    end_of_span,
     last_day,
     set_status,
 )
@@ -162,7 +166,7 @@ def _insert(
 ) -> ArchivalEntry:
     owner = writing.owner.owner_of(scope) if supersedes is None else supersedes.owner
     older = None if supersedes is None else bound_of(tx, [supersedes.id]).get(supersedes.id)
-    terms = terms_of(edit, None if older is None else older.terms)
+    terms = terms_of(edit, None if older is None else older.terms, now_ms=writing.at_ms)
     new = NewEntry(
         id=writing.ids.new("entry"),
         scope=scope,
@@ -189,6 +193,7 @@ def _insert(
         severity="" if terms is None else terms.severity.value,
         until_ms=None if terms is None else terms.until_ms,
         facts_hash=entry_facts(text, edit.check),
+        host="" if terms is None else terms.host,
     )
     writer = writing.writer
     stream = writing.owner.session_id
@@ -273,7 +278,7 @@ NEVER = "never"
 """Takes the last day away that a corrected entry has."""
 
 
-def terms_of(edit: MemoryEdit, old: NoteRule | None = None) -> NoteRule | None:
+def terms_of(edit: MemoryEdit, old: NoteRule | None = None, *, now_ms: int = 0) -> NoteRule | None:
     """The terms of a new entry, which corrects one of the terms `old`; None for a plain fact.
 
     Raises:
@@ -286,11 +291,15 @@ def terms_of(edit: MemoryEdit, old: NoteRule | None = None) -> NoteRule | None:
         return None
     kind = NoteKind(edit.kind) if edit.kind else (old.kind if old is not None else NoteKind.TRAP)
     severity = old.severity if old is not None else Severity.MEDIUM
+    until_ms = _until(edit.until, now_ms) if edit.until else (old.until_ms if old is not None else None)
+    if kind is NoteKind.RUNTIME and until_ms is None:
+        until_ms = now_ms + RUNTIME_MS
     return NoteRule(
         kind,
         _usable(edit.paths) or (old.paths if old is not None else ()),
         Severity(edit.severity) if edit.severity else severity,
-        _until(edit.until) if edit.until else (old.until_ms if old is not None else None),
+        until_ms,
+        host_name() if kind in OF_MACHINE else "",
     )
 
 
@@ -324,12 +333,15 @@ def _is_never(until: str) -> bool:
     return until.strip().lower() == NEVER
 
 
-def _until(text: str) -> int | None:
+def _until(text: str, now_ms: int) -> int | None:
     if _is_never(text):
         return None
+    span_ms = end_of_span(text, now_ms)
+    if span_ms is not None:
+        return span_ms
     try:
         return end_of_day(text)
     except ValueError:
         raise UnusableEditError(
-            ARCHIVE, f"`until` is no day: {text[:40]!r}; write it like 2026-12-31, or {NEVER}."
+            ARCHIVE, f"`until` is no day: {text[:40]!r}; write it like 2026-12-31, or 2h, or {NEVER}."
         ) from None

@@ -171,6 +171,7 @@ def _of_terms(
         "kind": event.kind,
         "severity": event.severity,
         "until_ms": event.until_ms,
+        "host": event.host,
         "status": "active" if said is None else said.status,
         "status_actor": "" if said is None else last.actor.value,
         "status_ms": 0 if said is None else last.at_ms,

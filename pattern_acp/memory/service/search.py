@@ -95,6 +95,7 @@ class SessionSearch:
             attached = self._attached(tx, narrowing, filters)
             wanted = limit if seen is None else limit + min(len(seen), MOST_SEEN)
             found = search(tx, query, filters, limit=wanted, now_ms=now_ms, vector=vector, attached=attached)
+            found = _of_this_machine(tx, found, now_ms=now_ms)
             if seen is None or narrowing.session == self._session_id:
                 return found[:limit]
             return tuple(one for one in found if one.source != self._session_id or one.item not in seen)[:limit]
@@ -147,6 +148,18 @@ class SessionSearch:
         )
 
 
+def _of_this_machine(tx: Transaction, found: tuple[SearchResult, ...], *, now_ms: int) -> tuple[SearchResult, ...]:
+    """The results without notes about another machine, and without what ran here for a while that is over."""
+    entries = [one.source for one in found if one.kind == "archival"]
+    if not entries:
+        return found
+    # Late, as in `stale_note`.
+    from pattern_acp.memory.path_notes import notes_elsewhere
+
+    elsewhere = notes_elsewhere(tx, entries, now_ms=now_ms)
+    return tuple(one for one in found if one.source not in elsewhere) if elsewhere else found
+
+
 def without_repeats(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
     """The newest of all that say the same, in the place of the best of them; entries with ids of their own stay."""
     alike: dict[tuple[str, str], list[MemoryHit]] = {}
@@ -180,7 +193,7 @@ def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
     what = f"\n({head_of(bound)}; {bound.status(now_ms)})" if bound is not None else ""
     if not is_stale(entry.verified_ms, now_ms=now_ms):
         return what
-    how = f"; `{entry.check_command}` tells" if entry.check_command else ""
+    how = f"; offer the user to run `{entry.check_command}`, which tells" if entry.check_command else ""
     return f"{what}\n(not checked for long, so find out whether it still holds{how})"
 
 

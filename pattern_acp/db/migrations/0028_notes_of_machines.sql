@@ -1,0 +1,3 @@
+-- Notes that are about one machine only, such as what runs there.
+
+ALTER TABLE bound_entries ADD COLUMN host TEXT NOT NULL DEFAULT '';
