@@ -20,6 +20,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import StoredGrant, describe_grant, list_grants, revoke_grant
 from pattern_acp.session.opening import refresh_grants
+from pattern_acp.session.trust import reread_trust
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -29,19 +30,23 @@ _LASTS = {Lifetime.SESSION: "this session", Lifetime.PROJECT: "project", Lifetim
 
 
 class Permissions(Result, frozen=True):
-    """The grants in force, and in a session its mode and rules."""
+    """The grants in force, and in a session its mode, its rules and the trust of its folder."""
 
     grants: tuple[StoredGrant, ...] = ()
     mode: str = ""
     rules: tuple[PolicyRule, ...] = ()
+    folder: str = ""
+    """What the session's folder brings, and whether it is trusted."""
     how: str = "`pattern-acp policy grants revoke NUMBER` takes one back."
 
     @property
     def document(self) -> Sequence[Part]:
-        """The mode, the rules, and a line for each grant."""
+        """The mode, the folder, the rules, and a line for each grant."""
         parts: list[Part] = []
         if self.mode:
             parts.append(Paragraph(f"Mode `{self.mode}`, {plural(len(self.rules), 'rule')} in config.toml."))
+        if self.folder:
+            parts.append(Paragraph(f"This folder: {self.folder} (`/trust`)."))
         if self.rules:
             rules = tuple((str(rule), rule.layer, rule.reason) for rule in self.rules)
             parts.append(Table((Column("Rule", code=True), Column("Of"), Column("Reason")), rules))
@@ -145,7 +150,9 @@ async def run_permissions(session: "Session", argument: str) -> Result:
         raise CommandMisusedError("Say /permissions, or /permissions revoke NUMBER.")
     in_force = [one for one in await database.read(list_grants) if one.is_of(session.session_id, policy.owner)]
     if verb != "revoke":
-        return Permissions(tuple(in_force), policy.mode, policy.rules, "`/permissions revoke NUMBER` takes one back.")
+        await reread_trust(session)
+        how = "`/permissions revoke NUMBER` takes one back."
+        return Permissions(tuple(in_force), policy.mode, policy.rules, session.trust.summary, how)
     found = _numbered(in_force, int(rest), "/permissions")
     await session.recorder.record(NewEvent(_revocation(found), Actor.HUMAN, Origin.PERSON))
     await refresh_grants(session.constellation, session.state)

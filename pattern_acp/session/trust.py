@@ -112,6 +112,17 @@ async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = Fals
     return trust.granted
 
 
+async def reread_trust(session: "Session") -> None:
+    """Let count what was decided about the folder meanwhile, in another window or a terminal; ask nothing.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    trust = session.trust
+    trust.granted = trust.judge(await _agreement(session.constellation.database, trust.root)) is True
+    follow_servers(session)
+
+
 def trusting_files(session: "Session") -> Callable[[], Awaitable[None]] | None:
     """Return what trusts the files of a folder that brings nothing; None for one that brings something."""
     trust = session.trust
@@ -221,7 +232,9 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
             await _record(session.trust, session.recorder, turn_id, call, answer)
-    trust.note(digest, trusted=answer.allows)
+    if answer is not PermissionAnswer.ALLOW_ALWAYS:
+        # What lasts is read from the agreement, so that it ends when another window or a terminal takes it back.
+        trust.note(digest, trusted=answer.allows)
     return answer.allows
 
 
@@ -263,7 +276,8 @@ async def agree_to_skill(session: "Session", name: str) -> None:
     changed = before.symmetric_difference(trust.offer.parts)
     if not was_granted or any((part.kind, part.name) != (PartKind.SKILL, name) for part in changed):
         return
-    trust.note(trust.digest, trusted=True)
+    if not lasting:
+        trust.note(trust.digest, trusted=True)
     decided = FolderTrustDecided(trust.root, "trusted" if lasting else "session", trust.digest, trust.offer.parts)
     await session.recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
 

@@ -13,6 +13,7 @@ from pattern_acp.journal.events import FolderTrustDecided
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
+from pattern_acp.session.trust import decide_trust
 from tests.support import mcp_server
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, PermissionAnswer, choose
@@ -252,6 +253,24 @@ async def test_trust_lists_and_takes_back(tmp_path: Path):
         assert len(questions(agent)) == 1
         await agent.editor.prompt(session, "/trust")
         assert len(questions(agent)) == 2
+
+
+async def test_what_a_terminal_takes_back_is_gone_from_permissions_and_status_at_once(tmp_path: Path):
+    write(tmp_path, HOOK)
+    async with agent_with(ScriptedProvider([]), permission=choose("allow_always")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "/trust")
+        await agent.editor.prompt(session, "/permissions")
+        assert "This folder: 1 hook, trusted (`/trust`)." in agent.editor.said()
+        trust = agent.sessions.get(session).trust
+        await decide_trust(agent.database, trust.root, trust.offer.parts, "revoked", at_ms=0)
+        await agent.editor.prompt(session, "/permissions")
+        assert "This folder: 1 hook, not trusted (`/trust`)." in agent.editor.said()
+        assert not trust.in_force.hooks
+        await agent.editor.prompt(session, "/trust")
+        await decide_trust(agent.database, trust.root, trust.offer.parts, "revoked", at_ms=0)
+        await agent.editor.prompt(session, "/status")
+        assert "1 hook, not trusted (/trust)" in agent.editor.said()
 
 
 async def test_a_turn_that_is_cancelled_during_the_question_ends_the_call(tmp_path: Path):
