@@ -36,7 +36,7 @@ class Permissions(Result, frozen=True):
     mode: str = ""
     rules: tuple[PolicyRule, ...] = ()
     folder: str = ""
-    """What the session's folder brings, and whether it is trusted."""
+    """Parts that the session's folder brings, and whether they are trusted."""
     how: str = "`pattern-acp policy grants revoke NUMBER` takes one back."
 
     @property
