@@ -61,6 +61,7 @@ class Connector:
         self._connection_id = ""
         self._is_left = False
         self._answered = anyio.Event()
+        self._first = anyio.Event()
         self.connections = 0
         """Number of WebSockets so far."""
 
@@ -96,6 +97,8 @@ class Connector:
                 with suppress(ConnectionClosedError):
                     # What a link takes no more is sent again over the next one, as far as somebody waits for it.
                     await self._link.send(line)
+        # An editor that says nothing more is told whether the server can be had: `connect URL < /dev/null` tests it.
+        await self._first.wait()
         with anyio.move_on_after(FAREWELL_SECONDS):
             while self._seen.is_waiting:
                 await self._answered.wait()
@@ -130,6 +133,7 @@ class Connector:
         while not self._is_left:
             socket, headers = await self._connected(tasks)
             self.connections += 1
+            self._first.set()
             self._connection_id = headers.get(CONNECTION_HEADER.lower(), "")
             taken = headers.get(RECEIVED_HEADER.lower(), "0")
             try:

@@ -404,8 +404,9 @@ async def serve_clients(
     allowed = limits or ClientLimits()
     for problem in process.loaded.problems:
         logger.warning("%s", problem)
-    async with open_file(process) as opened, open_root(process, opened) as root:
-        listener, url = await listen(address, context, allowed.handshake_seconds)
+    # First, since it is what fails most; who connects meanwhile waits.
+    listener, url = await listen(address, context, allowed.handshake_seconds)
+    async with listener, open_file(process) as opened, open_root(process, opened) as root:
         server = RemoteServer(root, admission, allowed)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stop_on_signal, server.stop, name="signals")

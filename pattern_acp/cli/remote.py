@@ -92,10 +92,10 @@ def run_connect(arguments: Connect, process: Process) -> int:
     Raises:
         PatternError: the URL is none, there is no token, or it cannot be stored.
     """
+    dialler(arguments.url, "", arguments.authority)
     name = f"{SERVER_PREFIX}{arguments.url}"
     store = KeysOfPerson(process).store
     if arguments.save_token:
-        dialler(arguments.url, "", arguments.authority)
         place = store.save(name, Credential(_read_token()))
         where = "the system's keyring" if place == "keyring" else str(store.path)
         write_sentence(f"The token is kept in {where}. Test it with: pattern-acp connect {arguments.url} < /dev/null")

@@ -155,6 +155,8 @@ class Launch:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Added to `agent_environment`."""
+    before: tuple[str, ...] = ()
+    """Program that starts ours, with its arguments."""
     cwd: str | None = None
     capabilities: JsonDict = field(default_factory=dict[str, object])
     """Of the editor. None: the agent reads files and runs commands itself."""
@@ -245,7 +247,7 @@ def _judges_of(launch: Launch) -> tuple[WireJudge | TurnJudge | SecondJudge, ...
 def _spawn(launch: Launch, stderr_file: Path) -> subprocess.Popen[bytes]:
     with stderr_file.open("wb") as stderr:
         return subprocess.Popen(
-            [*COMMAND, *launch.arguments],
+            [*launch.before, *COMMAND, *launch.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
