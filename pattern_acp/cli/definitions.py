@@ -15,12 +15,15 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.commands.document import Column, Fence, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import TypedCommand
+from pattern_acp.context.instructions import BUILT_IN, load_persona
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.definitions.sources import (
     KeptSource,
     ListedSource,
     SourceDamagedError,
     damaged_sources,
+    encoded,
+    keep_source,
     list_sources,
     note_source,
     read_sources,
@@ -33,6 +36,9 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
+
+NOWHERE = Path("/nonexistent/personas")
+"""A folder without personas, so that one that comes with the program is meant."""
 
 MOST_NOTE = 500
 """Characters of a note."""
@@ -51,7 +57,8 @@ async def open_definitions(call: TypedCommand, process: Process) -> AsyncGenerat
     Raises:
         DatabaseError: the constellation cannot be used.
     """
-    if call.command == "note":
+    # Before the first session there is no constellation to read.
+    if call.command == "note" or not constellation_path(process).exists():
         async with open_for_command(process) as database:
             yield DefinitionDesk(database)
         return
@@ -180,6 +187,7 @@ async def note(desk: DefinitionDesk, definition: str, text: str = "") -> Definit
     def write(tx: Transaction) -> None:
         event = DefinitionNoted(kept.identity, kept.symbol, words)
         noted = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms)
+        keep_source(tx, kept.identity, kept.symbol, encoded(kept.definitions), seq=noted.seq)
         note_source(tx, kept.identity, words, seq=noted.seq)
 
     await desk.database.write(write)
@@ -202,6 +210,11 @@ async def _meant(desk: DefinitionDesk, beginning: str) -> KeptSource:
         known = list_sources(tx)
         found = [each for each in known if each.symbol == beginning]
         found = found or [each for each in known if beginning and each.identity.startswith(beginning.lower())]
+        built_in = beginning.removeprefix("persona/")
+        if not found and built_in != beginning and built_in in BUILT_IN:
+            # Before a session has had it, so that it can be copied and changed.
+            persona = load_persona(built_in, NOWHERE)
+            return KeptSource(persona.identity, persona.symbol, persona.sources)
         if len(found) != 1:
             what = "may be one of several" if found else "is none"
             sentence = f"{beginning[:80]!r} {what}: name an identity as `pattern-acp definitions list` shows it."
@@ -235,7 +248,9 @@ def _write(kept: KeptSource, place: Path) -> int:
     for each in kept.definitions:
         root = place if each.symbol == kept.symbol else place / "included" / each.symbol
         for name, content in each.files.items():
-            target = root / name
+            # As it is called among the user's own personas.
+            kind, _, own = each.symbol.partition("/")
+            target = root / (f"{own}.md" if kind == "persona" else name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             count += 1

@@ -6,6 +6,7 @@ import pytest
 
 from pattern_acp.cli.definitions import DefinitionDesk, diff, export, list_definitions, note, show, verify
 from pattern_acp.commands.document import markdown
+from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import Persona
@@ -33,7 +34,9 @@ async def test_sources_of_sessions_are_listed_shown_compared_and_written_out(tmp
         assert "You are Ada." in markdown((await show(desk, ADA.identity[:12])).document)
         assert "-You are Ada.\n+You are Ben." in (await diff(desk, ADA.identity, BEN.identity)).diff
         await export(desk, ADA.identity, str(tmp_path / "out"))
-        assert (tmp_path / "out" / "persona.md").read_text() == "You are Ada."
+        assert (tmp_path / "out" / "ada.md").read_text() == "You are Ada."
+        await export(desk, "persona/janitor", str(tmp_path / "built-in"))
+        assert (tmp_path / "built-in" / "janitor.md").read_text() == load_persona("janitor", tmp_path).prompt
         with pytest.raises(PatternError, match="does not exist yet"):
             await export(desk, ADA.identity, str(tmp_path / "out"))
         with pytest.raises(PatternError, match="'zz' is none"):
