@@ -386,3 +386,21 @@ async def test_what_is_no_skill_or_has_another_writer_is_not_proposed(tmp_path: 
         for words in ("which you did not write", "the name may have letters", "`description` must not be empty"):
             assert words in sent
         assert agent.editor.asked == []
+
+
+async def test_loading_skills_leaves_the_cached_part_as_it_is_and_marks_each_load_in_its_order(tmp_path: Path):
+    for name in ("pdf", "csv"):
+        write_own(
+            tmp_path, f"skills/{name}/SKILL.md", f"---\nname: {name}\ndescription: Reads {name}\n---\nUse {name}."
+        )
+    loads = calls("skill", name="pdf") + calls("skill", name="csv") + calls("skill", name="pdf")
+    model = ScriptedProvider([says("Hello."), loads, says("Done.")])
+    async with agent_with(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        await agent.editor.prompt(session, "Load them.")
+        before, after = model.requests[0], model.requests[-1]
+        assert (after.system, after.tools) == (before.system, before.tools)
+        results = [part.text for part in after.messages[-1].parts if isinstance(part, ToolResultPart)]
+        marks = [text.splitlines()[0] for text in results]
+        assert marks == ["[skill:loaded pdf, user]", "[skill:loaded csv, user]", "[skill:loaded pdf, user]"]
