@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.parameters import Command, Group, Kind, Parameter, Value
 from pattern_acp.commands.sessions import JSON, SESSION_VERBS, TRUST_VERBS, flag, session_id
+from pattern_acp.commands.tasks import TASK_VERBS
 
 LEVELS = ("none", "secrets", "content")
 """`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
@@ -110,6 +111,19 @@ MEMORY = Group(
     "[VERB] [ARGUMENT ...]",
     opens="pattern_acp.cli.memory.command:open_memory",
     without="pattern_acp.cli.memory.command:without_constellation",
+)
+
+TASKS = Group(
+    "tasks",
+    "list, add, edit, link, import or export tasks",
+    "Work that outlives a conversation, of this directory's project or of the persona: list the open tasks, or do "
+    "something with one.",
+    TASK_VERBS,
+    (JSON, _text("cwd", "DIR", "the project's directory instead of the current one")),
+    "list",
+    "[VERB] [ARGUMENT ...]",
+    opens="pattern_acp.cli.tasks:open_tasks",
+    without="pattern_acp.cli.tasks:without_constellation",
 )
 
 JOURNAL = Group(
@@ -524,6 +538,7 @@ GROUPS = (
     ),
     SESSIONS,
     MEMORY,
+    TASKS,
     JOURNAL,
     TRUST,
     BUNDLE,

@@ -27,6 +27,7 @@ def _names(text: str) -> frozenset[str]:
 READING = {
     "memory": _names("list show history diff blame search archive traps verify"),
     "sessions": _names("list show search watch"),
+    "tasks": _names("list show graph"),
     "journal": _names("verify tail"),
     "trust": _names("list"),
     "bundle": _names("list show"),
@@ -45,7 +46,8 @@ _READS_WITH = {
 """Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
 _DECIDING = (
-    "acp|serve|connect|chat|sessions|memory|journal|trust|bundle|definitions|auth|mcp|backup|restore|gc|doctor|setup"
+    "acp|serve|connect|chat|sessions|memory|tasks|journal|trust|bundle|definitions|auth|mcp|backup|restore|gc|doctor|"
+    "setup"
 )
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")

@@ -14,7 +14,7 @@ from pattern_acp.journal.events import Event, PlanUpdated
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.tasks.model import OPEN, GraphQuery, Task, TaskFilter, TaskPatch, TaskRow, TaskStatus
 from pattern_acp.tasks.service import TaskDesk, Tasks
-from pattern_acp.tasks.showing import graph_text, names_of, task_line, task_lines, task_text
+from pattern_acp.tasks.showing import graph_text, task_line, task_lines, task_text
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def run_task(session: "Session", argument: str) -> str:
     match verb:
         case "":
             graph = await tasks.graph(GraphQuery(ref, depth=1))
-            return preserved(task_text(graph.nodes[0], names_of(graph)))
+            return preserved(task_text(graph))
         case "graph":
             return preserved(graph_text(await tasks.graph(GraphQuery(ref))))
         case "comment":

@@ -13,7 +13,7 @@ import msgspec
 
 from pattern_acp.memory.document import is_from_loro
 from pattern_acp.tasks.errors import NotATaskListError
-from pattern_acp.tasks.model import LinkKind, Task, TaskCheck, TaskComment, TaskEffort, TaskLink, TaskStep
+from pattern_acp.tasks.model import LinkKind, Task, TaskCheck, TaskComment, TaskEffort, TaskLink, TaskSource, TaskStep
 
 if TYPE_CHECKING:
     from loro import LoroValue
@@ -27,9 +27,11 @@ _PLAIN = (
 )
 """Fields that are one value each; None is no value."""
 
-_EFFORTS = ("estimate", "actual")
+_VALUES = ("estimate", "actual", "source")
+"""Fields that are one value of several parts."""
 _ORDERED = ("steps", "checks")
 _STEPS, _CHECKS, _COMMENTS, _LINKS, _FILES, _READ = "steps", "checks", "comments", "links", "files", "read_before"
+_SETS = (_FILES, "labels")
 
 
 class TaskDocument:
@@ -105,7 +107,7 @@ class TaskDocument:
             for name in _ORDERED:
                 stored.insert_container(name, loro.LoroMovableList())
             stored.insert_container(_COMMENTS, loro.LoroList())
-            for name in (_LINKS, _FILES, _READ):
+            for name in (_LINKS, *_SETS, _READ):
                 stored.insert_container(name, loro.LoroMap())
         self._write(stored, None, task)
 
@@ -156,9 +158,8 @@ class TaskDocument:
             links = tuple(
                 TaskLink(LinkKind(kind), target) for kind, _, target in (edge.partition(" ") for edge in edges)
             )
-            files = tuple(sorted(cast("dict[str, object]", values.get(_FILES, {}))))
-            read = tuple(sorted(cast("dict[str, object]", values.get(_READ, {}))))
-            return msgspec.convert({**values, _LINKS: links, _FILES: files, _READ: read}, Task)
+            sets = {name: tuple(sorted(cast("dict[str, object]", values.get(name, {})))) for name in (*_SETS, _READ)}
+            return msgspec.convert({**values, _LINKS: links, **sets}, Task)
         except (TypeError, ValueError) as error:
             raise NotATaskListError(self._list_id, str(error)) from error
 
@@ -168,10 +169,10 @@ class TaskDocument:
                 value = getattr(after, name)
                 if before is None or getattr(before, name) != value:
                     _set(stored, name, None if value is None else msgspec.to_builtins(value))
-            for name in _EFFORTS:
-                effort: TaskEffort | None = getattr(after, name)
-                if before is None or getattr(before, name) != effort:
-                    _set(stored, name, None if effort is None else msgspec.to_builtins(effort))
+            for name in _VALUES:
+                parts: TaskEffort | TaskSource | None = getattr(after, name)
+                if before is None or getattr(before, name) != parts:
+                    _set(stored, name, None if parts is None else msgspec.to_builtins(parts))
             for name in _ORDERED:
                 old: tuple[TaskStep | TaskCheck, ...] = () if before is None else getattr(before, name)
                 _reorder(_list_of(stored, name), old, getattr(after, name))
@@ -179,7 +180,10 @@ class TaskDocument:
             for comment in after.comments[0 if before is None else len(before.comments) :]:
                 comments.insert(len(comments), _value(comment))
             _set_keys(_keys_of(stored, _LINKS), _edges(before), _edges(after))
-            _set_keys(_keys_of(stored, _FILES), set(before.files if before else ()), set(after.files))
+            for name in _SETS:
+                old_keys: set[str] = set(getattr(before, name)) if before else set()
+                if (keys := set[str](getattr(after, name))) != old_keys:
+                    _set_keys(_keys_of(stored, name), old_keys, keys)
             if after.read_before:
                 _set_keys(_keys_of(stored, _READ), set(before.read_before if before else ()), set(after.read_before))
             self._document.commit()

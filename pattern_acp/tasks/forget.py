@@ -25,7 +25,7 @@ from pattern_acp.memory.forgotten import Forgotten
 from pattern_acp.memory.service.forget import ForgettingElsewhere
 from pattern_acp.tasks.document import TaskDocument
 from pattern_acp.tasks.errors import NotATaskListError
-from pattern_acp.tasks.model import Task
+from pattern_acp.tasks.model import Task, TaskSource
 from pattern_acp.tasks.store import LONGEST_TITLE, NO_FRONTIERS, project_tasks
 
 _QUERIES = load_queries("pattern_acp.tasks")
@@ -124,8 +124,8 @@ def _texts(value: Json) -> list[str]:
 
 def _without(task: Task, words: Forgotten) -> Task:
     """The task without the words, in whatever field they are."""
-    mask = words.mask
-    return replace(
+    mask, source = words.mask, task.source
+    without = replace(
         task,
         title=mask(task.title)[:LONGEST_TITLE],
         description=mask(task.description),
@@ -134,8 +134,14 @@ def _without(task: Task, words: Forgotten) -> Task:
         comments=tuple(replace(one, author=mask(one.author), text=mask(one.text)) for one in task.comments),
         checks=tuple(replace(one, command=mask(one.command), output=mask(one.output)) for one in task.checks),
         files=tuple(sorted({mask(path) for path in task.files})),
+        labels=tuple(sorted({mask(label) for label in task.labels})),
+        source=None if source is None else replace(source, key=mask(source.key), url=mask(source.url)),
         read_before=tuple(sorted({mask(name) for name in task.read_before})),
     )
+    if without == task or without.source is None:
+        return without
+    # Digests of short words could be guessed.
+    return replace(without, source=TaskSource(without.source.key, without.source.number, without.source.url))
 
 
 def _peer(list_id: str, number: int) -> int:

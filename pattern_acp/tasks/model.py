@@ -28,6 +28,15 @@ class TaskStatus(StrEnum):
         return self not in {TaskStatus.DONE, TaskStatus.DROPPED}
 
 
+BOXES = {
+    TaskStatus.TODO: "[ ]",
+    TaskStatus.IN_PROGRESS: "[>]",
+    TaskStatus.BLOCKED: "[!]",
+    TaskStatus.DONE: "[x]",
+    TaskStatus.DROPPED: "[-]",
+}
+"""The states of tasks and steps in a check list; everybody else's Markdown knows the first and the fourth."""
+
 OPEN = (TaskStatus.TODO, TaskStatus.IN_PROGRESS, TaskStatus.BLOCKED)
 """The states of what is not over."""
 
@@ -80,6 +89,16 @@ class TaskEffort(Struct, frozen=True, omit_defaults=True):
     wall_ms: int = 0
 
 
+class TaskSource(Struct, frozen=True, omit_defaults=True):
+    """The place that a task was imported from, by which importing it again finds it."""
+
+    key: str
+    number: int = 0
+    url: str = ""
+    seen: dict[str, str] = field(default_factory=dict[str, str])
+    """Digests of the fields as they were imported: one that is still the same there was not changed there."""
+
+
 class Task(Struct, frozen=True):
     """A task as it is stored. Times are milliseconds since 1970-01-01 UTC; None where it did not happen."""
 
@@ -102,6 +121,8 @@ class Task(Struct, frozen=True):
     files: tuple[str, ...] = ()
     read_before: tuple[str, ...] = ()
     """The data of others that an agent had read in a turn in which it wrote words of the task."""
+    labels: tuple[str, ...] = ()
+    source: TaskSource | None = None
     created_ms: int = 0
     started_ms: int | None = None
     completed_ms: int | None = None
@@ -144,6 +165,8 @@ class TaskPatch(Struct, frozen=True):
     steps: tuple[TaskStep, ...] | UnsetType | None = UNSET
     checks: tuple[TaskCheck, ...] | UnsetType | None = UNSET
     files: tuple[str, ...] | UnsetType | None = UNSET
+    labels: tuple[str, ...] | UnsetType | None = UNSET
+    source: TaskSource | UnsetType | None = UNSET
 
     @property
     def is_empty(self) -> bool:
@@ -162,7 +185,9 @@ class TaskFilter(Struct, frozen=True):
     has_blockers: bool | None = None
     """True for those with an open task that blocks them."""
     keyword: str = ""
-    """Words of its title, description, steps or comments, in any case."""
+    """Words of its title, description, steps, comments or labels, in any case."""
+    label: str = ""
+    """One of its labels."""
     limit: int = 100
 
     @property
@@ -279,5 +304,7 @@ _DEFAULTS: dict[str, object] = {
     "steps": (),
     "checks": (),
     "files": (),
+    "labels": (),
+    "source": None,
 }
 """The value of a field that null clears."""

@@ -109,6 +109,7 @@ CROSS JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
 WHERE (:statuses IS NULL OR t.status IN (SELECT value FROM json_each(:statuses)))
     AND (:doers IS NULL OR t.doer IN (SELECT value FROM json_each(:doers)))
     AND (:keyword = '' OR instr(t.words, :keyword) > 0)
+    AND (:label = '' OR EXISTS (SELECT 1 FROM json_each(t.task, '$.labels') WHERE value = :label))
     AND (
         :blocks IS NULL
         OR EXISTS (SELECT 1 FROM task_edges AS e WHERE e.source = t.id AND e.kind = 'blocks' AND e.target = :blocks)
@@ -152,6 +153,13 @@ FROM json_each(:ids) AS wanted
 JOIN tasks AS t ON t.id = wanted.value
 JOIN json_each(:owners) AS o ON o.value ->> 0 = t.scope AND o.value ->> 1 = t.owner
 ORDER BY wanted.key;
+
+-- name: imported_tasks
+-- The tasks in sight that were imported, by the place they come from; the owners are a JSON list of [scope, owner].
+SELECT t.task -> 'source' ->> 'key', t.task
+FROM json_each(:owners) AS o
+JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
+WHERE t.task -> 'source' ->> 'key' IS NOT NULL;
 
 -- name: count_tasks
 -- How many tasks each state has; the owners are a JSON list of [scope, owner].

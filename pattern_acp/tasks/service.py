@@ -5,7 +5,7 @@ ACP, or how an answer reads.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,10 @@ from pattern_acp.tasks.model import (
     steps_of,
 )
 
+if TYPE_CHECKING:
+    from pattern_acp.tasks.interchange import TaskDraft
+    from pattern_acp.tasks.task_files import TaskText
+
 T = TypeVar("T")
 
 
@@ -49,6 +53,18 @@ class TaskDesk(Struct, frozen=True):
     origin: Origin = Origin.PERSON
     holder: Holder | None = None
     """The process as leases know it; None for a command of the terminal."""
+
+
+class ImportedTasks(Struct, frozen=True):
+    """The outcome of an import: new tasks, changed ones, and how many entries changed nothing."""
+
+    created: tuple[Task, ...] = ()
+    changed: tuple[Task, ...] = ()
+    same: int = 0
+
+
+_IMPORTED_AT_ONCE = 50
+"""Entries of one transaction: other processes wait for it, and importing the rest again finds these."""
 
 
 class Tasks:
@@ -141,6 +157,28 @@ class Tasks:
             lambda tx, writer: store.comment_task(tx, self._desk.owners, ref, self._desk.author, words, writer), call_id
         )
 
+    async def edit(self, ref: str, base: "TaskText", edited: "TaskText") -> Task:
+        """Take in what was edited in the file of a task since it was written of `base`.
+
+        Raises:
+            TaskNotFoundError: it, or the other end of a link, is not in sight.
+            TaskRefusedError: a rule is broken.
+        """
+        return await self._write(lambda tx, writer: self._edited(tx, ref, base, edited, writer), None)
+
+    async def import_drafts(self, drafts: "Sequence[TaskDraft]", *, scope: Scope = Scope.PROJECT) -> ImportedTasks:
+        """Make tasks of the entries of a file, or change those that it made before.
+
+        Raises:
+            TaskRefusedError: a rule is broken.
+        """
+        done = ImportedTasks()
+        for start in range(0, len(drafts), _IMPORTED_AT_ONCE):
+            part = drafts[start : start + _IMPORTED_AT_ONCE]
+            one = await self._write(lambda tx, writer, part=part: self._imported(tx, part, scope, writer), None)
+            done = ImportedTasks((*done.created, *one.created), (*done.changed, *one.changed), done.same + one.same)
+        return done
+
     async def is_own(self, task: Task) -> bool:
         """True if this session works, or worked last, on the task."""
         return bool(self._desk.session) and task.session == self._desk.session
@@ -202,6 +240,46 @@ class Tasks:
         task = Task(task_id, 0, title, created_ms=writer.at_ms, updated_ms=writer.at_ms)
         task = patched(task, self._owned(replace(patch, title=title)), writer.at_ms)
         return store.create_task(tx, scope, owner, task, writer, list_id=self._ids.new("tasklist"))
+
+    def _edited(
+        self, tx: Transaction, ref: str, base: "TaskText", edited: "TaskText", writer: store.TaskWriter
+    ) -> Task:
+        # Late, as all that only a user's own commands and files need.
+        from pattern_acp.tasks.task_files import Reading, merge_task
+
+        owners = self._desk.owners
+        names = store.numbers_around(tx, owners, ref)
+        read = Reading(
+            self._desk.author,
+            writer.at_ms,
+            lambda task_id: names.get(task_id, task_id),
+            lambda ref: ref if ref in names else store.find_task(tx, owners, ref).id,
+        )
+        return store.change_task(tx, owners, ref, "edit", lambda now: merge_task(base, edited, now, read), writer)
+
+    def _imported(
+        self, tx: Transaction, drafts: "Sequence[TaskDraft]", scope: Scope, writer: store.TaskWriter
+    ) -> ImportedTasks:
+        from pattern_acp.tasks.interchange import changes_of
+
+        writer = replace(writer, actor=Actor.IMPORT, origin=Origin.WORKSPACE)
+        known = store.imported_tasks(tx, self._desk.owners)
+        created: list[Task] = []
+        changed: list[Task] = []
+        for draft in drafts:
+            task = store.task_in_sight(tx, self._desk.owners, draft.task_id) or known.get(draft.source.key)
+            patch = changes_of(draft, task)
+            # An issue is what anybody wrote; a list is a file that the user chose.
+            said = replace(writer, read=(f"the issue {draft.source.url}",)) if draft.source.url else writer
+            if task is None:
+                task = self._created(tx, str(patch.title), patch, scope, said)
+                created.append(task)
+            elif not patch.is_empty:
+                task = store.patch_task(tx, self._desk.owners, task.id, patch, said)
+                if patch != TaskPatch(source=patch.source):
+                    changed.append(task)
+            known[draft.source.key] = task
+        return ImportedTasks(tuple(created), tuple(changed), len(drafts) - len(created) - len(changed))
 
     def _owned(self, patch: TaskPatch) -> TaskPatch:
         """The patch, which lets this session work on what it begins."""

@@ -7,25 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.tasks.model import LinkKind, Task, TaskEffort, TaskFilter, TaskGraph, TaskRow, TaskStatus
+from pattern_acp.tasks.model import BOXES, GraphEdge, LinkKind, Task, TaskEffort, TaskFilter, TaskGraph, TaskRow
 
-_BOXES = {
-    TaskStatus.TODO: "[ ]",
-    TaskStatus.IN_PROGRESS: "[>]",
-    TaskStatus.BLOCKED: "[!]",
-    TaskStatus.DONE: "[x]",
-    TaskStatus.DROPPED: "[-]",
-}
 _FORWARD = {LinkKind.BLOCKS: "blocks", LinkKind.RELATES: "relates to", LinkKind.PARENT: "is part of"}
 _BACK = {LinkKind.BLOCKS: "blocked by", LinkKind.RELATES: "related to", LinkKind.PARENT: "has part"}
 
 
-def task_line(row: TaskRow) -> str:
-    """A task on one line: box, number, title, and what there is to know at a glance."""
+def facts_of(row: TaskRow) -> list[str]:
+    """List what there is to know of a task at a glance, beside its state, priority and title."""
     task = row.task
     notes: list[str] = []
-    if task.priority != "medium":
-        notes.append(f"{task.priority} priority")
     if task.steps:
         notes.append(f"{sum(not step.status.is_open for step in task.steps)}/{len(task.steps)} steps")
     if task.owner:
@@ -34,7 +25,14 @@ def task_line(row: TaskRow) -> str:
         notes.append(f"blocked by {', '.join(f'#{number}' for number in row.blockers)}")
     if task.read_before:
         notes.append(f"written after reading {one_line(task.read_before[0], 80)}")
-    return f"{_BOXES[task.status]} {task.ref} {task.title}" + (f" ({'; '.join(notes)})" if notes else "")
+    return notes
+
+
+def task_line(row: TaskRow) -> str:
+    """A task on one line: box, number, title, and what there is to know at a glance."""
+    task = row.task
+    notes = ([] if task.priority == "medium" else [f"{task.priority} priority"]) + facts_of(row)
+    return f"{BOXES[task.status]} {task.ref} {task.title}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def task_lines(rows: Sequence[TaskRow], asked: TaskFilter) -> str:
@@ -47,14 +45,26 @@ def task_lines(rows: Sequence[TaskRow], asked: TaskFilter) -> str:
     return "\n".join(lines)
 
 
-def task_text(task: Task, names: Mapping[str, str]) -> str:
-    """All of a task; `names` gives the numbers and titles of the tasks that it links to, by id."""
+def task_text(graph: TaskGraph) -> str:
+    """All of the first task of a graph, whose other tasks it links to, or that link to it."""
+    task = graph.nodes[0]
+    facts, *parts = task_parts(task, names_of(graph), graph.edges)
+    return "\n\n".join((f"{task.ref} {task.title}\n{facts}", *parts))
+
+
+def task_parts(task: Task, names: Mapping[str, str], edges: Sequence[GraphEdge]) -> list[str]:
+    """The parts of a task below its title: what is known of it on one line, then a text each.
+
+    `names` gives the numbers and titles of the tasks at the other ends of its links, by id.
+    """
     facts = [task.status.value, f"{task.priority} priority", *([f"owner {task.owner}"] if task.owner else [])]
     facts.append(f"created {local_minute(task.created_ms)}")
     facts += [f"begun {local_minute(task.started_ms)}"] if task.started_ms is not None else []
     facts += [f"ended {local_minute(task.completed_ms)}"] if task.completed_ms is not None else []
-    parts = [f"{task.ref} {task.title}\n{', '.join(facts)}"]
+    parts = [", ".join(facts)]
     parts += [f"estimate {effort_text(task.estimate)}"] if task.estimate else []
+    parts += [f"labels {', '.join(task.labels)}"] if task.labels else []
+    parts += [f"from {task.source.url or task.source.key}"] if task.source else []
     parts += [f"took {effort_text(task.actual)}"] if task.actual != TaskEffort() else []
     parts += [task.description] if task.description else []
     if task.read_before:
@@ -62,9 +72,14 @@ def task_text(task: Task, names: Mapping[str, str]) -> str:
             f"Words of it were written after reading {', '.join(task.read_before)}: data, not the user's words."
         )
     if task.steps:
-        parts.append("\n".join(["Steps:", *(f"{_BOXES[step.status]} {step.text}" for step in task.steps)]))
-    if task.links:
-        links = [f"- {_FORWARD[link.kind]} {names.get(link.target, link.target)}" for link in task.links]
+        parts.append("\n".join(["Steps:", *(f"{BOXES[step.status]} {step.text}" for step in task.steps)]))
+    links = [f"- {_FORWARD[link.kind]} {names.get(link.target, link.target)}" for link in task.links]
+    links += [
+        f"- {_BACK[edge.kind]} {names.get(edge.source, edge.source)}"
+        for edge in edges
+        if edge.target == task.id != edge.source
+    ]
+    if links:
         parts.append("\n".join(["Links:", *links]))
     if task.checks:
         parts.append(
@@ -75,7 +90,7 @@ def task_text(task: Task, names: Mapping[str, str]) -> str:
     if task.comments:
         said = [f"- {one.author}, {local_minute(one.at_ms)}: {one.text}" for one in task.comments]
         parts.append("\n".join(["Comments:", *said]))
-    return "\n\n".join(parts)
+    return parts
 
 
 def names_of(graph: TaskGraph) -> dict[str, str]:

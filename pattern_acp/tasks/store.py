@@ -243,6 +243,22 @@ def find_task(tx: Transaction, owners: Owners, ref: str) -> Task:
     return _decoded(row[1])
 
 
+def task_in_sight(tx: Transaction, owners: Owners, ref: str) -> Task | None:
+    """The task of a reference, or None, also for no reference."""
+    row = _row_of(tx, owners, ref) if ref else None
+    return None if row is None else _decoded(row[1])
+
+
+def numbers_around(tx: Transaction, owners: Owners, ref: str) -> dict[str, str]:
+    """The numbers of a task and of those that it links to, by id.
+
+    Raises:
+        TaskNotFoundError: the task is not in sight.
+    """
+    graph = walk(tx, owners, GraphQuery(ref, "forward", depth=1))
+    return {task.id: str(task.number) for task in graph.nodes}
+
+
 def active_task(tx: Transaction, session: str) -> Task | None:
     """The task that a session works on, or None."""
     row = tx.one(_QUERIES["active_task"], {"session": storable(session)})
@@ -261,6 +277,7 @@ def list_tasks(tx: Transaction, owners: Owners, asked: TaskFilter) -> tuple[Task
         "statuses": None if asked.statuses is None else json.dumps(asked.statuses),
         "doers": None if asked.owners is None else json.dumps(asked.owners),
         "keyword": storable(asked.keyword.casefold()),
+        "label": storable(asked.label),
         "blocks": asked.blocks,
         "blocked": None if asked.has_blockers is None else int(asked.has_blockers),
         "most": asked.limit,
@@ -272,6 +289,12 @@ def list_tasks(tx: Transaction, owners: Owners, asked: TaskFilter) -> tuple[Task
     for row in tx.all(_QUERIES["blockers_of"], {"ids": json.dumps([task.id for task in tasks])}):
         blockers.setdefault(text(row[0]), []).append(integer(row[1]))
     return tuple(TaskRow(task, tuple(blockers.get(task.id, ()))) for task in tasks)
+
+
+def imported_tasks(tx: Transaction, owners: Owners) -> dict[str, Task]:
+    """The tasks in sight that were imported, by what they were imported as."""
+    rows = tx.all(_QUERIES["imported_tasks"], {"owners": json.dumps(owners)})
+    return {text(row[0]): _decoded(row[1]) for row in rows}
 
 
 def count_tasks(tx: Transaction, owners: Owners) -> dict[TaskStatus, int]:
@@ -322,7 +345,8 @@ def checked(task: Task) -> Task:
         raise TaskRefusedError("A task needs a title: one line that says what is to be done.")
     if len(title) > LONGEST_TITLE:
         raise TaskRefusedError(f"A title has at most {LONGEST_TITLE} characters; put the rest into the description.")
-    return _storable(replace(task, title=title))
+    labels = tuple(sorted({words for label in task.labels if (words := " ".join(label.split()))}))
+    return _storable(replace(task, title=title, labels=labels))
 
 
 LONGEST_TITLE = 200
@@ -430,6 +454,7 @@ def project_tasks(tx: Transaction, list_id: str, tasks: Iterable[Task], seq: int
             task.description,
             *(step.text for step in task.steps),
             *(one.text for one in task.comments),
+            *task.labels,
         ]
         fields: dict[str, SqlValue] = {
             "id": task.id,

@@ -16,6 +16,8 @@ from tests.support.process import run_command_line
 REFUSED = (
     "setup",
     "definitions export 448dc361d592 out",
+    "tasks done 3",
+    "tasks import TODO.md",
     "bundle add x --yes",
     "bundle update x",
     "bundle remove x --yes",
@@ -45,6 +47,8 @@ REFUSED = (
 )
 
 NOT_REFUSED = (
+    "tasks",
+    "tasks graph 3",
     "definitions",
     "definitions verify",
     "sessions watch ses_1",
