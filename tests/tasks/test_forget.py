@@ -12,7 +12,7 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.forgotten import Forgotten, forget_passage
 from pattern_acp.tasks.document import TaskDocument
 from pattern_acp.tasks.forget import forget_in_tasks, tasks_with
-from pattern_acp.tasks.model import LinkKind, Task, TaskCheck, TaskFilter, TaskPatch, TaskStep
+from pattern_acp.tasks.model import LinkKind, Task, TaskCheck, TaskFilter, TaskPatch, TaskSource, TaskStep
 from pattern_acp.tasks.service import TaskDesk, Tasks
 from tests.support.constellation import Constellation, temporary_constellation
 
@@ -56,6 +56,8 @@ async def test_words_leave_every_field_and_the_rest_stays(constellation: Constel
         steps=(TaskStep(f"Ask whether {SECRET}"), TaskStep("Write it down")),
         checks=(TaskCheck(f"grep '{SECRET}' notes", 1, 5, f"no: {SECRET}"),),
         files=(f"/w/{SECRET}.txt", "/w/a.py"),
+        labels=(SECRET, "core"),
+        source=TaskSource(f"TODO.md > {SECRET}", 3, f"https://h/{SECRET}", {"title": "0123456789ab"}),
     )
     task = await tasks.create(f"Find out that {SECRET}", patch)
     await tasks.comment(task.ref, f"Yes, {SECRET.upper()}!")
