@@ -46,7 +46,7 @@ class TerminalTasks(TaskVerbs, frozen=True):
     cwd: str = ""
 
 
-class Exported(Result, frozen=True):
+class ExportedTasks(Result, frozen=True):
     """Tasks in the form of another program, for stdout."""
 
     tasks: str
@@ -137,7 +137,7 @@ async def export_tasks(
     tasks = sorted((row.task for row in rows), key=lambda task: task.number)
     text = await anyio.to_thread.run_sync(write_tasks, tasks, cast("TaskFormat", form or _form_of(file)))
     if file in {"", "-"}:
-        return Exported(text.rstrip("\n"))
+        return ExportedTasks(text.rstrip("\n"))
     await anyio.to_thread.run_sync(_write, Path(file), text, replace)
     return Said(f"Wrote {plural(len(tasks), 'task')} into {file}.")
 

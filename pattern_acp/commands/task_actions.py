@@ -80,7 +80,7 @@ class TaskShown(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """What is known of it, then each of its parts."""
+        """Its facts on one line, then each of its parts."""
         facts, *parts = task_parts(self.task, self.names, self.links)
         text = (Body("\n\n".join(parts)),) if parts else ()
         return (Heading(f"{self.task.ref} {self.task.title}"), Paragraph(facts), *text)
@@ -129,7 +129,7 @@ class TasksTaken(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """How many are new, changed and as they were, and a line for each of the first two."""
+        """Counts of the new, the changed and the other entries, and a line for each of the first two."""
         done = self.imported
         head = f"{len(done.created)} new, {len(done.changed)} changed, {done.same} as they were."
         lines = [task_line(TaskRow(task)) for task in (*done.created, *done.changed)]

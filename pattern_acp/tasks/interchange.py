@@ -48,7 +48,7 @@ _SECTION_OF = {name: status for _, status, names in _SECTIONS for name in names}
 
 
 class TaskImportError(TaskError):
-    """What was to be imported is of no form that is known; nothing was imported."""
+    """A file to import is of no form that is known; nothing was imported."""
 
     failure_code = "tasks.import-unreadable"
 
@@ -67,7 +67,7 @@ class TaskDraft(Struct, frozen=True):
     task_id: str = ""
     """The task that an export wrote it for."""
     digest: str = ""
-    """That of its fields when it was exported."""
+    """Digest of its fields when it was exported."""
 
 
 def read_tasks(name: str, text: str) -> tuple[TaskDraft, ...]:
