@@ -4,8 +4,9 @@ Owns: `session.ports.Client`, the `Approver` over session/request_permission, th
 its pieces of text together. Must not know: sessions.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 import anyio
@@ -157,6 +158,14 @@ class ChunkBatch:
 
 T = TypeVar("T")
 
+PORTION = 100
+"""Updates of a replay that go out with nothing in between; others need not wait until a whole session is told."""
+
+
+def portions(updates: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the updates of a replay in portions, in their order."""
+    return (updates[begin : begin + PORTION] for begin in range(0, len(updates), PORTION))
+
 
 async def with_previews(event: Event) -> Event:
     """The event as it can be shown; the same one when nothing in it is too large."""
@@ -232,15 +241,13 @@ class EditorView:
         """See `SessionView.replay_beginning`."""
         previewed = [await with_previews(event) for event in events]
         updates = beginning_updates(previewed, compactions=self._abilities.compactions)
-        for update in updates:
-            await self._send(update)
+        await self._send_all(updates)
         return len(updates)
 
     async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
         """See `SessionView.replay`."""
         previewed = [await with_previews(event) for event in events]
-        for update in replay_updates(previewed, compactions=self._abilities.compactions)[shown:]:
-            await self._send(update)
+        await self._send_all(replay_updates(previewed, compactions=self._abilities.compactions)[shown:])
 
     async def show_notices(self, sentences: Sequence[str]) -> bool:
         """See `SessionView.show_notices`: version 1 has none that every client shows."""
@@ -307,6 +314,15 @@ class EditorView:
                 meta=meta,
             )
         await self._batch.then(lambda: self._notify(update))
+
+    async def _send_all(self, updates: Sequence[schema.SessionUpdate]) -> None:
+        for portion in portions(updates):
+            await self._batch.then(partial(self._notify_all, portion))
+
+    async def _notify_all(self, updates: Sequence[schema.SessionUpdate]) -> None:
+        session_id = self._session_id
+        notifications = (schema.SessionNotification(session_id=session_id, update=update) for update in updates)
+        await self._dispatcher.notify_all("session/update", notifications)
 
     async def _send_chunk(self, chunk: Chunk) -> None:
         kind = schema.AgentThoughtChunk if chunk.thought else schema.AgentMessageChunk

@@ -8,6 +8,7 @@ that are missing, so a field with a default needs no new version.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, get_args
 
 import msgspec
@@ -77,23 +78,53 @@ def decode(kind: str, version: int, payload: JsonObject) -> Event:
         UnknownEventError: this program does not know the kind, or not in that version.
         DamagedEventError: the payload does not have the form of its kind.
     """
-    event_type = _TYPES.get((kind, version))
-    if event_type is None:
-        raise UnknownEventError(kind, version)
+    event_type = _type_of(kind, version)
     try:
         if event_type is events.SubagentRecorded:
             form = msgspec.convert(payload, _SubagentForm)
             event = decode(form.kind, form.version, form.event)
             return events.SubagentRecorded(form.turn_id, form.call_id, form.thread_id, form.name, event)
-        event = msgspec.convert(payload, event_type)
-        if isinstance(event, events.ToolCallStarted):
-            raw_input = _object(decode_value(event.call.raw_input))
-            event = replace(event, call=replace(event.call, raw_input=raw_input))
+        event = _with_floats(msgspec.convert(payload, event_type))
     except (TypeError, ValueError) as error:
         raise DamagedEventError(
             f"A stored event of kind {kind!r} does not have the form of its kind; run pattern-acp doctor."
         ) from error
     return event
+
+
+def decode_stored(kind: str, version: int, stored: bytes) -> Event | None:
+    """The same from the canonical bytes of a payload, in half the time; None where only `decode` can tell.
+
+    Raises:
+        UnknownEventError: see `decode`.
+    """
+    event_type = _type_of(kind, version)
+    if event_type is events.SubagentRecorded:
+        return None
+    try:
+        return _with_floats(_decoder_of(event_type).decode(stored))
+    except (TypeError, ValueError):
+        # Damaged, or with half of a surrogate pair, which msgspec does not read.
+        return None
+
+
+def _type_of(kind: str, version: int) -> type[Event]:
+    event_type = _TYPES.get((kind, version))
+    if event_type is None:
+        raise UnknownEventError(kind, version)
+    return event_type
+
+
+@cache
+def _decoder_of(event_type: type[Event]) -> msgspec.json.Decoder[Event]:
+    return msgspec.json.Decoder(event_type)
+
+
+def _with_floats(event: Event) -> Event:
+    if not isinstance(event, events.ToolCallStarted):
+        return event
+    raw_input = _object(decode_value(event.call.raw_input))
+    return replace(event, call=replace(event.call, raw_input=raw_input))
 
 
 def encode_value(value: Json) -> Json:

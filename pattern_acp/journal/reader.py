@@ -17,7 +17,7 @@ from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
-from pattern_acp.journal.codec import CHECKPOINTS, decode, kinds_of
+from pattern_acp.journal.codec import CHECKPOINTS, decode, decode_stored, kinds_of
 from pattern_acp.journal.contents import PackedError, unpack
 from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted, TurnStarted
@@ -281,18 +281,27 @@ def _recorded(tx: Transaction, sql: LiteralString, params: Params) -> list[Recor
     return [_record(row) for row in tx.all(sql, params)]
 
 
+class _Head(Struct, frozen=True, array_like=True):
+    """The columns of an event before its payload."""
+
+    seq: int
+    session_seq: int
+    at_ms: int
+    kind: str
+    version: int
+    actor: Actor
+    origin: Origin
+    item: str
+
+
 def _record(row: Row) -> Recorded:
-    seq, session_seq, at_ms, kind, version, actor, origin, item, payload, encoding, content = row
-    stored = stored_payload(payload, encoding, content)
-    return Recorded(
-        integer(seq),
-        integer(session_seq),
-        integer(at_ms),
-        Actor(text(actor)),
-        Origin(text(origin)),
-        text(item),
-        decode(text(kind), integer(version), _parse(stored)),
-    )
+    try:
+        head = msgspec.convert(row[:8], _Head)
+    except msgspec.ValidationError as error:
+        raise TypeError(f"A column of an event holds something else than it should: {error}.") from error
+    stored = stored_payload(row[8], row[9], row[10])
+    event = decode_stored(head.kind, head.version, stored) or decode(head.kind, head.version, _parse(stored))
+    return Recorded(head.seq, head.session_seq, head.at_ms, head.actor, head.origin, head.item, event)
 
 
 def stored_payload(payload: SqlValue, encoding: SqlValue, content: SqlValue) -> bytes:

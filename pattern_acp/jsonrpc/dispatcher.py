@@ -5,7 +5,7 @@ method's meaning, except `$/cancel_request`.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -124,6 +124,12 @@ class Outgoing:
         """
         async with self._writing:
             await self._transport.send(line)
+
+    async def write_all(self, lines: Iterable[bytes]) -> None:
+        """Hand lines to the transport as `write` does, with no other line in between."""
+        async with self._writing:
+            for line in lines:
+                await self._transport.send(line)
 
     async def answer(self, line: bytes) -> None:
         """Write a line that is owed: also, for a bounded time, when the caller is cancelled meanwhile.
@@ -313,6 +319,14 @@ class Dispatcher:
             ConnectionClosedError: the peer is gone.
         """
         await self._outgoing.write(encode_notification(method, params))
+
+    async def notify_all(self, method: str, params: Iterable[object]) -> None:
+        """Tell the peer several things as `notify` does, with nothing in between.
+
+        Raises:
+            ConnectionClosedError: the peer is gone.
+        """
+        await self._outgoing.write_all(encode_notification(method, each) for each in params)
 
     async def _take(self, item: bytes | Oversize, tasks: anyio.abc.TaskGroup) -> None:
         if isinstance(item, Oversize):

@@ -178,9 +178,11 @@ class _Writer:
         with self._changed:
             if self._stopping or self._ended:
                 raise ConnectionClosedError("The peer no longer reads; the connection is closed.")
+            if not self._queue:
+                # Otherwise it has been woken, and has not come to take them yet.
+                self._changed.notify()
             self._queue.append(line)
             self._queued_bytes += len(line)
-            self._changed.notify()
 
     async def wait_until_done(self) -> None:
         await self._progress.wait_until(lambda: self._ended)

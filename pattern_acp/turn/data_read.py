@@ -57,6 +57,7 @@ class DataRead:
         """Data that the turn that runs has read."""
         self.said: deque[str] = deque()
         """Words that the user typed, oldest first, as they are compared."""
+        self._said_size = 0
 
     @property
     def sources(self) -> Sequence[DataSource]:
@@ -93,13 +94,14 @@ class DataRead:
             match part:
                 case TextPart(text):
                     self.said.append(flat_text(text[:MOST_OF_ONE]))
+                    self._said_size += len(self.said[-1])
                 case ResourcePart(uri, name, text) if text:
                     named = f"the attached file `{one_line(name or uri, SHOWN_NAME)}`"
                     self._add(DataSource(Origin.WORKSPACE, named, text[:MOST_OF_ONE], given=True))
                 case _:
                     pass
-        while sum(map(len, self.said)) > MOST_CHARACTERS:
-            self.said.popleft()
+        while self._said_size > MOST_CHARACTERS:
+            self._said_size -= len(self.said.popleft())
 
     def _add(self, source: DataSource) -> None:
         self.turn.append(source)

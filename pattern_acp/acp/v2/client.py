@@ -19,6 +19,7 @@ from pattern_acp.acp.client import (
     EditorView,
     FlushTimer,
     answer_options,
+    portions,
     with_previews,
 )
 from pattern_acp.acp.content import shown_input
@@ -202,7 +203,8 @@ class SecondView(EditorView):
     async def replay(self, events: Sequence[Event], *, shown: int = 0) -> None:
         """See `SessionView.replay`."""
         previewed = [await with_previews(event) for event in events]
-        await self._put(*replay_updates(previewed, self._session_id)[shown:])
+        for portion in portions(replay_updates(previewed, self._session_id)[shown:]):
+            await self._put(*portion)
 
     async def show_notices(self, sentences: Sequence[str]) -> bool:
         """See `SessionView.show_notices`."""
@@ -315,12 +317,12 @@ class SecondView(EditorView):
             await self._batch.then(partial(self._write, updates))
 
     async def _write(self, updates: Sequence[Shown]) -> None:
-        for shown in updates:
-            is_own = not isinstance(shown, OfSubagent)
-            params = schema.SessionNotification(
-                session_id=self._session_id if is_own else shown.session_id, update=shown if is_own else shown.update
-            )
-            await self._dispatcher.notify("session/update", params)
+        await self._dispatcher.notify_all("session/update", map(self._notification, updates))
+
+    def _notification(self, shown: Shown) -> schema.SessionNotification:
+        if isinstance(shown, OfSubagent):
+            return schema.SessionNotification(session_id=shown.session_id, update=shown.update)
+        return schema.SessionNotification(session_id=self._session_id, update=shown)
 
 
 class SecondApprover(EditorApprover):
