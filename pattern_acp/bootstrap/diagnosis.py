@@ -36,6 +36,7 @@ from pattern_acp.config.settings import (
     Settings,
 )
 from pattern_acp.context.instructions import BUILT_IN
+from pattern_acp.credentials.server_token import ServerToken
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
@@ -207,6 +208,18 @@ def _version_of(name: str) -> str:
         return "missing"
 
 
+def _server_token(process: Process) -> list[Finding]:
+    """Report the token of `pattern-acp serve`, where one was made."""
+    token = ServerToken(process.loaded.paths.data)
+    try:
+        if not token.exists():
+            return []
+    except SignInError as error:
+        remedy = "Make a new one; clients have to be given it."
+        return [Finding("Token of the server", Health.NOTE, error.sentence, remedy, code=error.failure_code)]
+    return [_permissions("Token of the server", token.path)]
+
+
 def _files(process: Process) -> list[Finding]:
     paths = process.loaded.paths
     named = {
@@ -218,8 +231,10 @@ def _files(process: Process) -> list[Finding]:
     if holds_no_secret(paths.config_file, process.loaded.settings):
         # Others may read what gives nothing away.
         config = Finding("Configuration", Health.OK, str(paths.config_file))
-        return [config if name == config.name else _permissions(name, path) for name, path in named.items()]
-    return [_permissions(name, path) for name, path in named.items()]
+        found = [config if name == config.name else _permissions(name, path) for name, path in named.items()]
+    else:
+        found = [_permissions(name, path) for name, path in named.items()]
+    return [*found, *_server_token(process)]
 
 
 def _permissions(name: str, path: Path) -> Finding:

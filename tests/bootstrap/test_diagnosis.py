@@ -12,6 +12,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.diagnosis import Diagnosis, build_note, diagnose
 from pattern_acp.config.settings import Flags
 from pattern_acp.credentials.model import Credential
+from pattern_acp.credentials.server_token import ServerToken
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.providers.scripted import ScriptStep
@@ -243,3 +244,15 @@ async def test_a_resume_parses_no_skill_anew():
         assert detail.endswith("(parsed 0)")
         file.write_text("---\nname: pdf\n---\nBody.", encoding="utf-8")
         assert "the head needs a description" in named(await look(home), "Definition not used").detail
+
+
+async def test_the_token_of_the_server_is_named_once_it_was_made_and_when_its_file_is_none():
+    async with temporary_home() as home:
+        token = ServerToken(home.process(Flags()).loaded.paths.data)
+        assert "Token of the server" not in {finding.name for finding in (await look(home)).findings}
+        token.make(0)
+        assert named(await look(home), "Token of the server").health is Health.OK
+        token.path.write_text("nothing", encoding="utf-8")
+        found = named(await look(home), "Token of the server")
+        assert found.health is Health.NOTE
+        assert "--new-token" in found.detail
