@@ -314,6 +314,33 @@ DEFINITIONS = Group(
     opens="pattern_acp.cli.definitions:open_definitions",
 )
 
+_JOBS = "pattern_acp.cli.jobs:"
+_JOB = Parameter("number", "its number", Kind.NUMBER, "N", required=True, ask="which job, by its number")
+
+JOBS = Group(
+    "jobs",
+    "jobs that were agreed to, with their receipts",
+    "List the jobs of all sessions; show one with its quotes, or its receipt; check that rows, holds and receipts are "
+    "what was recorded.",
+    (
+        Command("list", "List the newest jobs", f"{_JOBS}list_jobs", reads=True),
+        Command("show", "Show the terms and quotes of a job, and its receipt", f"{_JOBS}show", (_JOB,), reads=True),
+        Command("receipt", "Show the receipt of a job", f"{_JOBS}receipt", (_JOB,), reads=True),
+        Command(
+            "verify",
+            "Check one job, or all, against the journal",
+            f"{_JOBS}verify",
+            (Parameter("number", "its number; every job without", Kind.NUMBER, "N"),),
+            reads=True,
+        ),
+    ),
+    (JSON,),
+    default="list",
+    words="list | show N | receipt N | verify [N]",
+    unknown="jobs takes list, show, receipt or verify.",
+    opens="pattern_acp.cli.jobs:open_jobs",
+)
+
 _ONE_PROVIDER = "auth takes one provider; a key is read from the terminal or from stdin."
 
 AUTH = Group(
@@ -543,6 +570,7 @@ GROUPS = (
     TRUST,
     BUNDLE,
     DEFINITIONS,
+    JOBS,
     AUTH,
     MCP,
     POLICY,

@@ -32,6 +32,7 @@ READING = {
     "trust": _names("list"),
     "bundle": _names("list show"),
     "definitions": _names("list show diff verify"),
+    "jobs": _names("list show receipt verify"),
     "auth": _names("status"),
     "mcp": _names("status"),
 }

@@ -151,11 +151,15 @@ def job_text(tx: Transaction, row: JobRow) -> str:
 _UNITS = {Meter.TOKENS: "tokens", Meter.MONEY: "millionths of a US dollar", Meter.TIME: "ms"}
 
 
-async def _offer(session: "Session", terms: JobTerms) -> str | None:
-    """Quote terms, and ask the user, who may narrow them; None when they agree."""
-    shared, job_id = session.constellation, session.constellation.ids.new("job")
-    number = await shared.database.read(store.next_number)
-    for round_ in range(1, MOST_ROUNDS + 1):
+async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None) -> str | None:
+    """Quote terms, and ask the user, who may narrow them; None when they agree. `row` is the job, if there is one."""
+    shared = session.constellation
+    job_id = row.id if row is not None else shared.ids.new("job")
+    number = row.number if row is not None else await shared.database.read(store.next_number)
+    first = row.round + 1 if row is not None else 1
+    if first > MOST_ROUNDS:
+        raise JobTermsError(f"Job {number} was quoted {MOST_ROUNDS} times; ask for a new one with `/job`.")
+    for round_ in range(first, MOST_ROUNDS + 1):
         quoted = await quote(session, terms, job_id, number, round_)
         await session.recorder.record(NewEvent(quoted, Actor.SYSTEM, Origin.AGENT))
         answer = await _ask(session, quoted, may_narrow=round_ < MOST_ROUNDS)
@@ -555,7 +559,7 @@ async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
         case JobStage.SETTLING:
             return await _settle_again(session, row, quoted)
         case JobStage.QUOTED:
-            return await _offer(session, quoted.terms)
+            return await _offer(session, quoted.terms, row)
         case _:
             raise JobMoveError(row.number, row.state, JobStage.WORKING)
 
@@ -597,15 +601,6 @@ async def _stop(session: "Session", row: JobRow) -> str:
         moved = JobMoved(turn_id, row.id, JobStage.SETTLING.value, "person")
         await session.recorder.record(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
     return await _settle(session, turn_id, _idle(session, row, quoted), JobOutcome.STOPPED, "person", None)
-
-
-def interrupted_notices(rows: Sequence[JobRow]) -> list[str]:
-    """A sentence for each job of a session that is opened again and has one that is not over."""
-    return [
-        f"Job {row.number} is {row.state.value}: `/job resume {row.number}` goes on, `/job stop {row.number}` ends it."
-        for row in rows
-        if not row.state.is_over
-    ]
 
 
 def _turn(session: "Session") -> TurnId:

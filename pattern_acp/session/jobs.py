@@ -4,15 +4,16 @@ Owns: their records in the journal, what the model is told of them with every re
 command runs or ends (`workspace.jobs`).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.journal.events import JobEnded, JobStarted
+from pattern_acp.journal.events import JobEnded, JobMoved, JobQuoted, JobSettled, JobStarted
 from pattern_acp.journal.jobs import RecordedJob
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.turn.events import JobOver, JobShown, JobStreamed
@@ -86,6 +87,24 @@ def _known(recorded: RecordedJob, *, is_news: bool) -> Job:
     job.output.append(ended.last_line)
     job.output.take_new()
     return job
+
+
+def unfinished_notices(recorded: Iterable[Recorded]) -> list[str]:
+    """A sentence for each job that the user agreed to in this session, or was asked about, and that is not over."""
+    numbers: dict[str, int] = {}
+    states: dict[str, str] = {}
+    for event in (entry.event for entry in recorded if entry.session_seq):
+        if isinstance(event, JobQuoted):
+            numbers[event.job_id], states[event.job_id] = event.number, "quoted"
+        elif isinstance(event, JobMoved):
+            states[event.job_id] = event.state
+        elif isinstance(event, JobSettled):
+            states.pop(event.job_id, None)
+    return [
+        f"Job {number} is {states[job_id]}: `/job resume {number}` goes on, `/job stop {number}` ends it."
+        for job_id, number in numbers.items()
+        if job_id in states
+    ]
 
 
 def lost_notices(jobs: Sequence[Job]) -> list[str]:

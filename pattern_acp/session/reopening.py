@@ -42,7 +42,7 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
 from pattern_acp.session.definition_pins import Drift, drift_of, pins_of, take_definitions, tell_drift, told_drift
 from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
-from pattern_acp.session.jobs import known_jobs, lost_notices
+from pattern_acp.session.jobs import known_jobs, lost_notices, unfinished_notices
 from pattern_acp.session.opening import (
     Opening,
     Place,
@@ -207,7 +207,13 @@ async def _session_of(
         cost=cost_of_session(found.recorded),
         budgets=restored_budgets([entry.event for entry in found.recorded if entry.session_seq]),
         window=window_state([entry.event for entry in found.recorded]),
-        notices=[*place.problems, *notices, *instructions.notices, *lost_notices(jobs)],
+        notices=[
+            *place.problems,
+            *notices,
+            *instructions.notices,
+            *lost_notices(jobs),
+            *unfinished_notices(found.recorded),
+        ],
         is_read=is_read,
         read_to=max((entry.session_seq for entry in found.recorded), default=0),
     )

@@ -51,6 +51,8 @@ NOT_REFUSED = (
     "tasks graph 3",
     "definitions",
     "definitions verify",
+    "jobs",
+    "jobs verify",
     "sessions watch ses_1",
     "bundle list",
     "bundle show x",
