@@ -86,7 +86,7 @@ class JobList(Result, frozen=True):
         return (Table(columns(Column("Job", "cyan"), "State", "Goal", "Model", *right), rows),)
 
 
-class JobShown(Result, frozen=True):
+class JobView(Result, frozen=True):
     """One job: its quotes, and its receipt once it is over."""
 
     quoted: JobQuoted
@@ -141,22 +141,22 @@ def _listed(tx: Transaction, row: JobRow) -> ListedJob:
     )
 
 
-async def show(desk: JobDesk, number: int) -> JobShown:
+async def show(desk: JobDesk, number: int) -> JobView:
     """Show the terms and quotes of a job, and its receipt."""
     return await desk.database.read(lambda tx: _shown(tx, number, both=True))
 
 
-async def receipt(desk: JobDesk, number: int) -> JobShown:
+async def receipt(desk: JobDesk, number: int) -> JobView:
     """Show the receipt of a job that is over."""
     return await desk.database.read(lambda tx: _shown(tx, number, both=False))
 
 
-def _shown(tx: Transaction, number: int, *, both: bool) -> JobShown:
+def _shown(tx: Transaction, number: int, *, both: bool) -> JobView:
     row = store.job_numbered(tx, number)
     quoted = store.quoted_of(tx, row)
     settled = next((one.event for one in store.events_of_job(tx, row) if isinstance(one.event, JobSettled)), None)
     written = receipt_text(row, quoted, settled) if settled is not None else f"Job {number} is {row.state.value}."
-    return JobShown(quoted, settled, f"{quote_text(quoted)}\n\n{written}" if both else written)
+    return JobView(quoted, settled, f"{quote_text(quoted)}\n\n{written}" if both else written)
 
 
 async def verify(desk: JobDesk, number: int | None) -> JobsChecked:
