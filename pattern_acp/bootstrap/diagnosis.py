@@ -128,6 +128,22 @@ class Diagnosis(Struct, frozen=True):
         return all(finding.health is not Health.BROKEN for finding in self.findings)
 
 
+def _worker_folders() -> list[Finding]:
+    """Report folders that workers of ended processes left."""
+    # Late: a start asks for no diagnosis.
+    from pattern_acp.journal.disk_usage import size_text
+    from pattern_acp.journal.processes import host_name, is_running
+    from pattern_acp.workspace.worker_tree import leftovers
+
+    remedy = "pattern-acp gc takes it away"
+    return [
+        Finding(
+            "Leftover", Health.NOTE, f"{one.path} ({size_text(one.size)}) was left by a worker that was killed.", remedy
+        )
+        for one in leftovers(is_running, host_name())
+    ]
+
+
 async def diagnose(
     process: Process, database: Database | None = None, indexer: Indexer | None = None, *, thorough: bool = False
 ) -> Diagnosis:
@@ -148,6 +164,7 @@ async def diagnose(
     findings += await _database_findings(process, database)
     path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     findings += await anyio.to_thread.run_sync(partial(check_environment, path, now_ms=SystemClock().now_ms()))
+    findings += await anyio.to_thread.run_sync(_worker_folders)
     if thorough and path.exists():
         findings += await anyio.to_thread.run_sync(verify, path)
     findings.append(await _meaning(process, indexer))

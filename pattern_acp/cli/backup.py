@@ -25,8 +25,10 @@ from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.disk_usage import size_text
+from pattern_acp.journal.processes import host_name, is_running
 from pattern_acp.recovery.backups import Backup, list_backups, make_backup, restore
 from pattern_acp.recovery.garbage_collection import RetentionPolicy, Sweepable, find_sweepable, sweep
+from pattern_acp.workspace.worker_tree import leftovers
 
 
 def run_backup(arguments: BackUp, process: Process) -> int:
@@ -79,7 +81,8 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
     """
     path = _constellation(process)
     settings = process.loaded.settings
-    policy = RetentionPolicy(SystemClock().now_ms(), settings.retention, settings.backup)
+    workers = tuple(leftovers(is_running, host_name()))
+    policy = RetentionPolicy(SystemClock().now_ms(), settings.retention, settings.backup, workers)
     found, smaller = find_sweepable(path, policy), True
     if not arguments.dry_run:
         try:

@@ -36,6 +36,7 @@ from pattern_acp.journal.sessions import every_session, was_swept
 from pattern_acp.policy.grant_matching import list_grants
 from pattern_acp.recovery.backups import STAMP, Backup, list_backups
 from pattern_acp.session.stored import DAY_MS
+from pattern_acp.workspace.worker_tree import Leftover, remove_tree
 
 _KEPT_FOLDER = re.compile(r"(?:before-restore|before-rebuild|leftovers)-([0-9]{8}T[0-9]{6}Z)")
 
@@ -45,7 +46,9 @@ MB = 1_000_000
 SEGMENT_WAIT_SECONDS = 2.0
 """Longest wait for a process that is writing segments, when they are to be deleted."""
 
-Kind: TypeAlias = Literal["copy", "segments", "deleted session", "file contents", "payloads", "definitions"]
+Kind: TypeAlias = Literal[
+    "copy", "segments", "deleted session", "file contents", "payloads", "definitions", "worker folder"
+]
 
 
 class Sweepable(Struct, frozen=True):
@@ -65,6 +68,8 @@ class RetentionPolicy(Struct, frozen=True):
     now_ms: int
     retention: RetentionSettings = RetentionSettings()
     backup: BackupSettings = BackupSettings()
+    worker_folders: tuple[Leftover, ...] = ()
+    """Folders of workers whose processes have ended."""
 
     @property
     def deleted_before_ms(self) -> int:
@@ -86,14 +91,19 @@ def find_sweepable(path: Path, policy: RetentionPolicy) -> list[Sweepable]:
     Raises:
         DatabaseError: the constellation cannot be read.
     """
+    workers = [
+        Sweepable("worker folder", one.path, one.size, "left by a worker whose process has ended")
+        for one in policy.worker_folders
+    ]
     if not path.exists():
-        return []
+        return workers
     forgotten_ms = read_file(path, newest_forgetting_ms)
     return [
         *_copies(path, policy, forgotten_ms),
         *_folders(path, policy, forgotten_ms),
         *_segments(path, policy, forgotten_ms),
         *read_file(path, partial(_inside, policy=policy)),
+        *workers,
     ]
 
 
@@ -170,6 +180,8 @@ def _delete(path: Path, one: Sweepable) -> None:
         with only_writer(path, seconds=SEGMENT_WAIT_SECONDS) as locked:
             if locked and target.is_dir():
                 shutil.rmtree(target)
+    elif one.kind == "worker folder":
+        remove_tree(one.path)
     elif target.is_dir():
         shutil.rmtree(target)
     else:

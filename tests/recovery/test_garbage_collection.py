@@ -1,5 +1,6 @@
 """What may go, and that nothing else goes."""
 
+import json
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.recovery.backups import list_backups, make_backup, stamp
 from pattern_acp.recovery.garbage_collection import RetentionPolicy, find_sweepable, gc_summary, sweep
+from pattern_acp.workspace.worker_tree import Leftover
 from tests.support.constellation import FakeClock
 
 NOW = FakeClock().now_ms()
@@ -90,6 +92,23 @@ def test_payloads_of_no_event_go_and_those_of_events_stay(path: Path):
     sweep(path, found, POLICY)
     assert find_sweepable(path, POLICY) == []
     assert read_file(path, lambda tx: tx.one("SELECT count(*) FROM blobs")) == (1,)
+
+
+def test_folders_of_workers_that_were_killed_go_with_what_their_repository_notes_of_them(tmp_path: Path, path: Path):
+    folder, repository = tmp_path / "worker", tmp_path / "project" / ".git"
+    noted = repository / "worktrees" / "tree"
+    for each in (folder / "tree", noted):
+        each.mkdir(parents=True)
+    (noted / "gitdir").write_text(f"{folder / 'tree' / '.git'}\n")
+    owner = {"pid": 1, "mark": "", "host": "host"}
+    (folder / "owner.json").write_text(json.dumps({"owner": owner, "common_dir": str(repository)}))
+    policy = RetentionPolicy(NOW, worker_folders=(Leftover(str(folder), 10),))
+    for constellation in (tmp_path / "none.db", path):
+        (found,) = find_sweepable(constellation, policy)
+        assert (found.kind, found.path, found.size) == ("worker folder", str(folder), 10)
+    sweep(path, [found], policy)
+    assert not folder.exists()
+    assert not noted.exists()
 
 
 def test_without_a_constellation_there_is_nothing(tmp_path: Path):
