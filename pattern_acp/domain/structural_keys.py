@@ -68,6 +68,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "folder_trust_decided": ("decision",),
     "job_ended": ("outcome", "signal"),
     "checkpoint_taken": ("cause", "state_hash"),
+    "landing_ended": ("outcome",),
     "rewind_started": ("parts", "blocks"),
     "session_rewound": ("parts",),
     "subagent_recorded": ("kind",),

@@ -216,7 +216,14 @@ CHECKPOINTS = "checkpoints"
 HANDOFFS = "handoffs"
 """The item of a session's handoffs, so that the last one is found without reading the rest."""
 
-_ABOUT_CHECKPOINTS = (events.FilesSaved, events.CheckpointTaken, events.RewindStarted, events.SessionRewound)
+_ABOUT_CHECKPOINTS = (
+    events.FilesSaved,
+    events.CheckpointTaken,
+    events.RewindStarted,
+    events.SessionRewound,
+    events.LandingStarted,
+    events.LandingEnded,
+)
 
 
 def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
@@ -229,6 +236,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             | events.PermissionAsked()
             | events.PermissionAnswered()
             | events.GrantStored()
+            | events.WorkerReady()
         ):
             return event.call_id or ""
         case events.ToolCallStarted():

@@ -101,6 +101,53 @@ class SessionRewound(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class WorkerFile(Struct, frozen=True):
+    """A file that a worker changed, by hashes of its texts; empty for no file."""
+
+    path: str
+    before: str
+    after: str
+
+
+class WorkerReady(Struct, frozen=True):
+    """A worker is done, and its changes wait for their landing.
+
+    `tree` is one hash over all that it read and wrote. `check` is the command that has to succeed, with its exit code
+    and the hash of its output; empty for none.
+    """
+
+    turn_id: TurnId
+    call_id: ToolCallId
+    name: str
+    tree: str
+    files: tuple[WorkerFile, ...] = ()
+    check: str = ""
+    exit_code: int | None = None
+    output: str = ""
+
+
+class LandingStarted(Struct, frozen=True):
+    """The changes of workers are about to be written; an end of the process before its LandingEnded is made up for.
+
+    `files` are the changes that are to be made, each from the state that was found.
+    """
+
+    landing_id: str
+    turn_id: TurnId
+    call_id: ToolCallId
+    workers: tuple[str, ...]
+    files: tuple[FileChange, ...] = ()
+
+
+class LandingEnded(Struct, frozen=True):
+    """A landing ended: `landed`, `failed` or, after a crash, `undone`; `problem` says why, in sentences."""
+
+    landing_id: str
+    turn_id: TurnId
+    outcome: str
+    problem: str = ""
+
+
 RETENTION = "retention"
 """The cause of a redaction that frees disk space: nobody wanted any words forgotten."""
 
@@ -822,6 +869,9 @@ Event: TypeAlias = (
     | FilesSaved
     | CheckpointTaken
     | RewindStarted
+    | WorkerReady
+    | LandingStarted
+    | LandingEnded
     | SessionRewound
     | SubagentRecorded
     | ContextCompacted

@@ -29,7 +29,15 @@ from pattern_acp.domain.paths import is_within
 from pattern_acp.journal import leases
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.contents import store_content
-from pattern_acp.journal.events import CheckpointTaken, FilesSaved, MemoryPoint, RewindStarted, SessionRewound
+from pattern_acp.journal.events import (
+    CheckpointTaken,
+    FilesSaved,
+    LandingEnded,
+    LandingStarted,
+    MemoryPoint,
+    RewindStarted,
+    SessionRewound,
+)
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.journal.streams import stream_position
@@ -285,6 +293,10 @@ class Checkpoints:
                 change.after = self._held.hold(await _capture(change.path))
         return await self._record(cause, name, closing)
 
+    def keeps(self, path: str) -> bool:
+        """Tell whether a checkpoint can hold what is at a path."""
+        return bool(self._place(path))
+
     def at_end(self, turn_id: TurnId) -> Callable[[Transaction], object]:
         """A function that appends the checkpoint after a turn, for the transaction that ends it.
 
@@ -311,6 +323,12 @@ class Checkpoints:
         """
         scope = self.scope
         entries = await scope.database.read(lambda tx: read_item(tx, scope.session_id, CHECKPOINTS))
+        landing = _landing_cut_off(entries)
+        if landing is not None:
+            # Late: hardly an opening comes here.
+            from pattern_acp.rewind.landing import undo_landing
+
+            await undo_landing(scope, landing)
         saved = _not_checkpointed(entries)
         for file in saved:
             if self._newest(file.path) is None:
@@ -410,6 +428,16 @@ def _not_ended(entries: Sequence[Recorded]) -> RewindStarted | None:
         if isinstance(entry.event, RewindStarted):
             started = entry.event
         elif isinstance(entry.event, SessionRewound):
+            started = None
+    return started
+
+
+def _landing_cut_off(entries: Sequence[Recorded]) -> LandingStarted | None:
+    started: LandingStarted | None = None
+    for entry in entries:
+        if isinstance(entry.event, LandingStarted):
+            started = entry.event
+        elif isinstance(entry.event, LandingEnded):
             started = None
     return started
 

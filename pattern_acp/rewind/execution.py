@@ -96,7 +96,7 @@ async def put_everything_back(
     problems: list[str] = []
     for change in started.files:
         try:
-            if await _put_file_back(scope, change, files, again=again):
+            if await put_file_back(scope, change, files, again=again):
                 done.append(change.path)
             if change.after.kind == "missing":
                 roots = scope.policy.roots
@@ -177,8 +177,12 @@ async def finish_rewind(scope: RewindScope, started: RewindStarted) -> None:
     await end_rewind(scope, started, done, note="> A rewind that was cut off has been finished.")
 
 
-async def _put_file_back(scope: RewindScope, change: FileChange, files: FileSystem | None, *, again: bool) -> bool:
-    """Put a file back; True when it is now as it should be."""
+async def put_file_back(scope: RewindScope, change: FileChange, files: FileSystem | None, *, again: bool) -> bool:
+    """Put a file back; True when it is now as it should be.
+
+    Raises:
+        WorkspaceError: it stays as it is, and why.
+    """
     if lost_words(change.path):
         raise WorkspaceError(f"{change.path} was not put back: {NAMELESS}.")
     roots, then = scope.policy.roots, change.after

@@ -85,6 +85,8 @@ InstructionsCompiled.identity InstructionsCompiled.predecessor InstructionsCompi
 SeenDefinition.identity SeenDefinition.symbol SeenDefinition.word
 JobEnded.job_id JobEnded.outcome JobEnded.signal
 JobStarted.job_id
+LandingEnded.landing_id LandingEnded.outcome LandingEnded.turn_id
+LandingStarted.call_id LandingStarted.landing_id LandingStarted.turn_id WorkerReady.call_id WorkerReady.turn_id
 MemoryRecalled.turn_id
 MemoryShown.turn_id
 MessagePartial.message_id MessagePartial.turn_id
