@@ -8,7 +8,7 @@ files that were saved and never checkpointed (`recover`). Every turn ends with a
 end when it changed no file, else right behind it, once the files are read.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -313,10 +313,16 @@ class Checkpoints:
         if not self.is_clean:
             await self.take("turn")
 
-    async def recover(self, *, turn_ended: bool = False) -> RewindStarted | None:
+    async def recover(
+        self,
+        *,
+        turn_ended: bool = False,
+        undo: Callable[[RewindScope, LandingStarted], Awaitable[None]] | None = None,
+    ) -> RewindStarted | None:
         """Checkpoint what a process saved and did not checkpoint before it ended; the rewind that it left half done.
 
-        `turn_ended` says that a turn was only now ended, which has no checkpoint therefore.
+        `turn_ended` says that a turn was only now ended, which has no checkpoint therefore. `undo` is called with a
+        landing that was cut off.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.
@@ -324,11 +330,8 @@ class Checkpoints:
         scope = self.scope
         entries = await scope.database.read(lambda tx: read_item(tx, scope.session_id, CHECKPOINTS))
         landing = _landing_cut_off(entries)
-        if landing is not None:
-            # Late: hardly an opening comes here.
-            from pattern_acp.rewind.landing import undo_landing
-
-            await undo_landing(scope, landing)
+        if landing is not None and undo is not None:
+            await undo(scope, landing)
         saved = _not_checkpointed(entries)
         for file in saved:
             if self._newest(file.path) is None:

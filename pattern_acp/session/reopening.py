@@ -22,6 +22,7 @@ from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (
     Event,
     InstructionsCompiled,
+    LandingStarted,
     PinnedDefinition,
     SessionOpened,
     TurnEnded,
@@ -36,6 +37,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
+from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.session.adoption import Followed, follow_definitions, recorded_persona
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
@@ -119,7 +121,7 @@ async def reopen_session(
     session.state.sources = sources
     session.state.told_changes = told_drift(reopened.recorded)
     tell_drift(session.state, (*drift, *drift_of(await take_definitions(session))))
-    rewind = await session.checkpoints.recover(turn_ended=interrupted)
+    rewind = await session.checkpoints.recover(turn_ended=interrupted, undo=_undo_landing)
     if rewind is not None:
         from pattern_acp.session.rewind_requests import finish_rewind
 
@@ -127,6 +129,13 @@ async def reopen_session(
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in active_events(again)]
     return session, kept
+
+
+async def _undo_landing(scope: RewindScope, started: LandingStarted) -> None:
+    # Late: hardly an opening comes here.
+    from pattern_acp.rewind.landing import undo_landing
+
+    await undo_landing(scope, started)
 
 
 def first_turns(tx: Transaction, session_id: str) -> list[Event]:

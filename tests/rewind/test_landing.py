@@ -26,6 +26,7 @@ from pattern_acp.rewind.landing import (
     land,
     land_in_overlay,
     plan_landing,
+    undo_landing,
 )
 from pattern_acp.workspace.errors import DiskIsFullError
 from pattern_acp.workspace.files import FileSystem, TextFile
@@ -176,7 +177,7 @@ async def test_a_landing_that_was_cut_off_is_undone_when_the_session_is_opened_a
         with pytest.raises(ZeroDivisionError):
             await bench.land(FailingFiles(fails, ZeroDivisionError(), late=True), WorkerChanges("one", changes))
         again = Checkpoints(bench.checkpoints.scope)
-        await again.recover()
+        await again.recover(undo=undo_landing)
         assert bench.state() == was
         assert [event.outcome for event in await bench.events() if isinstance(event, LandingEnded)] == ["undone"]
 
