@@ -45,6 +45,10 @@ _KINDS: tuple[type[Event], ...] = (
 )
 
 
+STATES = {"finished": "finished", "cancelled": "cancelled", "limit": "stopped at a limit", "failed": "failed"}
+"""States of a handoff in words."""
+
+
 class Handoff(Struct, frozen=True):
     """A handoff as it was left: when, and in which session."""
 

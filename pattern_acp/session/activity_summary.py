@@ -32,7 +32,7 @@ from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import HandoffLeft
-from pattern_acp.journal.handoffs import Handoff, handoff_to_leave, handoffs_since
+from pattern_acp.journal.handoffs import STATES, Handoff, handoff_to_leave, handoffs_since
 from pattern_acp.journal.history import readable
 from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.journal.writer import append
@@ -51,9 +51,6 @@ MOST_THREADS = 10
 MOST_DECISIONS = 6
 MOST_HANDOFFS = 3
 MOST_COMMANDS = 3
-
-STATES = {"finished": "finished", "cancelled": "cancelled", "limit": "stopped at a limit", "failed": "failed"}
-"""Words for the way the last turn of a session ended."""
 
 
 async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> Section:
@@ -169,10 +166,6 @@ def _open(thread: Thread, now_ms: int) -> OpenThread | None:
     return OpenThread(thread.title, f"its last turn ended with {thread.stop_reason or 'no answer'}")
 
 
-SHOWN = 5
-"""Handoffs that /handoff shows."""
-
-
 async def leave_handoff(shared: "Constellation", state: "SessionState") -> HandoffLeft | None:
     """Record where the session stands, when a prompt was sent since it did; a failure is logged only."""
     if state.is_read:
@@ -197,6 +190,9 @@ async def run_handoff(session: "Session", argument: str) -> str:
     """Leave a handoff now, and show the last ones of this folder; `list` only shows them."""
     if argument not in {"", "list"}:
         raise CommandMisusedError("/handoff leaves a handoff now and shows the last ones; /handoff list only shows.")
+    # Late: only this writes them out, and files.
+    from pattern_acp.session.note_files import SHOWN, handoff_text
+
     shared, state = session.constellation, session.state
     left = await leave_handoff(session.constellation, session.state) if not argument else None
     found = await shared.database.read(lambda tx: handoffs_since(tx, state.persona.name, state.cwd, 0, limit=SHOWN))
@@ -205,18 +201,4 @@ async def run_handoff(session: "Session", argument: str) -> str:
         return "No session of this folder left a handoff."
     if not found:
         return "There is nothing to hand off: no open step, no changed file, and nothing that stopped early."
-    return news + "\n\n".join(_text(handoff) for handoff in found)
-
-
-def _text(handoff: Handoff) -> str:
-    left = handoff.left
-    lines = [
-        f"**{handoff.title or 'A session'}** ({local_minute(handoff.at_ms)}, {STATES.get(left.state, left.state)})"
-    ]
-    lines.append(f"- Last asked: {left.request}")
-    lines += [f"- Open: {step}" for step in left.steps]
-    if left.files:
-        more = f" ({len(left.files)} of {left.files_in_all})" if left.files_in_all > len(left.files) else ""
-        lines.append(f"- Changed: {', '.join(f'`{path}`' for path in left.files)}{more}")
-    lines += [f"- Ended with it: `{line}`" for line in left.commands]
-    return "\n".join((lines[0], "", *lines[1:]))
+    return news + "\n\n".join(handoff_text(handoff) for handoff in found)

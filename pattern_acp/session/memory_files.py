@@ -7,7 +7,7 @@ commit, and read at the next turn. An edit is the user's, merged with what other
 
 import logging
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,9 @@ FOLDER = (".pattern", "memory")
 
 _IGNORED = ".gitignore"
 
+_OTHER_FILES = ("notes.md", "handoffs.md")
+"""Files of `note_files`, which no block gets."""
+
 
 class _OnDisk(Struct, frozen=True):
     """Contents of the files that were written to a folder: bytes by name; a missing file is absent."""
@@ -68,7 +71,7 @@ async def write_files(session: "Session") -> None:
     await _guarded(session, takes_in=False)
 
 
-async def renew_files(database: Database, root: str, memory: ConstellationMemory) -> tuple[str, ...]:
+async def renew_files(database: Database, root: str, memory: ConstellationMemory, *, now_ms: int) -> tuple[str, ...]:
     """Bring the files of the project at `root` up to date after a write outside any session; what is to be told.
 
     Only a session begins to keep files: where none did, nothing is written.
@@ -83,7 +86,10 @@ async def renew_files(database: Database, root: str, memory: ConstellationMemory
         if await anyio.to_thread.run_sync(_leads_elsewhere, folder, root):
             return ()
         views = await memory.blocks()
-        return tuple(sentence for _, sentence in await _bring_up_to_date(database, folder, views, _kept(memory)))
+        owner = memory.owner
+        about = {"project": owner.project_key, "persona": owner.persona, "cwd": root}
+        told = await _bring_up_to_date(database, folder, views, _kept(memory))
+        return tuple(sentence for _, sentence in (*told, *await _write_notes(database, folder, about, now_ms)))
     except OSError as error:
         return (_not_kept(folder, error),)
 
@@ -102,10 +108,32 @@ async def _guarded(session: "Session", *, takes_in: bool) -> None:
         database, kept = session.constellation.database, _kept(session.memory)
         for name, sentence in await _bring_up_to_date(database, folder, views, kept):
             _report(session.state, name, sentence)
+        state, now_ms = session.state, session.constellation.clock.now_ms()
+        about = {"project": state.project_key, "persona": state.persona.name, "cwd": state.cwd}
+        for name, sentence in await _write_notes(database, folder, about, now_ms):
+            _report(state, name, sentence)
     except PatternError as error:
         logger.warning("memory was not kept as files: %s", type(error).__name__)
     except OSError as error:
         _report(session.state, str(folder), _not_kept(folder, error))
+
+
+async def _write_notes(
+    database: Database, folder: Path, about: Mapping[str, str], now_ms: int
+) -> list[tuple[str, str]]:
+    """Bring the files of notes and handoffs up to date; those in the way, each with a sentence."""
+    # Late: most users keep no files.
+    from pattern_acp.session import note_files
+
+    def read(tx: Transaction) -> dict[str, str]:
+        # Blocks of such a name had their files first.
+        blocks = {one.file for one in files_in(tx, str(folder)).values()}
+        files = note_files.note_files(tx, now_ms=now_ms, **about)
+        return {name: text for name, text in files.items() if name not in blocks}
+
+    files = await database.read(read)
+    strange = await anyio.to_thread.run_sync(note_files.write_note_files, folder, files)
+    return [(name, MemoryFileError(name, "this memory did not write it; move it away.").sentence) for name in strange]
 
 
 async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> bool:
@@ -212,7 +240,7 @@ def _names(views: Sequence[MemoryBlockView], written: dict[str, MemoryFile]) -> 
     there = [one.file for one in written.values()]
     for view in own:
         if view.block_id not in names:
-            taken = frozenset(name.lower() for name in (*there, *names.values()))
+            taken = frozenset(name.lower() for name in (*there, *names.values(), *_OTHER_FILES))
             names[view.block_id] = file_name(view.label, taken, _editable(view).suffix)
     return names
 

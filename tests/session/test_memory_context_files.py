@@ -186,3 +186,38 @@ async def test_a_block_with_typed_fields_is_a_toml_file_whose_edits_are_merged()
         assert "line 13" in said
         assert "decisions" not in await shown(agent, session, "Hi again")
         assert path.read_bytes() == broken
+
+
+async def test_notes_of_the_project_and_handoffs_are_files_beside_memory():
+    async with keeping_files(ScriptedProvider([says("ok"), says("ok")])) as (agent, session, folder):
+        assert not (folder / "notes.md").exists()
+        await agent.editor.prompt(session, '/memory trap Close the pool. --paths *.sql --check "make pool"')
+        await agent.editor.prompt(session, '/memory decision We use tabs. --reason "Readability."')
+        await agent.editor.prompt(session, "/memory machine Node is in /opt here.")
+        await agent.editor.prompt(session, "Hello")
+        notes = (folder / "notes.md").read_text(encoding="utf-8")
+        assert "# Traps\n\n- Close the pool.\n  (`*.sql`; medium severity; check: `make pool`; " in notes
+        assert "# Decisions\n\n- We use tabs." in notes
+        assert "/opt" not in notes
+        before = (folder / "notes.md").stat().st_mtime_ns
+        await agent.editor.prompt(session, "Well?")
+        assert (folder / "notes.md").stat().st_mtime_ns == before
+
+
+async def test_a_file_of_notes_that_came_with_a_clone_is_left_alone_and_named():
+    async with keeping_files(ScriptedProvider([says("ok")])) as (agent, session, folder):
+        (folder / "notes.md").write_text("# Ours\n", encoding="utf-8")
+        said = await shown(agent, session, "/memory decision We use tabs.")
+        said += await shown(agent, session, "Hello")
+        assert "notes.md was not taken in and was left as it is" in said
+        assert (folder / "notes.md").read_text(encoding="utf-8") == "# Ours\n"
+
+
+async def test_forgetting_reaches_the_file_of_notes():
+    async with keeping_files(ScriptedProvider([says("ok"), says("ok")])) as (agent, session, folder):
+        await agent.editor.prompt(session, "/memory decision The vault opens with quartzvejle.")
+        await agent.editor.prompt(session, "Hello")
+        assert "quartzvejle" in (folder / "notes.md").read_text(encoding="utf-8")
+        await agent.editor.prompt(session, "/memory forget --yes archive The vault opens with quartzvejle.")
+        await agent.editor.prompt(session, "Hello")
+        assert not (folder / "notes.md").exists()

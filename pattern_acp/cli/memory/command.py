@@ -85,7 +85,7 @@ def without_constellation(call: TypedCommand) -> Blocks:
 async def _renew_files(desk: Desk, database: Database) -> None:
     """Bring memory that is kept as files up to date; what is in the way never undoes what was done."""
     try:
-        told = await renew_files(database, desk.cwd, desk.memory)
+        told = await renew_files(database, desk.cwd, desk.memory, now_ms=desk.now_ms)
     except PatternError as error:
         told = (error.sentence,)
     for sentence in told:

@@ -100,7 +100,7 @@ class ConstellationMemory:
         self.damaged: tuple[DamagedBlock, ...] = ()
         """The blocks that could not be read when `blocks` was asked last."""
         self._database = database
-        self._owner = owner
+        self.owner = owner
         self._rules = rules_for(writer, rules or MemoryRules())
         self._clock = clock
         self._ids = ids
@@ -136,7 +136,7 @@ class ConstellationMemory:
         """
         isolation = self._rules.isolation
         found, (seen, damaged, touched, from_data) = await self._database.read(
-            lambda tx: (look(tx), _visible(tx, self._owner, isolation))
+            lambda tx: (look(tx), _visible(tx, self.owner, isolation))
         )
         there = {one.block.key for one in seen}
         if damaged:
@@ -145,7 +145,7 @@ class ConstellationMemory:
             writing = self._writing(None)
             await self._database.write(lambda tx: create_defaults(tx, writing))
             seen, damaged, touched, from_data = await self._database.read(
-                lambda tx: _visible(tx, self._owner, isolation)
+                lambda tx: _visible(tx, self.owner, isolation)
             )
         self.damaged = damaged
         self._seen, views, now_ms = {}, list[MemoryBlockView](), self._clock.now_ms()
@@ -181,7 +181,7 @@ class ConstellationMemory:
             from pattern_acp.memory.service.recall_counts import Counting, count
 
             count(
-                tx, Counting(counted, told, left_out), stream=self._owner.session_id, turn_id=self.turn_id, at_ms=at_ms
+                tx, Counting(counted, told, left_out), stream=self.owner.session_id, turn_id=self.turn_id, at_ms=at_ms
             )
 
     async def preview(self, edit: MemoryEdit) -> MemoryChange:
@@ -274,7 +274,7 @@ class ConstellationMemory:
         is_trial: bool = False,
     ) -> WriteContext:
         return WriteContext(
-            self._owner,
+            self.owner,
             self._writer,
             self._rules,
             self._ids,
