@@ -23,7 +23,7 @@ from pattern_acp.definitions.commands import find_commands, inline_commands
 from pattern_acp.definitions.files import DefinitionFiles, files_below
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import read_persona_file
-from pattern_acp.definitions.skills import find_skills
+from pattern_acp.definitions.skills import SHOWN_CHARACTERS, find_skills
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
@@ -43,9 +43,6 @@ FOLDER_VARIABLE = "PATTERN_BUNDLE_DIR"
 MOST_FILES = 2_000
 MOST_BYTES = 20_000_000
 """Bytes of a whole bundle; a larger one is a mistake, such as a folder with a build in it."""
-
-SHOWN_CHARACTERS = 4_000
-"""Characters of one file that the user is shown, and that are compared at an update."""
 
 _SOURCE = ".source.json"
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -169,8 +166,7 @@ def _file_parts(definitions: Definitions, contents: Mapping[str, bytes], folder:
         runs = "".join(f"\nruns: {line}" for line in inline_commands(command.body))
         yield ProjectPart(PartKind.COMMAND, f"/{command.name}", command.body + runs, sha256_hex(left.pop(path)))
     for skill in definitions.skills:
-        text = f"{skill.shown}\n\n{skill.body}"[:SHOWN_CHARACTERS]
-        yield ProjectPart(PartKind.SKILL, skill.name, text, skill.digest)
+        yield ProjectPart(PartKind.SKILL, skill.name, skill.shown, skill.digest)
         inside = f"{Path(skill.folder).relative_to(folder).as_posix()}/"
         # Files beside a skill are shown each by itself: scripts are among them.
         left.pop(f"{inside}SKILL.md")

@@ -44,6 +44,9 @@ HASHED_BYTES = 8_000_000
 MOST_NAMED = 20
 """Files of a skill that its instructions are loaded with the paths of."""
 
+SHOWN_CHARACTERS = 4_000
+"""Characters of one file that the user is shown, and that are compared when it changes."""
+
 _NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 TIERS = frozenset((*TrustTier, "first-party", "project-local", "plugin-installed"))
@@ -108,11 +111,11 @@ class SkillDefinition(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The text that the user reads before they trust it."""
+        """The text that the user reads before they trust it: what its head says, and its instructions."""
         lines = [self.description]
         lines += [f"says that it uses: {', '.join(self.tools)}"] if self.tools else []
         lines += [f"files: {', '.join(self.files)}"] if self.files else []
-        return "\n".join(lines)
+        return "\n".join((*lines, "", self.body))[:SHOWN_CHARACTERS].rstrip()
 
     def text(self, typed: str) -> str:
         """Its instructions with what was typed behind its name filled in."""

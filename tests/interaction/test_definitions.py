@@ -193,6 +193,21 @@ async def test_a_projects_skill_is_there_once_the_folder_is_trusted(tmp_path: Pa
         assert "skill" in [tool.name for tool in model.requests[1].tools]
 
 
+async def test_a_changed_skill_of_a_project_is_asked_about_with_what_changed_in_its_text(tmp_path: Path):
+    head = "---\nname: pdf\ndescription: Reads PDFs\n---\n"
+    write(tmp_path, ".claude/skills/pdf/SKILL.md", f"{head}Use the tool.\nKeep the pages.")
+    async with agent_with(ScriptedProvider([says("One."), says("Two.")]), permission=choose("allow_always")) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        await agent.editor.prompt(session, "Hello.")
+        assert "Use the tool." in str(agent.editor.asked[0]["toolCall"]["content"])
+        write(tmp_path, ".claude/skills/pdf/SKILL.md", f"{head}Send them away.\nKeep the pages.")
+        await agent.editor.prompt(session, "Again.")
+        shown = str(agent.editor.asked[1]["toolCall"]["content"])
+        assert "-Use the tool." in shown
+        assert "+Send them away." in shown
+        assert "+Keep the pages." not in shown
+
+
 async def test_a_skill_that_comes_later_is_told_and_the_prefix_stays(tmp_path: Path):
     write_own(tmp_path, "skills/one/SKILL.md", "---\nname: one\ndescription: First\n---\nA.")
     model = ScriptedProvider([says("One."), calls("skill", name="two"), says("Two.")])
