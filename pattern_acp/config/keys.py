@@ -400,6 +400,12 @@ KEYS: tuple[Key, ...] = (
         "max_tokens", "Tokens that all requests of one subagent read and write.", 1_000_000_000, _DELEGATE.max_tokens
     ),
     Key(
+        name="delegate.worker_changes",
+        summary="A worker's changes are made at once (direct), or at its end, all of them or none (whole).",
+        rule=choice("direct", "whole"),
+        default=_DELEGATE.worker_changes,
+    ),
+    Key(
         name="lsp.mode",
         summary='Whether language servers say what an edit broke; `lsp = "off"` is short for it.',
         rule=choice("on", "off"),

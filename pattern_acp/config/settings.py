@@ -226,6 +226,8 @@ class DelegateSettings(Struct, frozen=True):
     max_tool_calls: int = 150
     max_tokens: int = 2_000_000
     """Read and written, over all its requests."""
+    worker_changes: Literal["direct", "whole"] = "direct"
+    """`whole`: a worker writes into a view of its own, which lands at its end, all of it or nothing."""
 
 
 class BudgetSettings(Struct, frozen=True):

@@ -66,8 +66,12 @@ async def note_sandbox(shared: "Constellation", state: "SessionState") -> None:
     state.policy.sandbox = (await sandbox_of(shared, state)).name
 
 
-async def profile_of(shared: "Constellation", state: "SessionState") -> Profile:
+async def profile_of(
+    shared: "Constellation", state: "SessionState", *, roots: tuple[str, ...] | None = None
+) -> Profile:
     """The limits of a command that is to run now: they follow what is on the disk.
+
+    `roots` are the folders that it may write, the session's own unless others are named.
 
     Raises:
         OSError: the folder for temporary files cannot be made.
@@ -81,7 +85,7 @@ async def profile_of(shared: "Constellation", state: "SessionState") -> Profile:
     temporary = await to_thread.run_sync(means.confinement.temporary_folder, state.session_id)
     make = partial(
         session_profile,
-        state.policy.roots,
+        roots or state.policy.roots,
         replace(means.folders, writable=settings.sandbox_writable),
         means.environment,
         temporary=temporary,

@@ -148,6 +148,8 @@ class Session:
         """Begins a turn of the agent's own; None where the protocol of the client has no form for one."""
         self.wakes = 0
         """Turns of the agent's own since the user's last prompt."""
+        self.landing = anyio.Lock()
+        """Held while changes of a worker land: each landing starts from what the one before left."""
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}
         """Functions that end running subagents, by the tool call that started each, in the order of their starts."""
         self.view = ports.view

@@ -119,6 +119,7 @@ target_percent = 50
 model = "lab/b"
 explorer_model = "lab/c"
 worker_model = "lab/d"
+worker_changes = "whole"
 reviewer_model = "lab/e"
 max_model_requests = 1
 max_wall_seconds = 2
@@ -169,7 +170,7 @@ day = 20
         definitions=DefinitionSettings("keep"),
         claims=ClaimSettings("deny"),
         search=SearchSettings("searxng", "http://localhost:8080"),
-        delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4),
+        delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4, "whole"),
         memory=MemorySettings(
             "ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask", review="project"
         ),

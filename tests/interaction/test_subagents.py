@@ -624,3 +624,58 @@ async def test_files_that_its_commands_changed_are_named_too():
         await run(agent)
         told = last_result(model.requests[-1]).text
         assert told == "Made both.\n\nFiles changed: a.txt.\nChanged by its commands: made.txt."
+
+
+WHOLE = DelegateSettings(worker_changes="whole")
+
+
+async def test_what_a_worker_writes_is_not_there_before_its_end_and_one_rewind_takes_it_back():
+    held = gate()
+    work = [
+        calls("write_file", path="a.py", content="x = 1\n"),
+        calls("run_command", command="cat a.py; echo y > b.py"),
+        (held, *says("Made it.")),
+    ]
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
+    async with running_agent(model, settings=settings("auto", delegate=WHOLE)) as agent:
+        project = agent.folder / "project"
+        await anyio.Path(project).mkdir()
+        session = await agent.editor.open_session(str(project))
+        async with prompting(agent.editor, session) as prompt:
+            with anyio.fail_after(30):
+                await held.reached.wait()
+            assert not (project / "a.py").exists()
+            held.opened.set()
+            assert await prompt.stop_reason() == "end_turn"
+        assert "x = 1" in results_of(requests_of(model, "maker")[-1])[-1].text
+        told = last_result(model.requests[-1]).text
+        assert told == "Made it.\n\nLanded: 2 files.\n\nFiles changed: a.py.\nChanged by its commands: b.py."
+        assert ((project / "a.py").read_text(), (project / "b.py").read_text()) == ("x = 1\n", "y\n")
+        await agent.editor.prompt(session, "/rewind 1 files yes")
+        assert not (project / "a.py").exists()
+        assert not (project / "b.py").exists()
+
+
+async def test_a_worker_that_reaches_its_limit_changes_nothing():
+    work = [calls("write_file", path="a.py", content="x = 1\n"), says("Half of it.")]
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
+    limited = replace(WHOLE, max_model_requests=1)
+    async with running_agent(model, settings=settings(delegate=limited)) as agent:
+        await run(agent)
+        assert not (agent.folder / "a.py").exists()
+        assert "None of its changes were made" in last_result(model.requests[-1]).text
+
+
+async def test_workers_that_changed_one_file_differently_are_refused_by_name():
+    one = [calls("write_file", path="a.txt", content="one\n"), says("One.")]
+    two = [calls("write_file", path="a.txt", content="two\n"), says("Two.")]
+    both = (*delegates("worker", "one"), *delegates("worker", "two"))
+    model = model_of(both, says("Done."), one=one, two=two)
+    async with running_agent(model, settings=settings(delegate=WHOLE)) as agent:
+        await run(agent)
+        results = results_of(model.requests[-1])
+        assert sorted(result.is_error for result in results) == [False, True]
+        (refused,) = [result.text for result in results if result.is_error]
+        assert "does not fit its changes" in refused
+        landed = next(result.text for result in results if not result.is_error)
+        assert (agent.folder / "a.txt").read_text() == landed.split(".")[0].lower() + "\n"

@@ -39,6 +39,7 @@ class Subagents:
             return await subagent.run()
         finally:
             del self._session.subagents[call_id]
+            await subagent.close()
             # A hook that wants the turn to end wants all of it to.
             self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
             if self.checks is not None:

@@ -490,11 +490,14 @@ class NamedApprover:
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.subagents.worker import WorkerView
 
 TICK_SECONDS = 2.0
 """Seconds between updates of the elapsed time while nothing else happens."""
 
 STOPPED = "The user stopped it before its report."
+
+NOT_LANDED = "None of its changes were made, since it did not come to its end."
 
 LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
@@ -515,7 +518,7 @@ class Subagent:
         shared, settings = session.constellation, session.state.settings.delegate
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
-        self._failed, self._words = False, ""
+        self._failed, self._landed, self._words = False, False, ""
         self.scope = anyio.CancelScope()
         """Cancelled to end it alone, as the user wants; its turn goes on."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
@@ -552,6 +555,13 @@ class Subagent:
             long_text=self._long_text,
             delegation=None,
         )
+        self._view: WorkerView | None = None
+        if settings.worker_changes == "whole" and not task.kind.only_reads:
+            # Late: most subagents only read.
+            from pattern_acp.session.subagents import worker
+
+            self._view = worker.WorkerView(session, context, task.name, call_id)
+            context = self._view.context
         self._tools = tuple(
             tool for tool in tools_for(task.kind, parts.tools) if not task.tools or tool.spec.name in task.tools
         )
@@ -599,14 +609,35 @@ class Subagent:
                 await self._record_end(TurnEnd(StopReason.CANCELLED))
             raise
         await self._record_end(end)
+        landed = await self._land(end) if self._view is not None else ""
         return outcome_of(
             history,
-            end.sentence,
+            "\n\n".join(part for part in (end.sentence, landed) if part),
             self._work(),
             failed=self._failed,
             limit=self._parts.context.result_limit,
             title=self._activity.final_title,
         )
+
+    async def close(self) -> None:
+        """Take away what its commands ran in."""
+        if self._view is not None:
+            await self._view.close()
+
+    async def _land(self, end: TurnEnd) -> str:
+        """Make its changes the user's when it came to its end; a sentence about it."""
+        if self._view is None:
+            return ""
+        self._landed = end.stop_reason is StopReason.END_TURN and not end.sentence
+        if not self._landed:
+            return "" if self._view.files.is_clean else NOT_LANDED
+        try:
+            return await self._view.land()
+        except DatabaseError:
+            raise
+        except PatternError as error:
+            self._failed, self._landed = True, False
+            return error.sentence
 
     async def _watched(self, history: list[Message]) -> TurnEnd:
         end = TurnEnd(StopReason.CANCELLED, STOPPED)
@@ -724,8 +755,13 @@ class Subagent:
 
     def _work(self) -> Work:
         only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
+        if self._view is not None and not self._landed:
+            return Work((), (), tuple(self._memory.changed), cwd, only_reads)
         files = changed_files(self._recorder.events)
-        by_commands = tuple(path for path in self._effects.changed if path not in {file.path for file in files})
+        others = [change.path for change in self._view.files.changes()] if self._view is not None else []
+        by_commands = tuple(
+            path for path in (*self._effects.changed, *others) if path not in {file.path for file in files}
+        )
         return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
 
 
