@@ -475,6 +475,68 @@ MCP = Group(
     unknown="mcp takes login, status or logout.",
 )
 
+_CARRY = "pattern_acp.cli.carry:"
+EXPORT = Group(
+    "export",
+    "write memory and sessions into one file, for another machine or person",
+    "Write memory with its history, facts and sessions into a new file that import reads. Credentials are never in it, "
+    "secrets are masked in sessions, and what memory holds of them stays here.",
+    (
+        Command(
+            "",
+            "write memory and sessions into one file, for another machine or person",
+            f"{_CARRY}export_archive",
+            (
+                Parameter("file", "the file to write", metavar="FILE", required=True, ask="which FILE to write"),
+                _text("project", "FOLDER", "only the memory of this folder's project, and the sessions in it"),
+                _text("persona", "NAME", "only the memory and sessions of this persona", "--of-persona"),
+                _text("session", "ID", "only this session"),
+                _text("since", "DAY", "only what changed since: 2026-11-01, or 30d"),
+                Parameter(
+                    "history",
+                    "what blocks read before: none, recent (20 writes), full (the default)",
+                    option="--history",
+                    choices=("none", "recent", "full"),
+                ),
+                flag("dry_run", "show what would go, and write nothing"),
+                JSON,
+            ),
+            begins=False,
+        ),
+    ),
+    words="FILE",
+    opens=f"{_CARRY}open_carry",
+    without=f"{_CARRY}nothing_yet",
+)
+
+IMPORT = Group(
+    "import",
+    "take over memory and sessions from a file that export wrote",
+    "Check the file, show what it brings and from which constellation, and take over what you accept. Doing it twice "
+    "changes nothing. --accept all, memory, facts, sessions, or numbers of the list.",
+    (
+        Command(
+            "",
+            "take over memory and sessions from a file that export wrote",
+            f"{_CARRY}import_archive",
+            (
+                Parameter("file", "the file to read", metavar="FILE", required=True, ask="which FILE to read"),
+                _text("accepts", "WHAT", "take this over without a question", "--accept"),
+                Parameter(
+                    "conflicts",
+                    "where both sides differ: mine, theirs, both (the default)",
+                    option="--conflicts",
+                    choices=("mine", "theirs", "both"),
+                ),
+                _text("into", "FOLDER", "the project of the file is the one of this folder here"),
+                JSON,
+            ),
+        ),
+    ),
+    words="FILE",
+    opens=f"{_CARRY}open_carry",
+)
+
 CONFIG = Group(
     "config",
     "print the schema of config.toml, for editors",
@@ -630,6 +692,8 @@ GROUPS = (
         words="FILE | --latest",
         check=f"{_HERE}wrong_restore",
     ),
+    EXPORT,
+    IMPORT,
     _one(
         "gc",
         "take away copies and contents that serve nothing any more",

@@ -74,6 +74,10 @@ _HAD_READ = {
 }
 
 
+SHOWN_STORE = 12
+"""Characters of what another constellation is called that a user reads."""
+
+
 class WriteRow(Struct, frozen=True):
     """One write."""
 
@@ -90,6 +94,8 @@ class WriteRow(Struct, frozen=True):
     characters: int | None
     lines_added: int | None
     lines_removed: int | None
+    store: str = ""
+    store_event: int = 0
 
     @property
     def at(self) -> str:
@@ -112,6 +118,8 @@ class WriteRow(Struct, frozen=True):
     @property
     def where(self) -> str:
         """The place of its event: its number, and the session by its title and the first digits of its id."""
+        if self.store:
+            return f"event {self.store_event} of {self.store[:SHOWN_STORE]}"
         if self.stream == CONSTELLATION_STREAM:
             return f"event {self.event}"
         title = f"“{cell(self.session_title, SHOWN_TITLE)}” " if self.session_title else ""
@@ -134,6 +142,8 @@ def write_row(write: Write) -> WriteRow:
         write.size,
         write.lines_added,
         write.lines_removed,
+        write.store,
+        write.store_seq,
     )
 
 

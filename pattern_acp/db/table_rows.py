@@ -61,6 +61,16 @@ def rows_between(
     return tx.all(_sql(sql), (after, upto))
 
 
+def rows_with(tx: Transaction, table: str, columns: Sequence[str], column: str, value: str) -> list[Row]:
+    """The rows of a table with a value in a column, in the order in which events changed them last.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    sql = f"SELECT {_names(columns)} FROM {_names([table])} WHERE {_names([column])} = ? ORDER BY {_LAST_SEQ}"
+    return tx.all(_sql(sql), (value,))
+
+
 def all_rows(tx: Transaction, table: str, columns: Sequence[str]) -> list[Row]:
     """Every row of a table, in the order of `columns`.
 

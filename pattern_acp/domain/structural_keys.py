@@ -57,6 +57,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "block_deleted": ("scope",),
     "block_restored": ("scope",),
     "block_forgotten": ("scope", "redaction"),
+    "archive_imported": ("root", "stores"),
     "block_healed": ("scope",),
     "block_configured": ("scope", "setting"),
     "block_shared": ("scope", "permission", "with_scope"),

@@ -304,6 +304,7 @@ _Rest: TypeAlias = (
     | events.JobQuoted
     | events.JobMoved
     | events.JobSettled
+    | events.ArchiveImported
 )
 
 

@@ -17,6 +17,7 @@ from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.job_events import JobMoved, JobQuoted, JobSettled
 from pattern_acp.journal.memory_events import (
+    ArchiveImported,
     BlockCommitted,
     BlockConfigured,
     BlockDeleted,
@@ -164,7 +165,8 @@ class EventsRedacted(Struct, frozen=True):
     files: int
     redaction: str
     cause: str = ""
-    """`retention` when what was deleted long ago was removed; empty when the user wanted words gone."""
+    """`retention` when what was deleted long ago was removed, `import` when words had been taken out before the events
+    came here; empty when the user wanted words gone."""
 
 
 class ContextCompacted(Struct, frozen=True):
@@ -853,6 +855,7 @@ Event: TypeAlias = (
     | BlockDeleted
     | BlockRestored
     | BlockForgotten
+    | ArchiveImported
     | BlockHealed
     | BlockConfigured
     | BlockShared

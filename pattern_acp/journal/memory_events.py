@@ -201,6 +201,21 @@ class EntryVerified(Struct, frozen=True):
     call_id: ToolCallId | None = None
 
 
+class ArchiveImported(Struct, frozen=True):
+    """The user took over memory and sessions of other constellations from an archive (docs/carry.md).
+
+    `root` is the CID of the archive, `stores` are the constellations that its events were recorded in. `origins_hash`
+    is the SHA-256 of where each event came from: its number here, its hash, its constellation and its number there.
+    """
+
+    root: str
+    stores: tuple[str, ...]
+    blocks: int
+    facts: int
+    sessions: int
+    origins_hash: str
+
+
 class BlockHealed(Struct, frozen=True):
     """The stored parts of a memory block were damaged, and were written anew from the sound ones."""
 

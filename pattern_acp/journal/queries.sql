@@ -49,19 +49,22 @@ WHERE stream = :stream AND item = :item
 ORDER BY session_seq;
 
 -- name: read_everywhere
--- The events of one kind in all streams, in order, with their blobs.
+-- The events of one kind in all streams, in order, with their blobs; not copies that came with a session.
 SELECT
     events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE kind = :kind
+    AND (stream = 'constellation' OR NOT EXISTS (SELECT 1 FROM origins WHERE origins.seq = events.seq))
 ORDER BY events.seq;
 
 -- name: read_about
--- The events of some kinds about some items in all streams, in order, with their blobs; both are JSON lists.
+-- The events of some kinds about some items in all streams, in order, with their blobs; both are JSON lists. Copies that
+-- came with a session of another constellation say what happened there.
 SELECT
     events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE kind IN (SELECT value FROM json_each(:kinds)) AND item IN (SELECT value FROM json_each(:items))
+    AND (stream = 'constellation' OR NOT EXISTS (SELECT 1 FROM origins WHERE origins.seq = events.seq))
 ORDER BY events.seq;
 
 -- name: last_turn_end

@@ -6,6 +6,7 @@ because of the event; rows that follow from it take `Appended.seq` in the same t
 
 import contextlib
 import os
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.chain import FIRST_PREV_HASH, FORM, Link, salted_hash
-from pattern_acp.journal.codec import encode, item_of
+from pattern_acp.journal.codec import EncodedEvent, encode, item_of
 from pattern_acp.journal.contents import pack
 from pattern_acp.journal.events import Event
 
@@ -47,7 +48,24 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
     Raises:
         DatabaseError: the event could not be stored.
     """
-    encoded = encode(event)
+    return append_stored(tx, stream, encode(event), item_of(event), actor=actor, origin=origin, at_ms=at_ms)
+
+
+def append_stored(
+    tx: Transaction,
+    stream: str,
+    encoded: EncodedEvent,
+    item: str,
+    *,
+    actor: Actor,
+    origin: Origin,
+    at_ms: int,
+) -> Appended:
+    """Add an event in its stored form to the end of `stream`; `item` is what it is about.
+
+    Raises:
+        DatabaseError: the event could not be stored.
+    """
     canonical = canonical_json(encoded.payload)
     salt = os.urandom(_SALT_BYTES).hex()
     head = tx.one(QUERIES["stream_head"], {"stream": stream})
@@ -58,14 +76,12 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
         encoded.kind,
         actor.value,
         origin.value,
-        storable(item_of(event)),
+        storable(item),
         last_seq + 1,
         encoded.version,
         at_ms,
         stream,
     )
-    payload, blob = store_payload(tx, canonical)
-    new_hash = link.hash
     row: dict[str, SqlValue] = {
         "stream": stream,
         "session_seq": link.session_seq,
@@ -75,15 +91,23 @@ def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: 
         "actor": link.actor,
         "origin": link.origin,
         "item": link.item,
-        "payload": payload,
-        "blob": blob,
         "payload_hash": link.payload_hash,
         "prev_hash": prev_hash,
-        "hash": new_hash,
+        "hash": link.hash,
         "salt": salt,
         "chain": FORM,
     }
-    return Appended(tx.insert(QUERIES["append_event"], row), link.session_seq, new_hash, at_ms)
+    return Appended(append_copy(tx, row, canonical), link.session_seq, link.hash, at_ms)
+
+
+def append_copy(tx: Transaction, row: Mapping[str, SqlValue], canonical: bytes) -> int:
+    """Add an event with its place in its chain, which the caller knows to be right; its number.
+
+    Raises:
+        DatabaseError: the event could not be stored, or its place is taken.
+    """
+    payload, blob = store_payload(tx, canonical)
+    return tx.insert(QUERIES["append_event"], {**row, "payload": payload, "blob": blob})
 
 
 def store_payload(tx: Transaction, canonical: bytes) -> tuple[str | None, str | None]:

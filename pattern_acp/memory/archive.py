@@ -182,6 +182,19 @@ def forget_entry(tx: Transaction, entry_id: str, *, seq: int) -> None:
     remove_source(tx, wanted)
 
 
+def index_copied(tx: Transaction, entry_id: str) -> None:
+    """Make an entry findable whose row was stored as it was elsewhere, and what it supersedes no longer a fact.
+
+    Raises:
+        EntryMissingError: there is none.
+    """
+    entry = load_entry(tx, entry_id)
+    index_archival(tx, entry_id=entry.id, owner=entry.owner, text=entry.text, at_ms=entry.at_ms, seq=entry.seq)
+    for old in (entry.supersedes, "" if entry.is_current else entry.id):
+        if old:
+            tx.execute(_QUERIES["supersede_entries"], {"source": old, "seq": entry.seq})
+
+
 def same_text_hash(text: str) -> str:
     """SHA-256 of `text` with case and white space evened out: equal for texts that say the same."""
     return sha256(" ".join(text.casefold().split()).encode("utf-8")).hexdigest()

@@ -36,7 +36,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 ROWS_KEPT = 64
 """Rows whose block is kept as it was read: those that a few sessions see. Most are small, and the largest 20 kB."""
 
-_READING_PEER = 1
+READING_PEER = 1
 """Peer of documents that are only read: nothing is ever exported from them."""
 
 
@@ -73,7 +73,7 @@ def decode_block(tx: Transaction, row: Row) -> Block:
         BlockCorruptError: the text is wrong and no sound document is left to read it from.
     """
     sound = _sound_block(row)
-    return sound if sound is not None else _open(tx, _decode(row, _schema(row)), _READING_PEER).block
+    return sound if sound is not None else _open(tx, _decode(row, _schema(row)), READING_PEER).block
 
 
 @lru_cache(maxsize=ROWS_KEPT)
@@ -104,7 +104,7 @@ def whole_block(tx: Transaction, key_row: Row) -> Block:
     Raises:
         BlockCorruptError: nothing that is stored gives the document.
     """
-    opened = open_block(tx, key_row, peer=_READING_PEER)
+    opened = open_block(tx, key_row, peer=READING_PEER)
     schema = unfolded(opened.block.schema)
     opened.document.schema = schema
     return replace(opened.block, schema=schema, text=opened.document.text)
@@ -119,7 +119,7 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
     first: BlockCorruptError | None = None
     for parts_of in (_archive_parts, _log_parts):
         try:
-            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=_READING_PEER, schema=block.schema)
+            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=READING_PEER, schema=block.schema)
         except BlockCorruptError as error:
             first = first or error
     raise first or AssertionError("there is always a source")
@@ -129,7 +129,7 @@ def has_archive(tx: Transaction, block: Block) -> bool:
     """True when the archive and the updates after it give the block as it is."""
     try:
         parts = _archive_parts(tx, block)
-        document = BlockDocument.load(block.key.label, parts, peer=_READING_PEER, schema=block.schema)
+        document = BlockDocument.load(block.key.label, parts, peer=READING_PEER, schema=block.schema)
     except BlockCorruptError:
         return False
     return document.text == block.text

@@ -56,6 +56,10 @@ class Write(Struct, frozen=True):
     lines_removed: int | None
     title: str = ""
     """Title of the session, as far as it has one and is not deleted."""
+    store: str = ""
+    """The constellation that recorded it, where that is another one (docs/carry.md)."""
+    store_seq: int = 0
+    """The number of its event there."""
 
 
 class WriteData(Struct, frozen=True):
@@ -288,6 +292,8 @@ def _write(row: Row) -> Write:
         lines_added=_number(row[10]),
         lines_removed=_number(row[11]),
         title=columns.text(row[12]),
+        store=columns.text(row[13]),
+        store_seq=columns.integer(row[14]),
     )
 
 

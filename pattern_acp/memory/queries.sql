@@ -278,10 +278,11 @@ SELECT id, text || char(10) || reason || char(10) || check_command FROM archival
 -- name: list_writes
 -- The newest writes of a block below a number, with the streams that hold their events and those sessions' titles.
 SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,
-    u.lines_added, u.lines_removed, coalesce(s.title, '')
+    u.lines_added, u.lines_removed, coalesce(s.title, ''), coalesce(o.store, ''), coalesce(o.store_seq, 0)
 FROM block_updates AS u
 JOIN events AS e ON e.seq = u.last_seq
 LEFT JOIN sessions AS s ON s.id = e.stream
+LEFT JOIN origins AS o ON o.seq = u.last_seq
 WHERE u.block_id = :block_id AND u.number < :before
 ORDER BY u.number DESC
 LIMIT :limit;
@@ -289,10 +290,11 @@ LIMIT :limit;
 -- name: read_write
 -- One write of a block, with the stream that holds its event and that session's title.
 SELECT u.number, u.at_ms, u.actor, u.origin, u.operation, u.reason, u.last_seq, e.stream, u.target, u.size,
-    u.lines_added, u.lines_removed, coalesce(s.title, '')
+    u.lines_added, u.lines_removed, coalesce(s.title, ''), coalesce(o.store, ''), coalesce(o.store_seq, 0)
 FROM block_updates AS u
 JOIN events AS e ON e.seq = u.last_seq
 LEFT JOIN sessions AS s ON s.id = e.stream
+LEFT JOIN origins AS o ON o.seq = u.last_seq
 WHERE u.block_id = :block_id AND u.number = :number;
 
 -- name: list_writes_from_data

@@ -285,6 +285,37 @@ def propose(
     )
 
 
+def propose_merge(
+    tx: Transaction, key: BlockKey, update: bytes, operation: Operation, *, peer: int
+) -> ProposedChange | None:
+    """Propose to take in an update that was made elsewhere; None when all of it is here.
+
+    `peer` is that of the update. Nothing of the text is refused: it was accepted where it was written.
+
+    Raises:
+        BlockMissingError: there is no such block.
+        BlockCorruptError: its document cannot be read, or the update builds on one that is missing.
+    """
+    block = open_block(tx, _find(tx, key), peer=peer).block
+    # All of its history: what was written elsewhere may build on a version from before the base.
+    document = load_history(tx, block)
+    before = document.frontiers
+    document.merge(update)
+    if document.frontiers == before:
+        return None
+    return ProposedChange(
+        block=block,
+        operation=operation,
+        text=document.text,
+        update=document.export_update(before),
+        peer=peer,
+        frontiers_before=before,
+        frontiers_after=document.frontiers,
+        new_base=NewBase(document.shallow_snapshot(), document.full_snapshot()),
+        conflicts=open_conflicts(document.text, block.conflicts),
+    )
+
+
 def changed_block(change: ProposedChange, at_ms: int) -> Block:
     """The block as it is once the change is stored at `at_ms`."""
     return replace(

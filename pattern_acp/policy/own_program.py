@@ -35,6 +35,8 @@ READING = {
     "jobs": _names("list show receipt verify"),
     "auth": _names("status"),
     "mcp": _names("status"),
+    "export": frozenset(),
+    "import": frozenset(),
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
@@ -47,8 +49,8 @@ _READS_WITH = {
 """Commands that only read when no other words follow than these; two of them only with the last one."""
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
 _DECIDING = (
-    "acp|serve|connect|chat|sessions|memory|tasks|journal|trust|bundle|definitions|auth|mcp|backup|restore|gc|doctor|"
-    "setup"
+    "acp|serve|connect|chat|sessions|memory|tasks|journal|trust|bundle|definitions|auth|mcp|backup|restore|export|"
+    "import|gc|doctor|setup"
 )
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")

@@ -6,7 +6,7 @@ SELECT coalesce(max(seq), 0) FROM events;
 -- The newest event by which somebody wanted words forgotten, 0 without one.
 SELECT coalesce(max(seq), 0) FROM events
 WHERE kind = 'block_forgotten'
-    OR (kind = 'events_redacted' AND coalesce(payload ->> 'cause', '') <> 'retention');
+    OR (kind = 'events_redacted' AND coalesce(payload ->> 'cause', '') NOT IN ('retention', 'import'));
 
 -- name: events_after
 -- Some events of all streams as they are stored, oldest first, with the hashes of their large payloads.

@@ -282,6 +282,7 @@ TABLES = StateTables(
     by_row=(
         "sessions",
         "redactions",
+        "origins",
         "file_contents",
         "grants",
         "usage",

@@ -133,9 +133,18 @@ async def restore_session(database: Database, session_id: str, *, now: int, days
         if sessions.was_swept(tx, session_id):
             raise NotDeletedError(f"Session {session_id} was deleted long ago, and `pattern-acp gc` took its words.")
         sessions.mark_restored(tx, known, seq=_record(tx, session_id, SessionRestored(), now))
-        _index_again(tx, session_id, read_stream(tx, session_id), _search_owner(cwd))
+        index_session(tx, session_id, cwd)
 
     await database.write(write)
+
+
+def index_session(tx: Transaction, session_id: str, cwd: str) -> None:
+    """Make the messages of a session that came back, or came from elsewhere, findable.
+
+    Raises:
+        JournalError: an event cannot be understood.
+    """
+    _index_again(tx, session_id, read_stream(tx, session_id), project_of_folder(cwd))
 
 
 def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], owner: str) -> None:
@@ -180,7 +189,7 @@ def _index(tx: Transaction, session_id: str, owner: str, kind: MessageKind, mess
         )
 
 
-def _search_owner(cwd: str) -> str:
+def project_of_folder(cwd: str) -> str:
     """The project of a folder, which may be gone by now."""
     common_dir = git_facts(cwd).common_dir if os.path.isdir(cwd) else None  # noqa: PTH112  a Path raises where it may not look
     return project_key(common_dir, resolve_path(cwd))
@@ -223,7 +232,7 @@ def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done
         except JournalError as error:
             logger.warning("Session %s cannot be searched. %s", session_id, error)
             continue
-        _index_again(tx, session_id, recorded, _search_owner(cwd))
+        _index_again(tx, session_id, recorded, project_of_folder(cwd))
         for fork, fork_seq in forks:
             move_messages(tx, session_id, fork, upto_seq=fork_seq)
         if deleted:

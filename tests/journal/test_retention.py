@@ -67,6 +67,7 @@ STAYS = {
     "block_deleted",
     "block_restored",
     "block_forgotten",
+    "archive_imported",
     "block_healed",
     "block_configured",
     "block_shared",

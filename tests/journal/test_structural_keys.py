@@ -47,6 +47,7 @@ ToolCallPart.call_id ToolCallPart.name
 ToolCallView.call_id ToolCallView.name
 ToolResultPart.call_id
 BlockCommitted.after_hash BlockCommitted.before_hash BlockCommitted.block_id BlockCommitted.call_id
+ArchiveImported.origins_hash ArchiveImported.root ArchiveImported.stores
 BlockCommitted.frontiers_after BlockCommitted.frontiers_before BlockCommitted.label BlockCommitted.operation
 BlockCommitted.owner BlockCommitted.scope BlockCommitted.turn_id BlockCommitted.update_hash
 BlockCommitted.conflicts_hash BlockCommitted.facts_hash BlockCommitted.settings_hash EntryArchived.facts_hash

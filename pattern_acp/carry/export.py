@@ -1,0 +1,430 @@
+"""Writing an archive: which blocks, facts, sessions and sources go into it, and their form.
+
+Owns: the form of records (docs/carry.md), the choice, and what is left out for a secret in it. Must not know: what an
+import makes of it. The same choice over the same constellation gives the same bytes, wherever that is.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import BinaryIO, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from pattern_acp.carry.car import ArchiveWriter, Node, cid_text
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Row, SqlValue, Transaction
+from pattern_acp.db.migrate import load_migrations
+from pattern_acp.db.queries import load_queries
+from pattern_acp.db.table_rows import columns_of, rows_with
+from pattern_acp.domain.canonical import JsonObject, canonical_json
+from pattern_acp.domain.errors import BlockError
+from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.codec import kinds_of
+from pattern_acp.journal.events import (
+    BlockCommitted,
+    BlockConfigured,
+    BlockDeleted,
+    BlockForgotten,
+    BlockHealed,
+    BlockRestored,
+    EntryArchived,
+    EntryStatusChanged,
+    EntryVerified,
+)
+from pattern_acp.journal.reader import stored_payload
+from pattern_acp.memory.blocks import BlockKey, Scope
+from pattern_acp.memory.history import StoredHistory, document_at, read_history, texts_of_all_versions
+from pattern_acp.memory.store import load_block
+
+QUERIES = load_queries("pattern_acp.carry")
+
+FORMAT = "pattern-acp/archive"
+FORM = 1
+"""The form of archives that is written; a reader refuses a newer one."""
+
+History: TypeAlias = Literal["none", "recent", "full"]
+
+RECENT_WRITES = 20
+"""Writes of a block that `recent` carries."""
+
+PAGE = 200
+"""Events in one block of an archive: blocks stay small, and their number too."""
+
+BLOCK_KINDS = (BlockCommitted, BlockDeleted, BlockRestored, BlockForgotten, BlockConfigured, BlockHealed)
+ENTRY_KINDS = (EntryArchived, EntryVerified, EntryStatusChanged)
+
+_NOT_OF_BLOCK = frozenset({"base", "base_update", "deleted", "last_seq"})
+_NOT_OF_WRITE = frozenset({"block_id", "last_seq"})
+_NOT_OF_ENTRY = frozenset({"last_seq"})
+_NOT_OF_SESSION = frozenset({"fork_seq", "cwd_key", "last_seq"})
+"""What the constellation that an archive comes to works out anew."""
+
+Cells: TypeAlias = dict[str, object]
+"""The values of a row. Bytes other than a Loro update are `["hex", "…"]`."""
+
+
+class Choice(Struct, frozen=True):
+    """What to export; empty values choose everything."""
+
+    project: str = ""
+    """Key of a project (memory/project.py): its memory, and the sessions in it."""
+    persona: str = ""
+    session: str = ""
+    """One session, and those that it was forked from; no memory."""
+    since_ms: int = 0
+    history: History = "full"
+
+
+class EventRecord(Struct, frozen=True):
+    """An event as its constellation recorded it. `payload` is canonical JSON."""
+
+    store: str
+    seq: int
+    hash: str
+    at_ms: int
+    kind: str
+    version: int
+    actor: str
+    origin: str
+    item: str
+    payload: bytes
+
+
+class ChainedEvent(Struct, frozen=True):
+    """An event of a session with the rest of what its chain covers (journal/chain.py).
+
+    One that lost words, there or for this archive, has no salt, and its payload another hash than the chain says.
+    """
+
+    event: EventRecord
+    session_seq: int
+    payload_hash: str
+    prev_hash: str
+    hash: str
+    salt: str
+    chain: int
+    masked: bool
+
+
+class BlockEvent(Struct, frozen=True):
+    """An event about a block, with the row of the write that it is, if it is one."""
+
+    event: EventRecord
+    write: Cells | None = None
+
+
+class BlockRecord(Struct, frozen=True):
+    """A memory block. `base` is a Loro snapshot of the version that `events` go on from, where older history is cut."""
+
+    row: Cells
+    events: tuple[bytes, ...]
+    """Links to pages of `BlockEvent`."""
+    base: bytes | None = None
+
+
+class EntryRecord(Struct, frozen=True):
+    """An archival entry; `bound` are its conditions, of a trap, constraint or decision."""
+
+    row: Cells
+    bound: Cells | None
+    events: tuple[EventRecord, ...]
+
+
+class SessionRecord(Struct, frozen=True):
+    """A session. `fork_hash` is the hash of the event of its parent that it was forked at."""
+
+    row: Cells
+    usage: tuple[tuple[int, Cells], ...]
+    """The rows of what its requests used, with the place of the event of each."""
+    events: tuple[bytes, ...]
+    """Links to pages of `ChainedEvent`."""
+    fork_hash: str = ""
+
+
+class SourceRecord(Struct, frozen=True):
+    """The kept source of a definition that sessions have."""
+
+    row: Cells
+
+
+class Contents(Struct, frozen=True):
+    """The root of an archive: links to records of each kind, in pages."""
+
+    format: str
+    form: int
+    schema: int
+    blocks: tuple[bytes, ...] = ()
+    entries: tuple[bytes, ...] = ()
+    sessions: tuple[bytes, ...] = ()
+    sources: tuple[bytes, ...] = ()
+
+
+class ExportReport(Struct):
+    """What went into an archive, and what stayed out, a sentence each."""
+
+    root: str = ""
+    blocks: int = 0
+    entries: int = 0
+    sessions: int = 0
+    events: int = 0
+    sources: int = 0
+    masked: int = 0
+    """Events of sessions in which secrets were masked."""
+    left_out: list[str] = field(default_factory=list[str])
+
+
+def store_id(tx: Transaction) -> str:
+    """What tells this constellation from all others; empty for one without events."""
+    row = tx.one(QUERIES["store_id"])
+    return "" if row is None else text(row[0])
+
+
+def export(
+    tx: Transaction,
+    file: BinaryIO,
+    choice: Choice,
+    mask: Callable[[str], str],
+    project_of: Callable[[str], str],
+) -> ExportReport:
+    """Write what is chosen; `mask` takes secrets out of a text, `project_of` gives the project of a folder.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+        JournalError: an event cannot be read.
+        OSError: the file cannot be written.
+    """
+    return _Export(tx, ArchiveWriter(file), choice, mask, project_of).run()
+
+
+class _Export:
+    def __init__(
+        self,
+        tx: Transaction,
+        writer: ArchiveWriter,
+        choice: Choice,
+        mask: Callable[[str], str],
+        project_of: Callable[[str], str],
+    ) -> None:
+        self._tx = tx
+        self._writer = writer
+        self._choice = choice
+        self._mask = mask
+        self._project_of = project_of
+        self._store = store_id(tx)
+        self.report = ExportReport()
+
+    def run(self) -> ExportReport:
+        report, with_memory = self.report, not self._choice.session
+        blocks = [self._put(one) for one in self._blocks()] if with_memory else []
+        entries = [self._put(one) for one in self._entries()] if with_memory else []
+        sessions = [self._put(one) for one in self._sessions()]
+        sources = [self._put(one) for one in self._sources()] if sessions else []
+        report.blocks, report.entries = len(blocks), len(entries)
+        report.sessions, report.sources = len(sessions), len(sources)
+        links = (self._pages(each) for each in (blocks, entries, sessions, sources))
+        contents = Contents(FORMAT, FORM, load_migrations()[-1].version, *links)
+        report.root = cid_text(self._writer.finish(_node(contents)))
+        return report
+
+    def _put(self, record: Struct) -> bytes:
+        return self._writer.add(_node(record))
+
+    def _pages(self, items: Sequence[Node]) -> tuple[bytes, ...]:
+        return tuple(self._writer.add(list(items[at : at + PAGE])) for at in range(0, len(items), PAGE))
+
+    def _is_chosen(self, scope: str, owner: str, at_ms: int) -> bool:
+        choice = self._choice
+        if choice.project and (scope, owner) != (Scope.PROJECT.value, choice.project):
+            return False
+        if choice.persona and (scope, owner) != (Scope.PERSONA.value, choice.persona):
+            return False
+        return at_ms >= choice.since_ms
+
+    def _blocks(self) -> Iterator[BlockRecord]:
+        for row in self._tx.all(QUERIES["blocks_there"]):
+            scope, owner, label = text(row[1]), text(row[2]), text(row[3])
+            if not self._is_chosen(scope, owner, integer(row[4])):
+                continue
+            try:
+                history = read_history(self._tx, load_block(self._tx, BlockKey(Scope(scope), owner, label)))
+                record = self._block(text(row[0]), history)
+            except BlockError as error:
+                self.report.left_out.append(f"The memory block {label} stays here: {error.sentence}")
+                continue
+            if record is None:
+                self.report.left_out.append(f"The memory block {label} seems to hold a secret, so it stays here.")
+            else:
+                yield record
+
+    def _block(self, block_id: str, history: StoredHistory) -> BlockRecord | None:
+        """Return the record of a block; None for one that seems to hold a secret."""
+        cut = self._cut(history)
+        rows = {integer(row["last_seq"]): row for row in self._rows("block_updates", "block_id", block_id)}
+        events = [
+            BlockEvent(record, _cells(rows[seq], _NOT_OF_WRITE) if seq in rows else None)
+            for seq, record in self._events(block_id, BLOCK_KINDS)
+            if cut == 0 or (seq in rows and integer(rows[seq]["number"]) > cut and rows[seq]["data"])
+        ]
+        said = [history.text, *(str(event.write["reason"]) for event in events if event.write)]
+        if any(self._mask(one) != one for one in (*said, *(() if cut else texts_of_all_versions(history)))):
+            return None
+        row = next(self._rows("blocks", "id", block_id))
+        base = document_at(history, cut).shallow_snapshot() if cut else None
+        self.report.events += len(events)
+        return BlockRecord(_cells(row, _NOT_OF_BLOCK), self._pages([_node(event) for event in events]), base)
+
+    def _cut(self, history: StoredHistory) -> int:
+        """Return the number of the write up to which history is cut; 0 when all of it goes."""
+        match self._choice.history:
+            case "full":
+                return 0
+            case "none":
+                return history.head
+            case "recent":
+                at = history.head - RECENT_WRITES
+                return at if at > history.history_from else 0
+
+    def _entries(self) -> Iterator[EntryRecord]:
+        for row in self._tx.all(QUERIES["entries_there"]):
+            entry_id = text(row[0])
+            if not self._is_chosen(text(row[1]), text(row[2]), integer(row[3])):
+                continue
+            entry = next(self._rows("archival_entries", "id", entry_id))
+            if any(self._mask(str(entry[name])) != entry[name] for name in ("text", "reason")):
+                self.report.left_out.append(f"The archival entry {entry_id} seems to hold a secret, so it stays here.")
+                continue
+            bound = next(self._rows("bound_entries", "entry", entry_id), None)
+            events = tuple(record for _, record in self._events(entry_id, ENTRY_KINDS))
+            self.report.events += len(events)
+            yield EntryRecord(
+                _cells(entry, _NOT_OF_ENTRY), None if bound is None else _cells(bound, _NOT_OF_ENTRY), events
+            )
+
+    def _sessions(self) -> Iterator[SessionRecord]:
+        rows = {text(row[0]): row for row in self._tx.all(QUERIES["sessions_there"])}
+        chosen = {session for session, row in rows.items() if self._wants(row)}
+        for session in tuple(chosen):
+            # What a fork shares with its parent is in the stream of the parent alone.
+            chosen |= {one for one in _ancestry(session, rows) if one in rows}
+        ancestry = {session: _ancestry(session, rows) for session in chosen}
+        # Parents first: a fork is at an event of theirs.
+        for session in sorted(chosen, key=lambda one: (len(ancestry[one]), one)):
+            if any(one not in rows for one in ancestry[session]):
+                self.report.left_out.append(f"The session {session} shares history with a deleted one; it stays here.")
+            else:
+                yield self._session(session)
+
+    def _wants(self, row: Row) -> bool:
+        choice = self._choice
+        if choice.session:
+            return row[0] == choice.session
+        if choice.persona and row[2] != choice.persona:
+            return False
+        if choice.project and self._project_of(text(row[1])) != choice.project:
+            return False
+        return integer(row[3]) >= choice.since_ms
+
+    def _session(self, session: str) -> SessionRecord:
+        row = next(self._rows("sessions", "id", session))
+        events: list[ChainedEvent] = []
+        pages: list[bytes] = []
+        places: dict[int, int] = {}
+        after = 0
+        while found := self._tx.all(
+            QUERIES["events_of_session"], {"stream": session, "after": after, "limit": PAGE, "store": self._store}
+        ):
+            events = [self._chained(each) for each in found]
+            places |= {integer(each[0]): event.session_seq for each, event in zip(found, events, strict=True)}
+            pages.append(self._writer.add([_node(event) for event in events]))
+            after = events[-1].session_seq
+        self.report.events += after
+        usage = tuple(
+            (places[integer(each["last_seq"])], _cells(each, _NOT_OF_ENTRY))
+            for each in self._rows("usage", "session_id", session)
+            if integer(each["last_seq"]) in places
+        )
+        fork_hash = ""
+        if row["fork_seq"] is not None:
+            found_at = self._tx.one(QUERIES["hash_of_event"], {"seq": row["fork_seq"]})
+            fork_hash = "" if found_at is None else text(found_at[0])
+        shown = {**row, "title": self._mask(text(row["title"]))}
+        return SessionRecord(_cells(shown, _NOT_OF_SESSION), usage, tuple(pages), fork_hash)
+
+    def _chained(self, row: Row) -> ChainedEvent:
+        record = _record(row)
+        session_seq, payload_hash, prev_hash, own, salt, chain, redacted = row[13:]
+        payload = cast("JsonObject", json.loads(record.payload.decode("utf-8", "surrogatepass")))
+        shown = mask_texts(record.kind, payload, self._mask)
+        if shown != payload:
+            self.report.masked += 1
+            record = msgspec.structs.replace(record, payload=canonical_json(shown))
+        masked = shown != payload or redacted == 1
+        return ChainedEvent(
+            record,
+            integer(session_seq),
+            text(payload_hash),
+            text(prev_hash),
+            text(own),
+            # With the salt anybody could try out what stood there.
+            "" if masked else text(salt),
+            integer(chain),
+            masked,
+        )
+
+    def _sources(self) -> Iterator[SourceRecord]:
+        for row in self._tx.all(QUERIES["sources_there"]):
+            found = next(self._rows("definition_sources", "identity", text(row[0])))
+            if self._mask(str(found["source"])) == found["source"]:
+                yield SourceRecord(_cells(found, _NOT_OF_ENTRY))
+
+    def _rows(self, table: str, column: str, value: str) -> Iterator[Mapping[str, SqlValue]]:
+        names = columns_of(self._tx, table)
+        for row in rows_with(self._tx, table, names, column, value):
+            yield dict(zip(names, row, strict=True))
+
+    def _events(self, item: str, kinds: Sequence[type]) -> Iterator[tuple[int, EventRecord]]:
+        asked = {"item": item, "kinds": json.dumps(kinds_of(kinds)), "store": self._store}
+        for row in self._tx.all(QUERIES["events_about"], asked):
+            yield integer(row[0]), _record(row)
+
+
+def _record(row: Row) -> EventRecord:
+    return EventRecord(
+        text(row[1]),
+        integer(row[2]),
+        text(row[3]),
+        integer(row[4]),
+        text(row[5]),
+        integer(row[6]),
+        text(row[7]),
+        text(row[8]),
+        text(row[9]),
+        stored_payload(row[10], row[11], row[12]),
+    )
+
+
+def _ancestry(session: str, rows: Mapping[str, Row]) -> list[str]:
+    """Return the sessions that one was forked from, the nearest first, as far as they are there and the next one."""
+    found: list[str] = []
+    while session in rows and (parent := rows[session][4]) is not None:
+        session = text(parent)
+        found.append(session)
+    return found
+
+
+def _cells(row: Mapping[str, SqlValue], without: frozenset[str]) -> Cells:
+    return {name: _cell(name, value) for name, value in row.items() if name not in without}
+
+
+def _cell(name: str, value: SqlValue) -> object:
+    if isinstance(value, float):
+        raise TypeError(f"{name} is a number with a fraction, which no column of an archive is.")
+    if isinstance(value, bytes) and name != "data":
+        # Frontiers may begin as a CID does, and would be taken for a link.
+        return ["hex", value.hex()]
+    return value
+
+
+def _node(record: Struct) -> Node:
+    return cast("Node", msgspec.to_builtins(record, builtin_types=(bytes,)))

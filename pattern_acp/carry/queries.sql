@@ -1,0 +1,86 @@
+-- Statements of carrying memory and sessions between constellations.
+
+-- part: event
+-- An event as an archive names it: that of another constellation by what it was there.
+e.seq, coalesce(o.store, :store), coalesce(o.store_seq, e.seq), coalesce(o.hash, e.hash), e.at_ms, e.kind, e.version,
+    e.actor, e.origin, e.item, e.payload, b.encoding, b.content;
+
+-- name: store_id
+-- What tells this constellation from all others: the hash of its first event, which no other has.
+SELECT hash FROM events ORDER BY seq LIMIT 1;
+
+-- name: events_about
+-- The events of some kinds about one block or entry, oldest first; both are JSON lists. Copies that came with a session
+-- tell what happened elsewhere.
+SELECT {event}
+FROM events AS e
+LEFT JOIN origins AS o ON o.seq = e.seq
+LEFT JOIN blobs AS b ON b.hash = e.blob
+WHERE e.item = :item AND e.kind IN (SELECT value FROM json_each(:kinds))
+    AND (o.seq IS NULL OR e.stream = 'constellation')
+ORDER BY e.seq;
+
+-- name: events_of_session
+-- The events of a session behind one of them, with what else their chain covers, and whether words were taken out.
+SELECT {event}, e.session_seq, e.payload_hash, e.prev_hash, e.hash, e.salt, e.chain,
+    EXISTS (SELECT 1 FROM redactions WHERE event_seq = e.seq)
+FROM events AS e
+LEFT JOIN origins AS o ON o.seq = e.seq
+LEFT JOIN blobs AS b ON b.hash = e.blob
+WHERE e.stream = :stream AND e.session_seq > :after
+ORDER BY e.session_seq
+LIMIT :limit;
+
+-- name: hashes_of_session
+-- What the events of a session are hashed to, in their order.
+SELECT hash FROM events WHERE stream = :stream ORDER BY session_seq;
+
+-- name: blocks_there
+-- The blocks that can be carried, in an order that is the same everywhere.
+SELECT id, scope, owner, label, updated_ms FROM blocks WHERE deleted = 0 ORDER BY id;
+
+-- name: entries_there
+-- The archival entries, oldest first.
+SELECT id, scope, owner, at_ms FROM archival_entries ORDER BY at_ms, id;
+
+-- name: sessions_there
+-- The sessions that are about something.
+SELECT id, cwd, persona, updated_ms, parent FROM sessions WHERE deleted = 0 AND prompt_count > 0 ORDER BY id;
+
+-- name: sources_there
+-- The kept sources of definitions.
+SELECT identity FROM definition_sources ORDER BY identity;
+
+-- name: hash_of_event
+-- What the event of a number is hashed to.
+SELECT hash FROM events WHERE seq = :seq;
+
+-- name: is_own_event
+-- Whether an event of this constellation is the one of that number and hash.
+SELECT 1 FROM events WHERE seq = :seq AND hash = :hash;
+
+-- name: is_copied_event
+-- Whether an event about memory of another constellation came here; a session has copies of its own.
+SELECT o.seq FROM origins AS o JOIN events AS e ON e.seq = o.seq
+WHERE o.hash = :hash AND e.stream = 'constellation';
+
+-- name: block_of_id
+-- A block by its id, whatever became of it.
+SELECT scope, owner, label, deleted FROM blocks WHERE id = :id;
+
+-- name: block_of_label
+-- The block that has a label.
+SELECT id, head_update FROM blocks WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
+
+-- name: is_entry
+-- Whether an archival entry is there.
+SELECT 1 FROM archival_entries WHERE id = :id;
+
+-- name: event_of_hash
+-- The event of a session that is hashed to something.
+SELECT seq FROM events WHERE hash = :hash;
+
+
+-- name: set_redacted
+-- An event without the words that were taken out of it elsewhere.
+INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms) VALUES (:event_seq, :last_seq, :payload_hash, :at_ms);
