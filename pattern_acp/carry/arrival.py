@@ -108,7 +108,7 @@ class Proposal(Struct, frozen=True):
 
 
 class ImportReport(Struct):
-    """What an import stored."""
+    """The outcome of an import."""
 
     root: str
     blocks: int = 0
@@ -136,7 +136,7 @@ def read_contents(archive: ArchiveReader) -> Contents:
 
 
 def proposals(tx: Transaction, archive: ArchiveReader, projects: Mapping[str, str]) -> tuple[Proposal, ...]:
-    """What an archive brings, and what of it is here; `projects` gives other keys to projects (memory/project.py).
+    """The content of an archive, and what of it is here; `projects` gives other keys to projects (memory/project.py).
 
     Raises:
         ArchiveDamagedError: a record is not of the form that it should have.

@@ -16,7 +16,7 @@ import msgspec
 from pattern_acp.domain.errors import PatternError
 
 Node: TypeAlias = "bool | int | str | bytes | Sequence[Node] | dict[str, Node] | None"
-"""What a block says. A link is the bytes of a CID."""
+"""The content of a block. A link is the bytes of a CID."""
 
 T = TypeVar("T")
 

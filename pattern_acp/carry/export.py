@@ -65,7 +65,7 @@ Cells: TypeAlias = dict[str, object]
 
 
 class Choice(Struct, frozen=True):
-    """What to export; empty values choose everything."""
+    """The choice of what to export; empty values choose everything."""
 
     project: str = ""
     """Key of a project (memory/project.py): its memory, and the sessions in it."""
@@ -161,7 +161,7 @@ class Contents(Struct, frozen=True):
 
 
 class ExportReport(Struct):
-    """What went into an archive, and what stayed out, a sentence each."""
+    """The content of a written archive, and what stayed out, a sentence each."""
 
     root: str = ""
     blocks: int = 0
@@ -175,7 +175,7 @@ class ExportReport(Struct):
 
 
 def store_id(tx: Transaction) -> str:
-    """What tells this constellation from all others; empty for one without events."""
+    """The name that tells this constellation from all others; empty for one without events."""
     row = tx.one(QUERIES["store_id"])
     return "" if row is None else text(row[0])
 

@@ -44,7 +44,7 @@ _KINDS = {"memory": "memory", "facts": "fact", "sessions": "session"}
 
 
 class CarryDesk(Struct, frozen=True):
-    """What both commands work with."""
+    """Dependencies of both commands."""
 
     database: Database
     process: Process
@@ -53,7 +53,7 @@ class CarryDesk(Struct, frozen=True):
 
 
 class UnusableChoiceError(PatternError):
-    """What was typed chooses nothing that there is."""
+    """The words that were typed choose nothing that there is."""
 
     failure_code = "cli.usage"
 
@@ -76,7 +76,7 @@ def nothing_yet(call: TypedCommand) -> Result:
 
 
 class Exported(Result, frozen=True):
-    """What an archive got, and what stayed here."""
+    """The content of an archive, and what stayed here."""
 
     file: str
     root: str
@@ -107,7 +107,7 @@ class Exported(Result, frozen=True):
 
 
 class Imported(Result, frozen=True):
-    """What an archive brings, and what of it was taken over."""
+    """The content of an archive, and what of it was taken over."""
 
     file: str
     proposals: tuple[Proposal, ...]
