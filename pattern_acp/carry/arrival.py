@@ -96,7 +96,7 @@ class Proposal(Struct, frozen=True):
     """Persona, project or folder."""
     state: State
     about: str
-    """What it is, or why it cannot be accepted."""
+    """Description, or the reason why it cannot be accepted."""
     stores: tuple[str, ...]
     """The constellations that it was recorded in."""
     cid: bytes

@@ -58,7 +58,7 @@ _NOT_OF_BLOCK = frozenset({"base", "base_update", "deleted", "last_seq"})
 _NOT_OF_WRITE = frozenset({"block_id", "last_seq"})
 _NOT_OF_ENTRY = frozenset({"last_seq"})
 _NOT_OF_SESSION = frozenset({"fork_seq", "cwd_key", "last_seq"})
-"""What the constellation that an archive comes to works out anew."""
+"""Columns that the constellation which an archive comes to works out anew."""
 
 Cells: TypeAlias = dict[str, object]
 """The values of a row. Bytes other than a Loro update are `["hex", "…"]`."""

@@ -75,7 +75,7 @@ def nothing_yet(call: TypedCommand) -> Result:
     return Said("There is nothing to export yet.")
 
 
-class Exported(Result, frozen=True):
+class ExportedArchive(Result, frozen=True):
     """The content of an archive, and what stayed here."""
 
     file: str
@@ -106,7 +106,7 @@ class Exported(Result, frozen=True):
         return parts
 
 
-class Imported(Result, frozen=True):
+class ImportedArchive(Result, frozen=True):
     """The content of an archive, and what of it was taken over."""
 
     file: str
@@ -144,7 +144,7 @@ async def export_archive(
     history: str = "",
     *,
     dry_run: bool = False,
-) -> Exported:
+) -> ExportedArchive:
     """Write memory and sessions into a new file, or show what would go into it.
 
     Raises:
@@ -174,7 +174,7 @@ async def export_archive(
         raise PatternError(
             f"{path} cannot be written: {error.strerror or error}.", failure_code="cli.file-unusable"
         ) from error
-    return Exported(
+    return ExportedArchive(
         "" if dry_run else str(path),
         report.root,
         size,
@@ -189,7 +189,7 @@ async def export_archive(
 
 async def import_archive(
     desk: CarryDesk, file: str, accepts: str = "", conflicts: str = "", into: str = ""
-) -> Imported:
+) -> ImportedArchive:
     """Show what an archive brings, and take over what the user accepts.
 
     Raises:
@@ -207,7 +207,7 @@ async def import_archive(
 
 async def _import(
     desk: CarryDesk, archive: ArchiveReader, path: Path, accepts: str, conflicts: Conflicts, into: str
-) -> Imported:
+) -> ImportedArchive:
     database = desk.database
     found = await database.read(lambda tx: proposals(tx, archive, {}))
     projects: Mapping[str, str] = await anyio.to_thread.run_sync(_renamed, found, into) if into else {}
@@ -216,17 +216,17 @@ async def _import(
     if not accepts:
         is_asked = not desk.is_program and sys.stdin.isatty() and any(one.is_open for one in found)
         if not is_asked:
-            return Imported(str(path), found)
+            return ImportedArchive(str(path), found)
         show_parts(listed(found), desk.process.environ, pager=False)
         sys.stdout.write("Take over all of it, some by number (1,3), or nothing? [all/numbers/N] ")
         sys.stdout.flush()
         accepts = (await anyio.to_thread.run_sync(sys.stdin.readline)).strip() or "nothing"
     chosen = _chosen(accepts, found)
     if chosen is not None and not chosen:
-        return Imported(str(path), (), accepted=True)
+        return ImportedArchive(str(path), (), accepted=True)
     now_ms = SystemClock().now_ms()
     report = await database.write(lambda tx: accept(tx, archive, projects, chosen, conflicts, now_ms=now_ms))
-    return Imported(
+    return ImportedArchive(
         str(path),
         (),
         accepted=True,
