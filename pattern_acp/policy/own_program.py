@@ -35,8 +35,8 @@ READING = {
     "jobs": _names("list show receipt verify"),
     "auth": _names("status"),
     "mcp": _names("status"),
-    "export": frozenset(),
-    "import": frozenset(),
+    "export": _names(""),
+    "import": _names(""),
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 

@@ -16,6 +16,8 @@ from tests.support.process import run_command_line
 REFUSED = (
     "setup",
     "definitions export 448dc361d592 out",
+    "export x.car",
+    "import x.car --accept all",
     "tasks done 3",
     "tasks import TODO.md",
     "bundle add x --yes",

@@ -68,7 +68,7 @@ async def test_a_window_on_a_session_of_another_one_sees_the_same_turn_and_is_as
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(agent.editor.prompt, session, "two")
                 await waits.reached.wait()
-                where = {
+                where: JsonDict = {
                     "sessionId": session,
                     "cwd": str(agent.folder),
                     "mcpServers": [],
