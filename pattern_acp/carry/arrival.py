@@ -298,7 +298,7 @@ class _Arrival:
                 work[one.kind](one)
         stores = tuple(dict.fromkeys(store for _, _, store, _ in self._origins))
         report.events = len(self._origins)
-        digest = sha256_hex(canonical_json([list(one) for one in self._origins]))
+        digest = sha256_hex(canonical_json([list(one) for one in sorted(self._origins)]))
         event = ArchiveImported(report.root, stores, report.blocks, report.facts, report.sessions, digest)
         seq = self._append(event)
         put_rows(

@@ -7,9 +7,11 @@ what follows from damage.
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.reader import ChainReport, verify_stream
+from pattern_acp.journal.events import ArchiveImported
+from pattern_acp.journal.reader import ChainReport, read_everywhere, verify_stream
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -23,6 +25,21 @@ def broken_streams(tx: Transaction) -> tuple[int, tuple[tuple[str, ChainReport],
     streams = [text(row[0]) for row in tx.all(QUERIES["all_streams"])]
     reports = ((stream, verify_stream(tx, stream)) for stream in streams)
     return len(streams), tuple((stream, report) for stream, report in reports if not report.ok)
+
+
+def wrong_origins(tx: Transaction) -> tuple[str, ...]:
+    """A sentence for each import whose rows about where events came from are not what its event says.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+        JournalError: the event of an import cannot be understood.
+    """
+    wrong: list[str] = []
+    for entry in read_everywhere(tx, ArchiveImported):
+        rows = [list(row) for row in tx.all(QUERIES["origins_of"], {"last_seq": entry.seq})]
+        if isinstance(entry.event, ArchiveImported) and sha256_hex(canonical_json(rows)) != entry.event.origins_hash:
+            wrong.append(f"the import of event {entry.seq} says another origin of its events")
+    return tuple(wrong)
 
 
 def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:

@@ -86,6 +86,10 @@ FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE stream = :stream AND session_seq > :after
 ORDER BY session_seq LIMIT :limit;
 
+-- name: origins_of
+-- Where the events of an import came from.
+SELECT seq, hash, store, store_seq FROM origins WHERE last_seq = :last_seq ORDER BY seq;
+
 -- name: place_of_event
 -- The stream of an event, and its number in it.
 SELECT stream, session_seq FROM events WHERE seq = :seq;

@@ -37,7 +37,9 @@ from pattern_acp.journal.checking import (
     count_events,
     damaged_contents,
     newest_times,
+    wrong_origins,
 )
+from pattern_acp.journal.history import readable
 from pattern_acp.memory.integrity import (
     damaged_blocks,
     damaged_histories,
@@ -177,6 +179,8 @@ def check_rows(tx: Transaction) -> list[Finding]:
         return found
     count, broken = broken_streams(tx)
     chains = [f"{stream}: event {report.first_bad_seq}: {report.problem}" for stream, report in broken]
+    nothing: tuple[str, ...] = ()
+    chains += readable(lambda: wrong_origins(tx), nothing)
     found.append(_outcome("Verified journal", chains, f"{count} chains are whole"))
     sessions, wrong = wrong_rows(tx)
     found.append(_outcome("Verified sessions", list(wrong), f"{sessions} rows are what their events say"))

@@ -167,6 +167,8 @@ async def test_where_an_event_came_from_is_recorded_and_chained(tmp_path: Path):
         writes = await two.read(lambda tx: list_writes(tx, block))
         assert {write.store for write in writes} == {first[0]}
         assert (await two.read(lambda tx: verify_stream(tx, CONSTELLATION_STREAM))).ok
+        await two.write(lambda tx: tx.execute("UPDATE origins SET store = 'somebody' WHERE seq = 3"))
+        assert any("says another origin" in problem for problem in await is_sound(two))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
