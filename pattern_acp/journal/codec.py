@@ -154,11 +154,19 @@ def decode_value(value: Json) -> Json:
     if isinstance(value, Mapping):
         if _is_tagged(value):
             (tag, inner), *_ = value.items()
-            return float(msgspec.convert(inner, str)) if tag == _FLOAT else _decode_items(_object(inner))
+            return _float(msgspec.convert(inner, str)) if tag == _FLOAT else _decode_items(_object(inner))
         return _decode_items(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [decode_value(item) for item in value]
     return value
+
+
+def _float(written: str) -> Json:
+    """The number, or what stands in its place where words were taken out of the event."""
+    try:
+        return float(written)
+    except ValueError:
+        return written
 
 
 def _payload(event: Event) -> JsonObject:

@@ -60,6 +60,9 @@ CONTENT_KINDS = frozenset(
         "job_ended",
         "job_quoted",
         "files_saved",
+        "worker_ready",
+        "landing_started",
+        "landing_ended",
         "checkpoint_taken",
         "rewind_started",
         "session_rewound",
@@ -76,7 +79,7 @@ costs, agreements, and what says that something was taken out of others."""
 _SOME_COMMAND = "command"
 """The name of every slash command: it alone tells a prompt from a slash command."""
 
-_FILE_KINDS = ("files_saved", "checkpoint_taken", "rewind_started", "subagent_recorded")
+_FILE_KINDS = ("files_saved", "checkpoint_taken", "rewind_started", "landing_started", "subagent_recorded")
 _DIGEST_LENGTH = 64
 _PAGE = 200
 

@@ -1,6 +1,5 @@
 """`pattern-acp serve` and `connect` as processes: a killed server, and a client in another network namespace."""
 
-import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from pattern_acp.jsonrpc.errors import RemoteError
 from tests.support.agent import temporary_folder
 from tests.support.process import COMMAND, Launch, agent_environment, running_process, write_script
+from tests.support.programs import problem_of
 from tests.support.server_process import server_process, token_for
 
 pytestmark = pytest.mark.e2e
@@ -111,9 +111,8 @@ async def test_the_agent_in_one_network_works_on_the_files_of_an_editor_in_anoth
 
 def namespaces_problem(slow: str) -> str:
     """Why this machine has no two networks for a test, or cannot make one slow; empty when it can."""
-    missing = [name for name in ("unshare", "nsenter", "ip", "tc") if shutil.which(name) is None]
-    if missing:
-        return f"there is no {missing[0]} here"
+    if problem := problem_of("unshare", "nsenter", "ip", "tc"):
+        return problem
     link = "ip link add near type veth peer name far"
     script = f"{link} && tc qdisc add dev near root netem delay 1ms" if slow else link
     tried = subprocess.run(["unshare", "-rn", "sh", "-c", script], capture_output=True, check=False)

@@ -40,5 +40,5 @@ async def test_an_edit_that_is_sent_again_is_done_however_much_is_noted_about_it
         await agent.editor.prompt(session, "Go.")
         events = await events_of(agent, session)
         told, _done = of_type(events, ToolCallFinished)
-        assert "6 of 14 things" in told.result_text
+        assert "3 of 14 things" in told.result_text
         assert stubborn.sent == 2

@@ -17,10 +17,11 @@ from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.db.segment_files import generations
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.file_states import FileState, SavedFile
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal import sessions
 from pattern_acp.journal.codec import _KINDS, decode, encode  # pyright: ignore[reportPrivateUsage]  the list of kinds
 from pattern_acp.journal.contents import read_content, store_content
@@ -32,6 +33,7 @@ from pattern_acp.journal.events import (
     SessionDeleted,
     SessionTitled,
     SubagentRecorded,
+    ToolCallStarted,
     TurnEnded,
     TurnStarted,
 )
@@ -181,6 +183,14 @@ def test_an_event_without_its_words_can_still_be_read(event: Event):
     payload = json.loads(canonical_json(blank(encoded.kind, encoded.payload)).decode("utf-8", "surrogatepass"))
     if encoded.kind in CONTENT_KINDS and not isinstance(event, SubagentRecorded):
         decode(encoded.kind, encoded.version, payload)
+
+
+def test_a_number_with_a_fraction_among_the_arguments_of_a_call_keeps_no_words_from_going():
+    view = ToolCallView(ToolCallId("c1"), "search", "Search", ToolKind.SEARCH, {"about": "plums", "least": 0.5}, (), ())
+    encoded = encode(ToolCallStarted(TurnId("t1"), view))
+    event = decode(encoded.kind, encoded.version, blank(encoded.kind, encoded.payload))
+    assert isinstance(event, ToolCallStarted)
+    assert event.call.raw_input == {"about": "", "least": ""}
 
 
 def test_a_session_that_was_deleted_long_ago_loses_its_words_and_its_chain_holds():

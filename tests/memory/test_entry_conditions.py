@@ -27,5 +27,5 @@ def test_the_last_day_stays_changes_or_goes(until: str, kept: int | None):
 
 
 def test_a_day_that_is_none_is_refused_with_what_can_be_written():
-    with pytest.raises(UnusableEditError, match="2026-12-31, or never"):
+    with pytest.raises(UnusableEditError, match="2026-12-31, or 2h, or never"):
         terms_of(correction(until="soon"), OLD)

@@ -38,6 +38,8 @@ PROBES: Mapping[str, Probe] = {
     "gopls": Probe(("version",)),
     "tmux": Probe(("-V",)),
     "ssh-keygen": Probe(("-q", "-t", "ed25519", "-N", "", "-f", "key")),
+    "ip": Probe(("-V",)),
+    "tc": Probe(("-V",)),
 }
 """Those of which `--version` says too little, or that do not know it."""
 

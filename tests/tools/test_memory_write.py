@@ -391,7 +391,7 @@ async def test_an_entry_that_was_not_checked_for_long_says_so(constellation: Con
     constellation.clock.advance(40 * 86_400_000)
     (hit,) = await memory.search("zebra", 5)
     assert "not checked for long" in hit.text
-    assert "`ssh s2 true` tells" in hit.text
+    assert "offer the user to run `ssh s2 true`" in hit.text
     await memory.commit(MemoryEdit("archive", "verify", "", old_text="The zebra runs on s2."), CALL_ID)
     assert [hit.text for hit in await memory.search("zebra", 5)] == ["The zebra runs on s2."]
 
