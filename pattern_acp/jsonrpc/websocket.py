@@ -251,7 +251,7 @@ async def dial(
 
     Raises:
         HandshakeRefusedError: the server refused, or is none for WebSockets.
-        ConnectionClosedError: the server went away meanwhile.
+        ConnectionClosedError: the server went away meanwhile, before it answered or after.
     """
     protocol = ClientProtocol(
         parse_uri(url),
@@ -265,12 +265,14 @@ async def dial(
     protocol.send_request(request)
     socket = WebSocket(stream, protocol)
     await _send_rest(stream, protocol)
+    answered = False
     while protocol.state is State.CONNECTING and protocol.handshake_exc is None:
         try:
             data = await stream.receive(READ_SIZE)
         except STREAM_ERRORS:
             protocol.receive_eof()
             break
+        answered = True
         protocol.receive_data(data)
     response, *more = protocol.events_received() or [None]
     if protocol.state is State.OPEN and isinstance(response, Response):
@@ -282,7 +284,7 @@ async def dial(
     if isinstance(refused, InvalidStatus):
         said = bytes(refused.response.body or b"").decode("utf-8", "replace").strip()
         raise HandshakeRefusedError(refused.response.status_code, said or refused.response.reason_phrase)
-    if isinstance(refused, WebSocketException):
+    if answered and isinstance(refused, WebSocketException):
         raise HandshakeRefusedError(0, f"There is no WebSocket server at {url.partition('?')[0]}.")
     raise ConnectionClosedError("The server closed the connection before it was open.")
 

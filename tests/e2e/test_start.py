@@ -169,7 +169,7 @@ def test_the_version_is_one_line(tmp_path: Path):
     assert result.stdout.decode().split() == ["pattern-acp", __version__]
 
 
-@pytest.mark.parametrize("arguments", [("--stdio",), ("acp", "--no-such-flag"), ("serve",), ("--log-level", "loud")])
+@pytest.mark.parametrize("arguments", [("--stdio",), ("acp", "--no-such-flag"), ("no-such",), ("--log-level", "loud")])
 def test_an_argument_that_is_unknown_ends_with_one_line_and_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]):
     result = run(tmp_path, *arguments, written=INITIALIZE)
 
