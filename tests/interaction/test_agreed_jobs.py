@@ -1,19 +1,26 @@
 """Jobs over the wire: an estimate, an answer, work within the terms, checks by the engine, and a receipt."""
 
+import contextlib
 import sys
 from pathlib import Path
+from typing import LiteralString, cast
 
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.cli.jobs import JobDesk, list_jobs, receipt, show, verify
+from pattern_acp.commands.document import markdown
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.jobs import store
+from pattern_acp.jobs.errors import JobNotFoundError
 from pattern_acp.jobs.model import JobRow
 from pattern_acp.jobs.store import HoldRow
 from pattern_acp.journal.events import JobMoved, JobQuoted, JobSettled, PermissionDecided
+from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.base import UsageKnown
+from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
@@ -80,6 +87,69 @@ async def test_a_job_is_quoted_agreed_worked_on_settled_and_closed():
         assert "Job 1: completed. 600 tokens, 0.0060 USD" in agent.editor.said()
         # The next turn is as free as before.
         assert [one.rule for one in of_type(events, PermissionDecided) if one.verdict == "deny"] == ["job_paths"]
+
+
+async def test_a_job_is_shown_listed_and_verified_and_what_is_changed_is_named():
+    model = ScriptedProvider(
+        [write("tests/a.py") + costs(2_000, 200), says("Moved the tests.") + costs(3_000, 300)],
+    )
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        priced(agent)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f'/job "Move the tests" --max 2 USD --paths tests/** --check {GREEN}')
+        for words, shown in (
+            ("/job", "Move the tests"),
+            ("/job 1", "tests/a.py"),
+            ("/job 7", "no job 7"),
+            ("/job resume 1", "is completed, so it cannot be working"),
+            ("/job stop 1", "is completed, so it cannot be stopped"),
+            ("/job", "/job resume N"),
+        ):
+            said = len(agent.editor.said())
+            await agent.editor.prompt(session, words)
+            assert shown in agent.editor.said()[said:], words
+        desk = JobDesk(agent.database)
+        assert "completed" in markdown((await list_jobs(desk)).document)
+        assert "Move the tests" in markdown((await show(desk, 1)).document)
+        assert "tests/a.py" in markdown((await receipt(desk, 1)).document)
+        assert not (await verify(desk, None)).is_failure
+        with pytest.raises(JobNotFoundError):
+            await verify(desk, 7)
+        for change, named in (
+            (
+                "UPDATE job_holds SET spent = spent + 1, released = released - 1 WHERE meter = 'money'",
+                "its requests",
+            ),
+            (
+                "UPDATE job_holds SET granted = granted + 5, released = released + 5 WHERE meter = 'money'",
+                "its hold of money is",
+            ),
+            ("UPDATE jobs SET model = 'other/model'", "its model is other/model, by its events"),
+        ):
+            await agent.database.write(lambda tx, change=change: tx.execute(cast("LiteralString", change)))
+            checked = await verify(desk, 1)
+            assert checked.is_failure
+            assert named in markdown(checked.document), change
+
+
+async def test_a_job_whose_turn_broke_off_is_gone_on_with_or_ended_with_what_exists():
+    broken = ProviderAuthError("The key was refused.")
+    model = ScriptedProvider([(broken,), says("Done."), (broken,)])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for number, words, shown in (
+            (1, "/job resume 1", "Job 1: completed"),
+            (2, "/job stop 2", "Job 2: stopped"),
+        ):
+            with contextlib.suppress(RemoteError):
+                await agent.editor.prompt(session, '/job "Do it" --max 60k tokens')
+            row, _ = await job_of(agent, number)
+            assert row.state == "working"
+            said = len(agent.editor.said())
+            await agent.editor.prompt(session, f"/job {number}")
+            assert f"Job {number}: working" in agent.editor.said()[said:]
+            await agent.editor.prompt(session, words)
+            assert shown in agent.editor.said()[said:]
 
 
 async def test_what_is_not_agreed_to_is_not_begun_and_costs_nothing():
