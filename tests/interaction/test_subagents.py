@@ -667,12 +667,19 @@ async def test_a_worker_that_reaches_its_limit_changes_nothing():
 
 
 async def test_workers_that_changed_one_file_differently_are_refused_by_name():
-    one = [calls("write_file", path="a.txt", content="one\n"), says("One.")]
-    two = [calls("write_file", path="a.txt", content="two\n"), says("Two.")]
+    # Both have written before either may end, and so land.
+    waits = gate(), gate()
+    one = [calls("write_file", path="a.txt", content="one\n"), (waits[0], *says("One."))]
+    two = [calls("write_file", path="a.txt", content="two\n"), (waits[1], *says("Two."))]
     both = (*delegates("worker", "one"), *delegates("worker", "two"))
     model = model_of(both, says("Done."), one=one, two=two)
     async with running_agent(model, settings=settings(delegate=WHOLE)) as agent:
-        await run(agent)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, agent)
+            for wait in waits:
+                await wait.reached.wait()
+            for wait in waits:
+                wait.opened.set()
         results = results_of(model.requests[-1])
         assert sorted(result.is_error for result in results) == [False, True]
         (refused,) = [result.text for result in results if result.is_error]
