@@ -44,6 +44,7 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.codec import EncodedEvent, decode
 from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted, SessionConfigured
 from pattern_acp.journal.history import read_history as read_session
+from pattern_acp.journal.leases import refuse_if_held, this_process
 from pattern_acp.journal.reader import redaction_digest, verify_stream
 from pattern_acp.journal.sessions import cwd_key, set_option
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append, append_copy, append_stored
@@ -524,6 +525,10 @@ class _Arrival:
         tx, record = self._tx, self._here.archive.read(proposal.cid, SessionRecord)
         session = _word(record.row, "id")
         known = len(tx.all(QUERIES["hashes_of_session"], {"stream": session}))
+        if known:
+            # A window that has it open would go on without what comes.
+            holder = this_process(self._report.root)
+            refuse_if_held(tx, SessionId(session), holder, self._now_ms, remedy="close it there, and import again")
         places: dict[int, int] = {}
         for page in record.events:
             for one in self._here.archive.read(page, list[ChainedEvent]):

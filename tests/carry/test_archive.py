@@ -18,6 +18,7 @@ from pattern_acp.db.table_rows import all_rows, columns_of
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import ArchiveImported, SessionConfigured
+from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.reader import read_everywhere, read_stream, verify_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import BlockKey, Scope
@@ -375,6 +376,11 @@ async def test_a_session_that_went_on_is_brought_up_to_date_and_one_that_parted_
         assert [(each.state, each.about) for each in await offered(two, file) if each.kind == "session"] == [
             ("changed", "1 events more than here")
         ]
+        held = this_process("a window")
+        await two.write(lambda tx: acquire(tx, session, held, NOW))
+        with pytest.raises(ArchiveDamagedError, match="close it there, and import again"):
+            await arrive(two, file)
+        await two.write(lambda tx: tx.execute("DELETE FROM leases"))
         await arrive(two, file)
         assert await is_sound(two) == []
         await one.write(title("One way"))
