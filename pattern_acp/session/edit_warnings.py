@@ -41,10 +41,16 @@ CLAIM_MS = 15 * 60_000
 class EditWarnings:
     """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
-    def __init__(self, session: "Session", queue: "InjectionQueue | SessionState", agent: str = "") -> None:
-        """`agent` is the name of the subagent whose conversation it is; empty for the session's own."""
+    def __init__(
+        self, session: "Session", queue: "InjectionQueue | SessionState", agent: str = "", *, lands: bool = False
+    ) -> None:
+        """`agent` is the name of the subagent whose conversation it is; empty for the session's own.
+
+        `lands`: its changes become the user's at its end only, where those that do not fit together are found.
+        """
         self._session = session
         self._agent = agent
+        self._lands = lands
         self._heard_by = queue
         self._told: dict[str, int] = {}
         """Ids that were told, with the length of the conversation then: its result may not stand in it yet."""
@@ -150,6 +156,7 @@ class EditWarnings:
             path: other
             for path in paths
             if self._agent
+            and not self._lands
             and (other := state.claiming_agents.get(path, self._agent)) != self._agent
             and (self._agent, path) not in state.told_claims
         }

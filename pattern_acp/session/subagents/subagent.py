@@ -577,7 +577,9 @@ class Subagent:
             hooks=self.hooks,
             effects=self._effects,
         )
-        self._edits = self._runner.before_edits = EditWarnings(session, self._heard, task.name)
+        self._edits = self._runner.before_edits = EditWarnings(
+            session, self._heard, task.name, lands=self._view is not None
+        )
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         self._idle = ToolRunner((), context, permissions, self._recorder, clock=shared.clock)
