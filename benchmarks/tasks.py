@@ -1,4 +1,4 @@
-"""Speed of tasks and claims in a constellation of 10,000 tasks (docs/benchmarks.md).
+"""Speed of tasks and claims in a constellation of 10,000 tasks (docs/reference/development/benchmarks.md).
 
     .venv/bin/python benchmarks/tasks.py [TASKS]
 

@@ -1,6 +1,6 @@
 """pattern-acp: a coding agent that editors spawn over the Agent Client Protocol.
 
-`PatternAgent` and the module `pattern_acp.api` are public; everything else is internal (docs/embedding.md). The types
+`PatternAgent` and the module `pattern_acp.api` are public; everything else is internal (embedding.md). The types
 of this module are in `__init__.pyi`.
 """
 

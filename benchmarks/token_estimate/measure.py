@@ -63,7 +63,7 @@ def output(command: str) -> str:
 
 
 def corpus(folders: Sequence[Path]) -> list[tuple[str, str]]:
-    found = texts("English", ROOT.glob("docs/*.md")) + texts("Python", ROOT.glob("pattern_acp/session/*.py"))
+    found = texts("English", ROOT.glob("docs/**/*.md")) + texts("Python", ROOT.glob("pattern_acp/session/*.py"))
     for kind, suffix in SUFFIXES.items():
         found += texts(kind, [file for folder in (ROOT, *folders) for file in folder.rglob(f"*{suffix}")])
     found += pieces("output", [output(command) for command in COMMANDS]) + pieces("diffs", [output("git log -p -12")])

@@ -1,4 +1,4 @@
-"""Wire structs of our extensions: memory, checkpoints, forks and subagents (`_pattern/*`; docs/memory-context.md).
+"""Wire structs of our extensions: memory, checkpoints, forks and subagents (`_pattern/*`; memory-context.md).
 
 Those of memory only read: there is no method by which a plugin could write, as the user or as anyone.
 """

@@ -425,7 +425,7 @@ async def _file(scope: RewindScope, file: "PlannedFile", *, texts: bool) -> exte
 
 
 def _meta_of(end: TurnEnd, running: int) -> "dict[str, object] | None":
-    """`_meta` of an answer: the background commands that run, and the code of what failed (docs/failures.md)."""
+    """`_meta` of an answer: the background commands that run, and the code of what failed (failures.md)."""
     meta: dict[str, object] = {}
     if running:
         meta["backgroundJobs"] = running

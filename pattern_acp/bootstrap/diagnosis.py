@@ -353,7 +353,8 @@ def _language_servers(process: Process) -> list[Finding]:
             detail = f"there is no program {kind.command[0]!r}"
             remedy = "Install it, or correct its table in config.toml."
             findings.append(Finding(f"Language server {kind.name}", Health.NOTE, detail, remedy))
-    return findings or [Finding("Language servers", Health.OK, "none on PATH; docs/lsp.md says which are looked for")]
+    nothing = "none on PATH; docs/how-to/lsp.md says which are looked for"
+    return findings or [Finding("Language servers", Health.OK, nothing)]
 
 
 async def _sandbox(process: Process) -> Finding:
@@ -365,7 +366,7 @@ async def _sandbox(process: Process) -> Finding:
         found = await Confinement(Path(folder)).find()
     if found.problem:
         shown = f"{found.name}. {found.problem}" if found.name else found.problem
-        return Finding("Sandbox", Health.NOTE, shown, "docs/permissions.md says what the sandbox needs.")
+        return Finding("Sandbox", Health.NOTE, shown, "docs/reference/permissions.md says what the sandbox needs.")
     return Finding("Sandbox", Health.OK, f"{found.name} confine commands that run unasked.")
 
 
@@ -447,7 +448,7 @@ async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
         return Finding("Search by meaning", Health.NOTE, f"{name}: {chosen.problem}", "Do what the sentence says.")
     about = ""
     if model == HASHED_NGRAMS:
-        about = ", which compares spelling, not meaning; the extra [semantic] adds that (docs/recall.md)"
+        about = ", which compares spelling, not meaning; the extra [semantic] adds that (docs/explanation/recall.md)"
     if indexer is None:
         return Finding("Search by meaning", Health.OK, f"{name}{about}")
     state = await indexer.state()

@@ -1,5 +1,5 @@
 """Carrying memory and sessions from one constellation to another, in one file.
 
-Owns: the file (a CAR, docs/carry.md), what goes into it, and what of it is new here. Must not know: how a command is
+Owns: the file (a CAR, carry.md), what goes into it, and what of it is new here. Must not know: how a command is
 typed, or how an answer is shown.
 """

@@ -1,6 +1,6 @@
 """Writing an archive: which blocks, facts, sessions and sources go into it, and their form.
 
-Owns: the form of records (docs/carry.md), the choice, and what is left out for a secret in it. Must not know: what an
+Owns: the form of records (carry.md), the choice, and what is left out for a secret in it. Must not know: what an
 import makes of it. The same choice over the same constellation gives the same bytes, wherever that is.
 """
 

@@ -134,7 +134,7 @@ def _unknown(name: str, known: Mapping[str, ProviderSettings]) -> str:
     if not name:
         return f"name a provider: pattern-acp auth login PROVIDER, which is one of {', '.join(sorted(known))}."
     if name in PRESETS:
-        return f"{name} is another one for each customer; add [providers.{name}] to config.toml (docs/providers.md)."
+        return f"{name} differs for each customer; add [providers.{name}] to config.toml (docs/reference/providers.md)."
     return (
         f"there is no provider {name!r}; providers are {', '.join(sorted(known))}. Add others as [providers.NAME] to "
         "config.toml."

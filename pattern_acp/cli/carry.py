@@ -1,4 +1,4 @@
-"""`pattern-acp export` and `import`: memory and sessions as one file (docs/carry.md).
+"""`pattern-acp export` and `import`: memory and sessions as one file (docs/how-to/carry.md).
 
 Owns: the words of a terminal for them, and the question before anything is taken over. Must not know: what is in the
 file (pattern_acp/carry).

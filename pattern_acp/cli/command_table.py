@@ -562,7 +562,7 @@ GROUPS = (
         "serve ACP to other machines, containers and pages, over WebSocket",
         "Serve ACP over WebSocket to clients that know the token, which is made at the first start and shown once. On "
         "their side `pattern-acp connect URL` stands in for the agent. Without --allow-remote only this machine can "
-        "connect. docs/remote.md describes containers, servers and certificates.",
+        "connect. docs/how-to/remote.md describes containers, servers and certificates.",
         _text("listen", "ADDRESS", "listen on this address instead of 127.0.0.1:8931: HOST:PORT or unix:PATH"),
         flag("allow_remote", "listen on an address that other machines reach"),
         flag("local", "let clients of this machine use its files, commands and servers directly", "--local"),

@@ -1,7 +1,7 @@
 """`pattern-acp sessions rewind`: going back from a terminal, as an editor with buttons of its own does it.
 
 Owns: the preview as a table, the question, and what was done in words. Must not know: how anything is put back: an
-agent in this process is asked over its own wire (docs/extensions.md), so that what is refused there is refused here.
+agent in this process is asked over its own wire (extensions.md), so that what is refused there is refused here.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """The table of slash commands. They arrive as the prompt's text, `/name argument`; the model never sees them.
 
 Owns: their names and help, and which one a text is. Must not know: what any of them does. Editors get the list with
-every session, so a command is named here and its module imported when it is first typed (docs/benchmarks.md).
+every session, so a command is named here and its module imported when it is first typed (benchmarks.md).
 """
 
 from msgspec import Struct

@@ -231,7 +231,7 @@ class DelegateSettings(Struct, frozen=True):
 
 
 class BudgetSettings(Struct, frozen=True):
-    """Budgets for models, each in the form of `domain.allowance`; empty for no limit (docs/cost.md)."""
+    """Budgets for models, each in the form of `domain.allowance`; empty for no limit (docs/how-to/cost.md)."""
 
     turn: str = ""
     """One prompt, its subagents included."""
@@ -257,7 +257,7 @@ class SearchSettings(Struct, frozen=True):
 
 
 class RuleCondition(Struct, frozen=True):
-    """One condition of a rule, such as `branch not main` or `minutes < 5` (docs/permissions.md)."""
+    """One condition of a rule, such as `branch not main` or `minutes < 5` (docs/reference/permissions.md)."""
 
     fact: RuleFact
     relation: Literal["", "not", "<", ">"]
@@ -270,7 +270,7 @@ class RuleCondition(Struct, frozen=True):
 
 
 class PolicyRule(Struct, frozen=True):
-    """One rule on what the agent may do, from `allow`, `ask` or `deny` of `[policy]` (docs/permissions.md)."""
+    """One rule on what the agent may do, from `allow`, `ask` or `deny` of `[policy]` (permissions.md)."""
 
     effect: RuleEffect
     kind: RuleKind
@@ -294,7 +294,7 @@ class PolicyRule(Struct, frozen=True):
 
 
 class PolicySettings(Struct, frozen=True):
-    """Settings of what the agent may do, beside the modes (docs/permissions.md)."""
+    """Settings of what the agent may do, beside the modes (docs/reference/permissions.md)."""
 
     sandbox: SandboxSetting = "auto"
     """Confinement of commands that run unasked: where it works, always, or never."""
@@ -311,7 +311,7 @@ class PolicySettings(Struct, frozen=True):
 
 
 class DefinitionSettings(Struct, frozen=True):
-    """Settings of personas and instruction files that change while sessions use them (docs/instructions.md)."""
+    """Settings of personas and instruction files that change while sessions use them (docs/how-to/instructions.md)."""
 
     follow: Follow = "ask"
     """`ask`: instruction files are adopted, and personas, skills and commands of the user's own when they say so;
@@ -319,7 +319,7 @@ class DefinitionSettings(Struct, frozen=True):
 
 
 class ClaimSettings(Struct, frozen=True):
-    """Settings of claims: the files that open sessions change (docs/tasks.md)."""
+    """Settings of claims: the files that open sessions change (docs/how-to/tasks.md)."""
 
     overlap: OverlapSetting = "tell"
     """`tell`: the model is told once before it edits what another session works on; `ask`: the user decides; `deny`:
@@ -327,7 +327,7 @@ class ClaimSettings(Struct, frozen=True):
 
 
 class CompactionSettings(Struct, frozen=True):
-    """Compaction: when the conversation is made shorter for the model, and how (docs/context.md)."""
+    """Compaction: when the conversation is made shorter for the model, and how (docs/explanation/context.md)."""
 
     strategy: CompactionStrategy = "summarise"
     threshold_percent: int = 80
@@ -364,7 +364,7 @@ class BackupSettings(Struct, frozen=True):
 
 
 class RetentionSettings(Struct, frozen=True):
-    """Limits of what `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/recovery.md)."""
+    """Limits of what `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/how-to/recovery.md)."""
 
     deleted_days: int = 30
     """The time for which a deleted session can be brought back (issue 5, section 2)."""

@@ -30,7 +30,7 @@ from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel,
 from pattern_acp.providers.catalogue import USUAL_ANSWER_TOKENS, answer_beside, reserve_of
 
 WEIGHT_PER_TOKEN: tuple[tuple[str, float], ...] = ((r"claude", 4.3), (r"gpt|o\d|codex", 5.0))
-"""Weight a token by family, fitted to six tokenizers over prose, code, JSON and output (docs/benchmarks.md)."""
+"""Weight a token by family, fitted to six tokenizers over prose, code, JSON and output (benchmarks.md)."""
 
 OTHER_WEIGHT_PER_TOKEN = 4.7
 

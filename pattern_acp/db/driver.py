@@ -221,7 +221,7 @@ _PRAGMAS: tuple[tuple[str, int | str], ...] = (
 _READER_CACHE = -65_536
 _WRITER_CACHE = -8_192
 """Kilobytes, as negative numbers. Pages of the file itself are mapped, so a cache fills with what was written, up to
-its size: of a thousand turns, the writer kept 34 MB that nothing read (docs/benchmarks.md)."""
+its size: of a thousand turns, the writer kept 34 MB that nothing read (docs/reference/development/benchmarks.md)."""
 
 
 class ApswConnection:

@@ -16,7 +16,7 @@
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
 
 The message of every one is a full sentence for a user: what is wrong, and what to do. It never holds a key or a
-prompt. Its `failure_code` names a row of cli/failures.toml (docs/failures.md), which says whose fault it is and what
+prompt. Its `failure_code` names a row of cli/failures.toml (failures.md), which says whose fault it is and what
 helps; tests/architecture/test_failures.py keeps both equal.
 """
 

@@ -1,4 +1,4 @@
-"""A session as one file that others can read and check: docs/journal.md describes its form.
+"""A session as one file that others can read and check: docs/reference/journal.md describes its form.
 
 Owns: which streams belong to it, its lines, its manifest. Must not know: how the conversation is shown, where the file
 goes, or what is masked. journal/verify_bundle.py checks what is made here.

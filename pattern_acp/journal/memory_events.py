@@ -202,7 +202,7 @@ class EntryVerified(Struct, frozen=True):
 
 
 class ArchiveImported(Struct, frozen=True):
-    """The user took over memory and sessions of other constellations from an archive (docs/carry.md).
+    """The user took over memory and sessions of other constellations from an archive (docs/how-to/carry.md).
 
     `root` is the CID of the archive, `stores` are the constellations that its events were recorded in. `origins_hash`
     is the SHA-256 of where each event came from: its number here, its hash, its constellation and its number there.

@@ -1,7 +1,7 @@
 """Checks an exported bundle, with the standard library alone: `python -m pattern_acp.journal.verify_bundle FILE`.
 
 Owns: what makes a bundle sound. Must not know: the rest of pattern-acp, which it does not import, so that this one file
-can be read, copied and run by whoever doubts it. docs/journal.md describes the form that is checked here, and
+can be read, copied and run by whoever doubts it. docs/reference/journal.md describes the form that is checked here, and
 journal/chain.py the hashes; tests/journal/golden holds vectors that both are tested against.
 
 The chain is not keyed. It shows that a bundle was changed by somebody who did not compute every hash behind the change

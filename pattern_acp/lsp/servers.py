@@ -219,7 +219,7 @@ class LanguageServers:
         if server is None:
             raise LanguageServerError(
                 f"There is no language server for {Path(path).name}; use find, callers and search_text instead. "
-                "docs/lsp.md says which servers are looked for."
+                "docs/how-to/lsp.md says which servers are looked for."
             )
         server.synced.open(server.synced.files.show(path, language_of(path), text))
         return await server.ask(question)

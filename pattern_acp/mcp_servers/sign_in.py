@@ -370,7 +370,7 @@ def _explained(error: Exception, *, has_client: bool) -> SignInError:
     if isinstance(error, httpx2.HTTPError):
         return SignInError("the server or its authorization server cannot be reached", failure_code="auth.try-again")
     if isinstance(error, OAuthRegistrationError):
-        why = "its authorization server does not register programs; put a `client_id` into `oauth` (docs/mcp.md)"
+        why = "its authorization server does not register programs; put a `client_id` into `oauth` (docs/how-to/mcp.md)"
         return SignInError(why, failure_code="auth.refused")
     if isinstance(error, OAuthTokenError):
         about = "; look at `client_id` in `oauth`" if has_client else ""

@@ -1,7 +1,7 @@
 """An embedder that needs no package: a vector for each piece of a word, learned from MiniLM, added up.
 
 Owns: the file of these vectors, and the vector of a text. Must not know: SQL, or how MiniLM runs. It knows which words
-mean like things (`settings` and `configuration`), and nothing of their order; MiniLM finds more (docs/recall.md). The
+mean like things (`settings` and `configuration`), and nothing of their order; MiniLM finds more (recall.md). The
 file is made by benchmarks/recall/distil.py: four bits a number, the first half of a vector's numbers in the low bits.
 """
 

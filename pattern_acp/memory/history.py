@@ -57,7 +57,7 @@ class Write(Struct, frozen=True):
     title: str = ""
     """Title of the session, as far as it has one and is not deleted."""
     store: str = ""
-    """The constellation that recorded it, where that is another one (docs/carry.md)."""
+    """The constellation that recorded it, where that is another one (docs/how-to/carry.md)."""
     store_seq: int = 0
     """The number of its event there."""
 

@@ -36,7 +36,7 @@ Half, so that all are there by the time that the first search goes by them."""
 
 COMPARED = 300
 """Vectors that codes choose to be compared at first: of the ten nearest of 10,000 hashed ones they hold 86 of 100
-(docs/recall.md, "Speed"). Where too few of them are visible, ever more are."""
+(docs/explanation/recall.md, "Speed"). Where too few of them are visible, ever more are."""
 
 _MORE = 8
 """Times as many, each time that too few were visible."""

@@ -133,7 +133,7 @@ def parse_script(data: bytes, name: str) -> Script:
         return Script(_turns(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"The script {name} cannot be played: {error}. Its format is in docs/providers.md."
+            f"The script {name} cannot be played: {error}. Its format is in docs/reference/providers.md."
         ) from error
 
 

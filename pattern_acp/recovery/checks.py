@@ -286,7 +286,7 @@ def _outcome(name: str, problems: Sequence[str], sound: str) -> Finding:
     if not problems:
         return Finding(name, Health.OK, sound)
     more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-    remedy = "See docs/recovery.md; pattern-acp backup --list shows what you can go back to."
+    remedy = "See docs/how-to/recovery.md; pattern-acp backup --list shows what you can go back to."
     code = "journal.not-sound" if name == "Verified journal" else "database.corrupt"
     mends = Repair("restore", "latest", safe=False)
     return Finding(name, Health.BROKEN, "; ".join(problems[:3]) + more, remedy, mends, code)

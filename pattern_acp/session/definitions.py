@@ -216,7 +216,7 @@ def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[s
 
 
 def named_tools(written: "tuple[str, ...]", names: "tuple[str, ...]") -> "tuple[str, ...]":
-    """The tools among `names` that a head names, by our names or those of docs/hooks.md; `*` stands for any letters."""
+    """The tools among `names` that a head names, by our names or those of hooks.md; `*` stands for any letters."""
     # `Bash(git log:*)` means the tool; which lines it may run is for policy to say.
     patterns = [re.escape(tool.partition("(")[0].strip()).replace(r"\*", ".*") for tool in written]
     return tuple(name for name in names if any(matches(pattern, name) for pattern in patterns))

@@ -204,7 +204,7 @@ class SessionMcp:
     def report(self) -> str:
         """All servers, their state and tools as Markdown, for /mcp."""
         if not self.servers.servers:
-            return "This session has no MCP servers. Your editor passes them, or config.toml names them: docs/mcp.md."
+            return "This session has no MCP servers. The editor or config.toml names them: docs/how-to/mcp.md."
         lines = ["| Server | State | Offers |", "| --- | --- | --- |"]
         lines += [row_of(server) for server in self.servers.servers]
         for server in self.servers.ready:

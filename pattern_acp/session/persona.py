@@ -104,4 +104,4 @@ async def run_persona(session: "Session", argument: str) -> str:
         f"- `{name}`{': ' if words else ''}{words}{' ← answers' if name == state.persona.name else ''}"
         for name, words in names.items()
     ]
-    return "\n".join([*rows, "", "Choose with `/persona NAME`; docs/instructions.md says how to write one."])
+    return "\n".join([*rows, "", "Choose with `/persona NAME`; docs/how-to/instructions.md says how to write one."])

@@ -2,7 +2,7 @@
 
 Owns: what a search means, how it is bounded and shared among processes. The meaning is that of Python's `re` on one
 line at a time. Our own processes match the lines (`line_worker`) and there is no second engine, so that an answer is
-the same everywhere: `git grep` takes as much processor time for 100,000 files (docs/benchmarks.md).
+the same everywhere: `git grep` takes as much processor time for 100,000 files (benchmarks.md).
 Must not know: how results are shown.
 """
 

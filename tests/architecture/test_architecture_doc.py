@@ -1,4 +1,4 @@
-"""docs/architecture.md is true where a machine can tell: layers, packages, and the tests of the invariants."""
+"""The page of the architecture is true where a machine can tell: layers, packages, and the tests of the invariants."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
 def page() -> str:
-    return (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 
 
 def invariants() -> list[tuple[str, str, str]]:

@@ -1,6 +1,6 @@
 """What a start imports.
 
-An import that comes early by accident costs every editor at every spawn (docs/benchmarks.md).
+An import that comes early by accident costs every editor at every spawn (docs/reference/development/benchmarks.md).
 """
 
 import re
@@ -90,7 +90,7 @@ def test_the_way_to_the_first_session_imports_no_more_modules_than_it_did():
         "import pattern_acp.cli.serving, pattern_acp.bootstrap.serve, pattern_acp.bootstrap.sessions"
     )
     ours = [name for name in loaded if name.partition(".")[0] == "pattern_acp"]
-    assert len(ours) <= MOST_MODULES, "import what a first turn does not need where it is used (docs/benchmarks.md)"
+    assert len(ours) <= MOST_MODULES, "import what a first turn does not need where it is used (benchmarks.md)"
 
 
 def test_nothing_of_version_2_is_imported_for_a_client_of_version_1():

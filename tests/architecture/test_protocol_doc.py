@@ -1,4 +1,4 @@
-"""docs/protocol.md is true: every rule names tests that exist, or says why there is none."""
+"""docs/reference/development/protocol.md is true: every rule names tests that exist, or says why there is none."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ NO_TEST = "no test: "
 def rows() -> list[tuple[str, list[str]]]:
     """The id and the other cells of every rule."""
     found: list[tuple[str, list[str]]] = []
-    for line in (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs" / "reference" / "development" / "protocol.md").read_text(encoding="utf-8").splitlines():
         match = ROW.match(line)
         if match is not None:
             found.append((match[1], [cell.strip() for cell in match[2].split(" | ")]))
@@ -44,7 +44,7 @@ def test_ids_are_unique_and_counted_without_gaps():
 
 
 def test_no_row_of_a_table_is_overlooked():
-    lines = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "reference" / "development" / "protocol.md").read_text(encoding="utf-8").splitlines()
     tables = [line for line in lines if line.startswith("|") and not line.startswith(("| id |", "| --- |"))]
     assert len(tables) == len(rows())
 

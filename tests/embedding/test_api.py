@@ -56,5 +56,5 @@ async def test_a_session_that_is_not_there_is_refused():
 
 
 def test_the_public_names_are_in_the_documentation():
-    text = Path("docs/embedding.md").read_text(encoding="utf-8")
+    text = Path("docs/how-to/embedding.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in (*api.__all__, "PatternAgent"))

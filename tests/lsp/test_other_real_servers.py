@@ -1,6 +1,6 @@
 """The same way through servers that may be installed or not: what an edit broke, definitions, renaming.
 
-docs/lsp.md says with which versions this was last run.
+docs/how-to/lsp.md says with which versions this was last run.
 """
 
 import shutil

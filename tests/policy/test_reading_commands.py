@@ -72,7 +72,7 @@ def test_everyday_commands_ask_only_where_they_change_something_or_may_show_secr
 def test_docs_count_the_everyday_commands_that_ask():
     counts = [sum(expected[index] == "k" for expected, _ in EVERYDAY) for index in range(3)]
     assert len(EVERYDAY) == 100
-    page = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "permissions.md").read_text("utf-8")
     assert f"| after | {counts[0]} | {counts[1]} | {counts[2]} |" in page
 
 

@@ -1,4 +1,4 @@
-"""What becomes of each fault of a server, on every wire: the table in docs/providers.md."""
+"""What becomes of each fault of a server, on every wire: the table in docs/reference/providers.md."""
 
 import datetime
 import email.utils

@@ -1,6 +1,6 @@
 """The editors that people use, as the agent meets them: what each promises, does differently and gets wrong.
 
-Owns: the table. The habits were seen in recordings of the clients or read in their sources (docs/protocol.md, "What
+Owns: the table. The habits were seen in recordings of the clients or read in their sources (protocol.md, "What
 clients taught"). Must not know: how they are played (`tests.support.simulated_editor`).
 """
 

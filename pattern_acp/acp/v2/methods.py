@@ -318,7 +318,7 @@ def opened_session(session: Session, session_id: SessionId) -> schema.NewSession
 
 
 def _error_of(end: TurnEnd) -> RpcError | None:
-    """The error that ended the turn, with the code of docs/failures.md; None where it ended as a turn should."""
+    """The error that ended the turn, with the code of failures.md; None where it ended as a turn should."""
     if end.failure is None or end.stop_reason is not StopReason.END_TURN:
         return None
     sentence = end.sentence or "The turn stopped because something failed."
