@@ -73,7 +73,7 @@ from pattern_acp.memory.store import (
     propose_merge,
     store_change,
 )
-from pattern_acp.session.session_row_rebuild import row_differences
+from pattern_acp.session.session_row_rebuild import ROW_KINDS, row_differences
 from pattern_acp.session.stored import index_session
 
 Conflicts: TypeAlias = Literal["mine", "theirs", "both"]
@@ -288,11 +288,13 @@ class _Arrival:
         self._report = report
         self._origins: list[tuple[int, str, str, int]] = []
         self._blocks: dict[str, str] = {}
+        self._facts: set[str] = set()
         self._masked: list[tuple[int, str]] = []
 
     def store(self, wanted: Sequence[Proposal]) -> None:
         """Store what is wanted, where it came from, and check all of it."""
         archive, report = self._here.archive, self._report
+        self._check_here([one for one in wanted if one.kind == "memory" and one.state == "changed"])
         work = {"memory": self._block, "fact": self._entry, "session": self._session}
         for one in wanted:
             with _refusing(one.name):
@@ -519,6 +521,7 @@ class _Arrival:
                 ],
             )
         index_copied(self._tx, entry_id)
+        self._facts.add(entry_id)
         self._report.facts += 1
 
     def _session(self, proposal: Proposal) -> None:
@@ -628,14 +631,29 @@ class _Arrival:
                 )
             put_rows(self._tx, table, tuple(row), [tuple(row.values())], replace=replace)
 
+    def _check_here(self, merged: Sequence[Proposal]) -> None:
+        """Refuse to merge into a block that is damaged here, for which the archive is not to blame.
+
+        Raises:
+            PatternError: it is not what its events say.
+        """
+        ids = {_word(self._here.archive.read(one.cid, BlockRecord).row, "id") for one in merged}
+        for one in mismatches(self._tx, ids) if ids else ():
+            raise PatternError(
+                f"The memory block {one.label} is damaged here ({one.problem}), so nothing was imported: mend it with "
+                "`pattern-acp doctor --verify --repair`, or accept everything but this block.",
+                failure_code="memory.block-corrupt",
+            )
+
     def _check(self, arrived: Sequence[Proposal]) -> None:
-        """Refuse what our own checks would complain about.
+        """Refuse what our own checks would complain about; facts that were here before are not looked at.
 
         Raises:
             ArchiveDamagedError: something is not what its events say.
         """
         problems = [f"{one.label}: {one.problem}" for one in mismatches(self._tx, set(self._blocks))]
-        problems += [one.problem for one in archive_mismatches(self._tx)] if self._report.facts else []
+        if self._facts:
+            problems += [one.problem for one in archive_mismatches(self._tx) if one.block_id in self._facts]
         for label, key in self._keys():
             history = read_history(self._tx, load_block(self._tx, key))
             problems += [f"{label}: {problem}" for problem in damaged_parts(history)]
@@ -643,7 +661,7 @@ class _Arrival:
             session = _word(self._here.archive.read(one.cid, SessionRecord).row, "id")
             report = verify_stream(self._tx, session)
             problems += [f"session {session}: {report.problem}"] if not report.ok else []
-            differences = row_differences(self._tx, session, read_session(self._tx, session))
+            differences = row_differences(self._tx, session, read_session(self._tx, session, kinds=ROW_KINDS))
             problems += [f"session {session}: its {found.what} is not what its events say" for found in differences]
         if problems:
             raise ArchiveDamagedError(f"The archive is not sound, and nothing was imported: {problems[0]}.")

@@ -51,6 +51,9 @@ RECENT_WRITES = 20
 PAGE = 200
 """Events in one block of an archive: blocks stay small, and their number too."""
 
+PAGE_BYTES = 1_000_000
+"""Payload in one block of an archive; more is one event that is larger by itself."""
+
 BLOCK_KINDS = (BlockCommitted, BlockDeleted, BlockRestored, BlockForgotten, BlockConfigured, BlockHealed)
 ENTRY_KINDS = (EntryArchived, EntryVerified, EntryStatusChanged)
 
@@ -327,7 +330,6 @@ class _Export:
 
     def _session(self, session: str) -> SessionRecord:
         row = next(self._rows("sessions", "id", session))
-        events: list[ChainedEvent] = []
         pages: list[bytes] = []
         places: dict[int, int] = {}
         after = 0
@@ -336,7 +338,7 @@ class _Export:
         ):
             events = [self._chained(each) for each in found]
             places |= {integer(each[0]): event.session_seq for each, event in zip(found, events, strict=True)}
-            pages.append(self._writer.add([_node(event) for event in events]))
+            pages += (self._writer.add([_node(event) for event in page]) for page in _by_size(events))
             after = events[-1].session_seq
         self.report.events += after
         usage = tuple(
@@ -387,6 +389,17 @@ class _Export:
         asked = {"item": item, "kinds": json.dumps(kinds_of(kinds)), "store": self._store}
         for row in self._tx.all(QUERIES["events_about"], asked):
             yield integer(row[0]), _record(row)
+
+
+def _by_size(events: Sequence[ChainedEvent]) -> Iterator[Sequence[ChainedEvent]]:
+    """Yield the events in pages that a reader can hold in memory."""
+    begin = size = 0
+    for at, one in enumerate(events):
+        if at > begin and size + len(one.event.payload) > PAGE_BYTES:
+            yield events[begin:at]
+            begin, size = at, 0
+        size += len(one.event.payload)
+    yield events[begin:]
 
 
 def _record(row: Row) -> EventRecord:

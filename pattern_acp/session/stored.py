@@ -144,7 +144,7 @@ def index_session(tx: Transaction, session_id: str, cwd: str) -> None:
     Raises:
         JournalError: an event cannot be understood.
     """
-    _index_again(tx, session_id, read_stream(tx, session_id), project_of_folder(cwd))
+    _index_again(tx, session_id, read_stream(tx, session_id, kinds=_INDEXED), project_of_folder(cwd))
 
 
 def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], owner: str) -> None:

@@ -10,11 +10,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.carry.arrival import Conflicts, ImportReport, NewerArchiveError, Proposal, accept, proposals
+from pattern_acp.carry.arrival import (
+    Conflicts,
+    ImportReport,
+    NewerArchiveError,
+    Proposal,
+    accept,
+    proposals,
+    read_contents,
+)
 from pattern_acp.carry.car import ArchiveDamagedError, ArchiveWriter, open_archive
-from pattern_acp.carry.export import FORMAT, Choice, ExportReport, History, export
+from pattern_acp.carry.export import (
+    FORMAT,
+    PAGE_BYTES,
+    ChainedEvent,
+    Choice,
+    ExportReport,
+    History,
+    SessionRecord,
+    export,
+)
 from pattern_acp.db.connection import Database, Row, Transaction, open_database
 from pattern_acp.db.table_rows import all_rows, columns_of
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import ArchiveImported, SessionConfigured
@@ -400,6 +418,50 @@ async def test_one_thing_can_be_accepted_alone(tmp_path: Path):
         trap = next(each for each in await offered(two, file) if each.about == "trap")
         report = await arrive(two, file, chosen={trap.number})
         assert (report.blocks, report.facts) == (0, 1)
+        assert await is_sound(two) == []
+
+
+async def test_facts_that_were_damaged_here_before_do_not_make_an_archive_unsound(tmp_path: Path):
+    file = tmp_path / "a.car"
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        await memory_of(one).commit(MemoryEdit(ARCHIVE, "append", "The parser is recursive descent."), None)
+        await memory_of(two).commit(MemoryEdit(ARCHIVE, "append", "The port is 7433."), None)
+        await two.write(lambda tx: tx.execute("UPDATE archival_entries SET check_command = 'true'"))
+        await leave(one, file)
+        assert (await arrive(two, file)).facts == 1
+        assert any("text or check_command" in problem for problem in await is_sound(two))
+
+
+async def test_nothing_is_merged_into_a_block_that_is_damaged_here(tmp_path: Path):
+    file = tmp_path / "a.car"
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        await say(one, "project", "The port is 7433.")
+        await leave(one, file)
+        await arrive(two, file)
+        await say(one, "project", "Build with ninja.", peer=8)
+        await leave(one, file)
+        await two.write(lambda tx: tx.execute("UPDATE block_updates SET reason = 'Another.' WHERE number = 2"))
+        before = await two.read(state)
+        with pytest.raises(PatternError, match="The memory block project is damaged here"):
+            await arrive(two, file)
+        assert await two.read(state) == before
+
+
+async def test_large_events_are_in_pages_of_their_own(tmp_path: Path):
+    file = tmp_path / "a.car"
+    prompts = [letter * (PAGE_BYTES // 2) for letter in "ab"]
+    await talk(tmp_path / "one.db", tmp_path / "work", prompts[0], prompts[1])
+    async with open_database(tmp_path / "one.db", clock=FakeClock()) as one:
+        await leave(one, file)
+    with open_archive(file) as archive:
+        (page,) = read_contents(archive).sessions
+        (session,) = archive.read(page, list[bytes])
+        pages = archive.read(session, SessionRecord).events
+        sizes = [sum(len(one.event.payload) for one in archive.read(each, list[ChainedEvent])) for each in pages]
+    assert len(sizes) > 1
+    assert max(sizes) <= PAGE_BYTES
+    async with home(tmp_path / "two") as two:
+        await arrive(two, file)
         assert await is_sound(two) == []
 
 
