@@ -17,9 +17,11 @@ from msgspec.structs import replace
 from pattern_acp.acp import schema
 from pattern_acp.acp.content import CHUNK_CHARACTERS, IMAGE_BYTES, pieces, shown_input
 from pattern_acp.acp.editor_ports import EditorPorts, LocalMeans
+from pattern_acp.acp.onlookers import Onlooker, Onlookers, SharedQuestions
 from pattern_acp.acp.updates import (
     Compactions,
     EditorAbilities,
+    FollowedUpdates,
     beginning_updates,
     config_options,
     content_items,
@@ -254,6 +256,16 @@ class EditorView:
         del sentences
         return False
 
+    def follower(self) -> Callable[[Event], Awaitable[None]]:
+        """Return what shows, from now on, each event that another window records of the session."""
+        followed = FollowedUpdates()
+
+        async def show(event: Event) -> None:
+            for update in followed.updates_of(event):
+                await self._send(update)
+
+        return show
+
     async def close_calls(self) -> None:
         """See `SessionView.close_calls`."""
         for call_id in tuple(self._open_calls):
@@ -385,11 +397,14 @@ class EditorApprover:
 
     async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
         """See `Approver.ask`. An option that was not offered is a refusal (opensumi#4707)."""
+        return await self.choose(request) or PermissionAnswer.REJECT_ONCE
+
+    async def choose(self, request: ApprovalRequest) -> PermissionAnswer | None:
+        """See `Onlooker.choose`."""
         chosen = await self._chosen(request.call.call_id, self._params(request))
         if chosen is None:
             return PermissionAnswer.CANCELLED
-        offered = {option.answer.value: option.answer for option in request.options}
-        return offered.get(chosen, PermissionAnswer.REJECT_ONCE)
+        return {option.answer.value: option.answer for option in request.options}.get(chosen)
 
     async def put(self, question: UserQuestion) -> str | None:
         """See `UserContact.put`."""
@@ -567,7 +582,7 @@ class Faces(Protocol):
         """Return the description of the client with the customs of this version."""
         ...
 
-    def approver(self, session_id: SessionId, view: EditorView) -> UserContact:
+    def approver(self, session_id: SessionId, view: EditorView) -> Onlooker:
         """Return a new approver, which asks after what `view` has shown."""
         ...
 
@@ -627,6 +642,8 @@ class EditorClient:
         self._views: dict[SessionId, EditorView] = {}
         self.faces: Faces | None = None
         """Set where the connection speaks another version of the protocol than the first."""
+        self.onlookers: Onlookers | None = None
+        """Set where the process has other connections, which may look on at sessions of this one."""
         self.timer = FlushTimer()
         self.servers = ClientServers(dispatcher)
 
@@ -672,11 +689,15 @@ class EditorClient:
             self._views[session_id] = view
         return view
 
-    def approver(self, session_id: SessionId) -> UserContact:
+    def approver(self, session_id: SessionId) -> Onlooker:
         """See `Client.approver`."""
         if self.faces is not None:
             return self.faces.approver(session_id, self.view(session_id))
         return EditorApprover(session_id, self._dispatcher, self._abilities, self.view(session_id))
+
+    def asking_all(self, own: UserContact, session_id: SessionId) -> UserContact:
+        """See `Client.asking_all`."""
+        return own if self.onlookers is None else SharedQuestions(own, session_id, self.onlookers)
 
     def workbench(self, session_id: SessionId) -> EditorPorts:
         """See `Client.workbench`."""

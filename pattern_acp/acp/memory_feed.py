@@ -5,18 +5,15 @@ noticed (`memory/feed.py`). There is nothing here that writes, so a plugin canno
 """
 
 from base64 import b64encode
-from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
-import anyio
-import anyio.abc
 from msgspec import Struct
 
 from pattern_acp.acp import schema_extensions as wire
-from pattern_acp.acp.schema_session import Wire
-from pattern_acp.domain.ids import IdFactory, SessionId
+from pattern_acp.acp.subscriptions import Subscriptions, Tell
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, ConnectionClosedError, RpcError
 from pattern_acp.memory import feed
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.feed import MemoryFeed, Subscription, Watch
@@ -25,13 +22,6 @@ from pattern_acp.session.registry import Sessions
 
 MOST_SUBSCRIPTIONS = 32
 """Limit of one connection: each subscription is compared at every change."""
-
-LAST_WORD_SECONDS = 0.2
-"""Time for the last event of a subscription when the process ends."""
-
-
-class Nothing(Wire, frozen=True, kw_only=True):
-    """An empty answer."""
 
 
 class _Open(Struct, frozen=True):
@@ -45,72 +35,41 @@ class MemoryEvents:
     def __init__(self, sessions: Sessions, dispatcher: Dispatcher) -> None:
         self._sessions = sessions
         self._dispatcher = dispatcher
-        self._ids: IdFactory = sessions.constellation.ids
         self._feed = MemoryFeed(sessions.constellation.database)
-        self._open: dict[str, _Open] = {}
-        self._senders: anyio.abc.TaskGroup | None = None
+        self._subscriptions = Subscriptions(sessions.constellation.ids, self._tell, MOST_SUBSCRIPTIONS)
+        self._open: list[_Open] = []
+        self.unsubscribe = self._subscriptions.unsubscribe
+        """`_pattern/memory/unsubscribe`."""
 
     async def run(self) -> None:
         """Look on and send, until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            self._senders = tasks
-            try:
-                await self._feed.run()
-            finally:
-                self._senders = None
+        await self._subscriptions.run(self._feed.run)
 
     async def subscribe(self, request: wire.SubscribeRequest, context: RequestContext, /) -> wire.SubscribeResponse:
         """`_pattern/memory/subscribe`: what is there follows the answer, and then what changes."""
         session = self._sessions.get(request.session_id)
-        if self._senders is None or len(self._open) >= MOST_SUBSCRIPTIONS:
-            raise RpcError(INVALID_PARAMS, f"There may be {MOST_SUBSCRIPTIONS} subscriptions; end one of them first.")
+        self._subscriptions.require_place()
         owners = (Scope.PERSONA, session.state.persona.name), (Scope.PROJECT, session.state.project_key)
         isolation = Isolation(session.state.settings.memory.isolation)
         watch = Watch(owners, isolation, frozenset(request.without_sessions))
         subscription = await self._feed.subscribe(watch, request.since)
-        subscription_id = self._ids.new("sub")
-        self._open[subscription_id] = _Open(session.session_id, subscription)
+        opened = _Open(session.session_id, subscription)
+        self._open.append(opened)
 
-        async def begin() -> None:
-            if self._senders is not None:
-                self._senders.start_soon(self._send, subscription_id, subscription)
+        async def send(tell: Tell[wire.MemoryEvent]) -> None:
+            try:
+                while (event := await subscription.next()) is not None:
+                    await tell(translated(event))
+            finally:
+                self._open.remove(opened)
 
-        # The client has to know the subscription before its first event comes.
-        context.after_response(begin)
-        return wire.SubscribeResponse(subscription_id=subscription_id)
-
-    async def unsubscribe(self, request: wire.UnsubscribeRequest, context: RequestContext, /) -> Nothing:
-        """`_pattern/memory/unsubscribe`."""
-        del context
-        opened = self._open.get(request.subscription_id)
-        if opened is None:
-            raise RpcError(INVALID_PARAMS, "There is no such subscription; it may have ended.")
-        self._feed.unsubscribe(opened.subscription)
-        return Nothing()
+        return self._subscriptions.begin(context, send, partial(self._feed.unsubscribe, subscription))
 
     def end_of(self, session_id: SessionId) -> None:
         """A session was closed: nobody looks on at it any more."""
-        for opened in self._open.values():
+        for opened in self._open:
             if opened.session_id == session_id:
                 self._feed.unsubscribe(opened.subscription, "session_closed")
-
-    async def _send(self, subscription_id: str, subscription: Subscription) -> None:
-        try:
-            while (event := await subscription.next()) is not None:
-                await self._tell(subscription_id, translated(event))
-        except ConnectionClosedError:
-            self._feed.unsubscribe(subscription, "shutdown")
-        except anyio.get_cancelled_exc_class():
-            # The process ends: a client that still reads is told, within a moment.
-            with (
-                anyio.CancelScope(shield=True),
-                anyio.move_on_after(LAST_WORD_SECONDS),
-                suppress(ConnectionClosedError),
-            ):
-                await self._tell(subscription_id, wire.Done(reason="shutdown"))
-            raise
-        finally:
-            self._open.pop(subscription_id, None)
 
     async def _tell(self, subscription_id: str, event: wire.MemoryEvent) -> None:
         await self._dispatcher.notify(wire.EVENT, wire.EventNotification(subscription_id=subscription_id, event=event))

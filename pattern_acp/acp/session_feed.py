@@ -4,19 +4,17 @@ Owns: which connection follows which sessions, and the ends of that. Must not kn
 (`session.watching`). There is nothing here that writes: who follows cannot steer.
 """
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 
 import anyio
-import anyio.abc
-from msgspec import Struct
 
-from pattern_acp.acp import schema
 from pattern_acp.acp import schema_extensions as wire
-from pattern_acp.acp.memory_feed import LAST_WORD_SECONDS, Nothing
+from pattern_acp.acp.client import EditorClient
+from pattern_acp.acp.subscriptions import Subscriptions, Tell
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, ConnectionClosedError, RpcError
+from pattern_acp.jsonrpc.dispatcher import RequestContext
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session import Session
 
@@ -24,114 +22,71 @@ MOST_FOLLOWED = 16
 """Limit of one connection: each looks four times a second whether something was recorded."""
 
 
-class _Followed(Struct, frozen=True):
-    session_id: SessionId
-    scope: anyio.CancelScope
-
-
 class SessionFeed:
     """Sessions that one connection follows."""
 
-    def __init__(self, sessions: Sessions, dispatcher: Dispatcher) -> None:
+    def __init__(self, sessions: Sessions, client: EditorClient) -> None:
         self._sessions = sessions
-        self._dispatcher = dispatcher
-        self._open: dict[str, _Followed] = {}
-        self._senders: anyio.abc.TaskGroup | None = None
-
-    async def run(self) -> None:
+        self._client = client
+        self._subscriptions = Subscriptions(sessions.constellation.ids, self._tell, MOST_FOLLOWED)
+        self.run = self._subscriptions.run
         """Own what follows, until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            self._senders = tasks
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self._senders = None
+        self.unsubscribe = self._subscriptions.unsubscribe
+        """`_pattern/session/unsubscribe`."""
 
     async def subscribe(
         self, request: wire.SubscribeSessionRequest, context: RequestContext, /
     ) -> wire.SubscribeResponse:
         """`_pattern/session/subscribe`: the conversation so far follows the answer, and then what is added."""
-        if self._senders is None or len(self._open) >= MOST_FOLLOWED:
-            raise RpcError(INVALID_PARAMS, f"{MOST_FOLLOWED} sessions may be followed; end one subscription first.")
-        session_id = SessionId(request.session_id)
-        shared = self._sessions.constellation
+        self._subscriptions.require_place()
+        session_id, scope = SessionId(request.session_id), anyio.CancelScope()
         await self._sessions.described(session_id)
-        subscription_id = shared.ids.new("sub")
-        followed = self._open[subscription_id] = _Followed(session_id, anyio.CancelScope())
-
-        async def begin() -> None:
-            if self._senders is not None:
-                self._senders.start_soon(self._send, subscription_id, followed)
-
-        # The client has to know the subscription before its first event comes.
-        context.after_response(begin)
-        return wire.SubscribeResponse(subscription_id=subscription_id)
-
-    async def unsubscribe(self, request: wire.UnsubscribeRequest, context: RequestContext, /) -> Nothing:
-        """`_pattern/session/unsubscribe`."""
-        del context
-        followed = self._open.get(request.subscription_id)
-        if followed is None:
-            raise RpcError(INVALID_PARAMS, "There is no such subscription; it may have ended.")
-        followed.scope.cancel()
-        return Nothing()
+        return self._subscriptions.begin(context, partial(self._send, session_id, scope), scope.cancel)
 
     def show_live(self, session: Session) -> None:
         """Show in a window that only reads what the window that has the session does, until it changes hands."""
-        if self._senders is not None:
-            self._senders.start_soon(self._show, session)
+        self._subscriptions.start(partial(self._show, session))
 
-    async def _send(self, subscription_id: str, followed: _Followed) -> None:
+    async def _send(self, session_id: SessionId, scope: anyio.CancelScope, tell: Tell[wire.SessionUpdated]) -> None:
         # Late: most clients follow nothing.
         from pattern_acp.acp.updates import FollowedUpdates
         from pattern_acp.session.watching import SessionWatch
 
         shared, updates, reason = self._sessions.constellation, FollowedUpdates(), "unsubscribed"
-        watched = SessionWatch(shared.database, followed.session_id, shared.holder, shared.clock)
+        watched = SessionWatch(shared.database, session_id, shared.holder, shared.clock)
         try:
-            with followed.scope:
+            with scope:
                 seen = await watched.begin()
                 while True:
                     for update in (update for event in seen.events for update in updates.updates_of(event)):
-                        await self._tell(subscription_id, wire.SessionUpdated(update=update))
+                        await tell(wire.SessionUpdated(update=update))
                     if seen.end:
                         reason = seen.end
                         break
                     seen = await watched.next()
-            await self._tell(subscription_id, wire.Done(reason=reason))
-        except ConnectionClosedError:
-            return
         except PatternError as error:
-            with suppress(ConnectionClosedError):
-                await self._tell(subscription_id, wire.Done(reason=error.failure_code))
-        except anyio.get_cancelled_exc_class():
-            # The process ends: a client that still reads is told, within a moment.
-            with (
-                anyio.CancelScope(shield=True),
-                anyio.move_on_after(LAST_WORD_SECONDS),
-                suppress(ConnectionClosedError),
-            ):
-                await self._tell(subscription_id, wire.Done(reason="shutdown"))
-            raise
-        finally:
-            self._open.pop(subscription_id, None)
+            reason = error.failure_code
+        await tell(wire.Done(reason=reason))
 
     async def _show(self, session: Session) -> None:
-        from pattern_acp.acp.updates import FollowedUpdates
         from pattern_acp.session.watching import SessionWatch
 
-        shared, updates, client_id = self._sessions.constellation, FollowedUpdates(), session.state.client_id
+        shared, client_id = self._sessions.constellation, session.state.client_id
+        onlookers, window = self._client.onlookers, self._client.approver(client_id)
+        show = self._client.view(client_id).follower()
         watched = SessionWatch(shared.database, session.session_id, shared.holder, shared.clock)
-        with suppress(PatternError):
+        with (
+            suppress(PatternError),
+            nullcontext() if onlookers is None else onlookers.looking_on(session.session_id, window),
+        ):
             seen = await watched.go_on(session.state.read_to)
             while self._sessions.find(client_id) is session:
-                for update in (update for event in seen.events for update in updates.updates_of(event)):
-                    shown = schema.SessionNotification(session_id=client_id, update=update)
-                    await self._dispatcher.notify("session/update", shown)
+                for event in seen.events:
+                    await show(event)
                 if seen.end:
                     return
                 seen = await watched.next()
 
     async def _tell(self, subscription_id: str, event: wire.SessionUpdated | wire.Done) -> None:
         told = wire.SessionEventNotification(subscription_id=subscription_id, event=event)
-        await self._dispatcher.notify(wire.SESSION_EVENT, told)
+        await self._client.dispatcher.notify(wire.SESSION_EVENT, told)

@@ -65,7 +65,7 @@ class SessionMethods:
         self.client = client
         self._announced: set[SessionId] = set()
         self.memory_events = MemoryEvents(sessions, client.dispatcher)
-        self.session_feed = SessionFeed(sessions, client.dispatcher)
+        self.session_feed = SessionFeed(sessions, client)
         self.answered = answered or anyio.Event()
         """Set once the first session was opened and the client has its answer: from then on the agent has time."""
 
@@ -84,9 +84,7 @@ class SessionMethods:
         """session/load: the whole replay goes out before the answer."""
         session = await self.sessions.load(request.session_id, opening_of(request))
         await self.say_only_read(session)
-        is_sound = session.state.is_read and not self.sessions.constellation.database.damage
-        if is_sound and _asked_of(request.meta).get("live") is True:
-            self.session_feed.show_live(session)
+        self.follow_if_asked(session, request.meta)
         self._announce_later(session, context)
         return _opened(session)
 
@@ -264,6 +262,12 @@ class SessionMethods:
         if session.state.is_read:
             damage = self.sessions.constellation.database.damage
             await say(session, f"{ONLY_READABLE} {damage}" if damage else ONLY_READ_SENTENCE)
+
+    def follow_if_asked(self, session: Session, meta: dict[str, object] | None) -> None:
+        """Show live what another window does with a session that was opened here to be read, where that was asked."""
+        is_sound = session.state.is_read and not self.sessions.constellation.database.damage
+        if is_sound and _asked_of(meta).get("live") is True:
+            self.session_feed.show_live(session)
 
     async def _answer_prompt(
         self, session: Session, ticket: PromptTicket, parts: tuple[Part, ...], context: RequestContext

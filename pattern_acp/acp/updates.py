@@ -55,7 +55,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
 from pattern_acp.tools.file_changes import more_places, regions_within
-from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStreamed
+from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStreamed, TextStreamed, ThinkingStreamed
 
 CONTENT_BYTES = 650_000
 """Most bytes of the diffs and texts of one call together; with its arguments they stay below 1 MB."""
@@ -316,41 +316,55 @@ def _replay_one(replay: _Replay, event: Event) -> None:
             pass
 
 
+class FollowedTexts(Struct):
+    """Messages that are read while another process records them: each piece of text once, as it is committed."""
+
+    _shown: dict[str, int] = field(default_factory=dict[str, int])
+    """Characters of each unfinished message, or its reasoning, that were shown."""
+
+    def pieces_of(self, event: MessagePartial | MessageRecorded) -> list[TextStreamed | ThinkingStreamed]:
+        """Return the reasoning and the text of an event that were not shown yet."""
+        if isinstance(event, MessagePartial):
+            message_id = event.message_id
+            thought = self._rest(thought_id(message_id), event.thinking, event.thinking_at)
+            text = self._rest(message_id, event.text, event.text_at)
+        else:
+            message_id, parts = event.message.message_id, event.message.parts
+            thinking = "".join(part.text for part in parts if isinstance(part, ThinkingPart))
+            thought = self._rest(thought_id(message_id), thinking, 0)
+            text = self._rest(message_id, "".join(part.text for part in parts if isinstance(part, TextPart)), 0)
+        pieces = (ThinkingStreamed(message_id, thought), TextStreamed(message_id, text))
+        return [piece for piece in pieces if piece.text]
+
+    def _rest(self, message_id: str, text: str, begins_at: int) -> str:
+        """The part of a text that was not shown yet."""
+        shown = self._shown.get(message_id, 0)
+        self._shown[message_id] = max(shown, begins_at + len(text))
+        return text[max(shown - begins_at, 0) :]
+
+
 class FollowedUpdates(Struct):
     """The updates for events that are read while another process records them: text as far as it was committed."""
 
-    _texts: dict[str, int] = field(default_factory=dict[str, int])
-    """Characters of each unfinished message, or its reasoning, that were shown."""
+    _texts: FollowedTexts = field(default_factory=FollowedTexts)
 
     def updates_of(self, event: Event) -> list[schema.SessionUpdate]:
         """Return the updates for the next event."""
         match event:
             case TurnStarted(message=message):
                 return user_chunks(message)
-            case MessagePartial(message_id=message_id):
-                thought = self._rest(thought_id(message_id), event.thinking, event.thinking_at)
-                return self._chunks(message_id, self._rest(message_id, event.text, event.text_at), thought)
-            case MessageRecorded(message=Message(message_id=message_id, parts=parts)):
-                said = "".join(part.text for part in parts if isinstance(part, TextPart))
-                thinking = "".join(part.text for part in parts if isinstance(part, ThinkingPart))
-                thought = self._rest(thought_id(message_id), thinking, 0)
-                return self._chunks(message_id, self._rest(message_id, said, 0), thought)
+            case MessagePartial() | MessageRecorded():
+                return [chunk for piece in self._texts.pieces_of(event) for chunk in _chunks(piece)]
             case _:
                 return live_updates(event, EditorAbilities())
 
-    def _rest(self, message_id: str, text: str, begins_at: int) -> str:
-        """The part of a text that was not shown yet."""
-        shown = self._texts.get(message_id, 0)
-        self._texts[message_id] = max(shown, begins_at + len(text))
-        return text[max(shown - begins_at, 0) :]
 
-    def _chunks(self, message_id: str, text: str, thought: str) -> list[schema.SessionUpdate]:
-        said: list[schema.SessionUpdate] = [
-            schema.AgentThoughtChunk(content=block, message_id=thought_id(message_id))
-            for block in (blocks_of(TextPart(thought), CHUNK_CHARACTERS) if thought else ())
-        ]
-        blocks = blocks_of(TextPart(text), CHUNK_CHARACTERS) if text else ()
-        return [*said, *(schema.AgentMessageChunk(content=block, message_id=message_id) for block in blocks)]
+def _chunks(piece: TextStreamed | ThinkingStreamed) -> list[schema.SessionUpdate]:
+    blocks = blocks_of(TextPart(piece.text), CHUNK_CHARACTERS)
+    if isinstance(piece, ThinkingStreamed):
+        shown_id = thought_id(piece.message_id)
+        return [schema.AgentThoughtChunk(content=block, message_id=shown_id) for block in blocks]
+    return [schema.AgentMessageChunk(content=block, message_id=piece.message_id) for block in blocks]
 
 
 def user_chunks(message: Message) -> list[schema.SessionUpdate]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.editor_ports import LocalMeans
+from pattern_acp.acp.onlookers import Onlookers
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
@@ -112,6 +113,7 @@ class Root(Struct, frozen=True):
     means: LocalMeans
     answered: anyio.Event
     """Set once a first session was opened and its client has the answer: from then on the process has time."""
+    onlookers: Onlookers
 
     def for_one_more(self, elsewhere: str | None = None) -> Constellation:
         """Return the constellation for one of many connections: it holds its own sessions, and is told all news.
@@ -158,7 +160,7 @@ async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGener
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             shared.git_status = _git_status(server_means(means).environment)
-            root = Root(process, shared, means, anyio.Event())
+            root = Root(process, shared, means, anyio.Event(), Onlookers())
             clearing = partial(_clear_unfinished, means.unfinished, shared.clock.now_ms())
             tasks.start_soon(beside_sessions, "unfinished writes", clearing, name="unfinished writes")
             if shared.indexer is not None:
@@ -207,6 +209,7 @@ async def open_client(root: Root, shared: Constellation, dispatcher: Dispatcher)
             tasks,
             StoredLogins(process),
             answered=root.answered,
+            onlookers=root.onlookers if shared is not root.shared else None,
         )
         tasks.start_soon(keep_leases, shared, _lease_pause, name="lease keeper")
         watching = partial(watch_leases, serving.sessions, _watch_pause)
@@ -228,14 +231,17 @@ def serve_sessions(
     logins: Logins | None = None,
     *,
     answered: anyio.Event | None = None,
+    onlookers: Onlookers | None = None,
 ) -> OpenSessions:
     """Let sessions of one connection use this machine, and serve them in `tasks`.
 
     Code maps are stored in `cache`, logins at MCP servers in `logins`. `answered` is set with the first session.
+    Other connections of the process share `onlookers`.
     """
     ports = server_means(means)
     shared.background = tasks
     client = EditorClient(dispatcher, means, shared.clock)
+    client.onlookers = onlookers
     if not means.is_elsewhere:
         shared.folder_changes = FolderChanges(ports.environment)
         ask = client.servers.ask

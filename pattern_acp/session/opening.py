@@ -258,7 +258,8 @@ def assemble(
         late_check=lambda tx: leases.refuse_if_held(tx, state.session_id, shared.holder, shared.clock.now_ms()),
     )
     view, workbench = client.view(state.client_id), client.workbench(state.client_id)
-    ports = SessionPorts(view, workbench, client.approver(state.client_id))
+    own_approver = client.approver(state.client_id)
+    ports = SessionPorts(view, workbench, own_approver, client.asking_all(own_approver, state.session_id))
     tasks = shared.background
     records = JobRecords(recorder, view)
     jobs = Jobs(workbench.terminal, tasks, records, shared.clock, known) if tasks is not None else None

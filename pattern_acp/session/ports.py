@@ -108,7 +108,10 @@ class SessionPorts(Struct, frozen=True):
 
     view: SessionView
     workbench: Workbench
+    own_approver: UserContact
+    """Asks the user of this window alone, as where its prompts are to go on."""
     approver: UserContact
+    """Asks the user, also in windows that look on."""
 
 
 class Client(Protocol):
@@ -124,7 +127,11 @@ class Client(Protocol):
         ...
 
     def approver(self, session_id: SessionId) -> UserContact:
-        """Asks the user."""
+        """Asks the user of this window."""
+        ...
+
+    def asking_all(self, own: UserContact, session_id: SessionId) -> UserContact:
+        """Return what asks with `own`, and in all windows that look on at the session as it is recorded."""
         ...
 
     def workbench(self, session_id: SessionId) -> Workbench:

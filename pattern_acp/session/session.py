@@ -154,7 +154,7 @@ class Session:
         """Functions that end running subagents, by the tool call that started each, in the order of their starts."""
         self.view = ports.view
         self.workbench = ports.workbench
-        self.approver = ports.approver
+        self.approver, self.own_approver = ports.approver, ports.own_approver
         self.is_closed = False
         """True once it ends; nothing begins any more."""
         self._ticket: PromptTicket | None = None

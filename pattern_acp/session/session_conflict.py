@@ -207,7 +207,7 @@ async def _ask(session: Session, other: Lease) -> ConflictChoice:
     reason = f"Process {holder.pid} on {holder.host} works on it. Nothing is lost whatever you choose."
     call = ToolCallView(call_id, "open_session", TITLE, ToolKind.OTHER, {}, content=(TextContent(reason),))
     await session.view.show(ToolCallStarted(turn_id, call))
-    answer = await session.approver.ask(ApprovalRequest(call, "Where do you want to go on?", OPTIONS))
+    answer = await session.own_approver.ask(ApprovalRequest(call, "Where do you want to go on?", OPTIONS))
     choice = next((each for each in ConflictChoice if each.value is answer), ConflictChoice.READ)
     chosen = next(option.name for option in OPTIONS if option.answer is choice.value)
     shown = (TextContent(f"{reason}\n\nChosen: {chosen}."),)

@@ -18,7 +18,7 @@ from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.session_lists import SessionStatus, with_details
 
 LOOK_SECONDS = 0.25
-"""Seconds between two looks; text of a running message is committed once a second."""
+"""Longest time between two looks; text of a running message is committed once a second."""
 
 ENDS = {SessionStatus.IDLE: "closed", SessionStatus.INTERRUPTED: "interrupted"}
 """Reasons of an end: the session was closed, or its process ended in the middle of a turn."""
@@ -85,10 +85,14 @@ class SessionWatch:
             DatabaseError: it cannot be read.
         """
         while True:
-            await anyio.sleep(LOOK_SECONDS)
+            writes = self._database.writes
             seen = await self._database.read(self._look)
-            if seen.events or seen.end:
-                return seen
+            if not seen.events and not seen.end:
+                # What this process records is seen at once, since the session may be one of its own.
+                with anyio.move_on_after(LOOK_SECONDS):
+                    await self._database.next_write(writes)
+                continue
+            return seen
 
     def _look(self, tx: Transaction) -> Seen:
         end = self._end(tx)

@@ -16,6 +16,7 @@ from pattern_acp.bootstrap.remote_server import (
     serve_clients,
 )
 from pattern_acp.config.settings import Flags
+from pattern_acp.jsonrpc.dispatcher import RequestHandler
 from pattern_acp.jsonrpc.links import ResumableLink
 from pattern_acp.jsonrpc.transport import loopback_pair
 from pattern_acp.jsonrpc.websocket import WebSocket, dial
@@ -79,16 +80,21 @@ async def served_remotely(
 
 @asynccontextmanager
 async def remote_editor(
-    served: ServedRemotely, *, capabilities: JsonDict | None = None, permission: PermissionAnswer | None = None
+    served: ServedRemotely,
+    *,
+    capabilities: JsonDict | None = None,
+    permission: PermissionAnswer | None = None,
+    also: Mapping[str, RequestHandler] | None = None,
+    introduction: JsonDict | None = None,
 ) -> AsyncGenerator[FakeEditor, None]:
     """An ordinary client, which knows nothing of going on after a cut; introduced."""
     socket, _ = await dial(await served.stream(), served.url, {"Authorization": f"Bearer {TOKEN}"})
     link = ResumableLink(resumable=False)
-    editor = FakeEditor(link, capabilities=capabilities, permission=permission)
+    editor = FakeEditor(link, capabilities=capabilities, permission=permission, also=also)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(link.carry, socket, 0)
         tasks.start_soon(editor.dispatcher.run)
-        await editor.initialize()
+        await editor.initialize(introduction)
         yield editor
         link.end()
         tasks.cancel_scope.cancel()

@@ -4,7 +4,7 @@ Owns: the order of updates, the state of the foreground, and the `Approver` of v
 Batching and previews are those of `acp.client`.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePath
@@ -23,7 +23,7 @@ from pattern_acp.acp.client import (
     with_previews,
 )
 from pattern_acp.acp.content import shown_input
-from pattern_acp.acp.updates import Compactions, EditorAbilities, locations_of, thought_id, usage_update
+from pattern_acp.acp.updates import Compactions, EditorAbilities, FollowedTexts, locations_of, thought_id, usage_update
 from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.updates import (
     OfSubagent,
@@ -55,9 +55,12 @@ from pattern_acp.domain.tool_calls import TerminalContent, ToolCallView, ToolKin
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
     Event,
+    MessagePartial,
+    MessageRecorded,
     SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
+    TurnEnded,
     TurnStarted,
     UsageReported,
 )
@@ -205,6 +208,23 @@ class SecondView(EditorView):
         previewed = [await with_previews(event) for event in events]
         for portion in portions(replay_updates(previewed, self._session_id)[shown:]):
             await self._put(*portion)
+
+    def follower(self) -> Callable[[Event], Awaitable[None]]:
+        """See `EditorView.follower`; the state is that of the window that steers."""
+        texts = FollowedTexts()
+
+        async def show(event: Event) -> None:
+            match event:
+                case MessagePartial() | MessageRecorded():
+                    for piece in texts.pieces_of(event):
+                        await self.show(piece)
+                case TurnEnded(handed_over=handed_over, stop_reason=stop_reason):
+                    if not handed_over:
+                        await self.show_state("idle", stop_reason.value)
+                case _:
+                    await self.show(event)
+
+        return show
 
     async def show_notices(self, sentences: Sequence[str]) -> bool:
         """See `SessionView.show_notices`."""

@@ -105,6 +105,8 @@ class SecondMethods:
         session = await open_it(request.session_id, opening_of(request))
         await self.first.say_only_read(session)
         await view_of(session).show_state("idle")
+        if start is not None:
+            self.first.follow_if_asked(session, request.meta)
         self.follow(session, context)
         return opened(session)
 
