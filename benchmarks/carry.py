@@ -17,8 +17,8 @@ from pathlib import Path
 
 import anyio
 
-from pattern_acp.carry.arrival import accept, proposals
-from pattern_acp.carry.car import open_archive
+from pattern_acp.carry.arrival import Conflicts, accept, proposals
+from pattern_acp.carry.car import read_archive
 from pattern_acp.carry.export import Choice, export
 from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Transaction, open_database
@@ -88,11 +88,13 @@ async def arrive(folder: Path) -> None:
     clock = SystemClock()
     began, spent = time.perf_counter(), time.process_time()
     async with open_database(folder / "two" / "constellation.db", clock=clock) as database:
-        with open_archive(folder / "a.car") as archive:
+        with (folder / "a.car").open("rb") as file:
+            archive = read_archive(file)
             found = await database.read(lambda tx: proposals(tx, archive, {}))
             shown = time.perf_counter() - began
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            report = await database.write(lambda tx: accept(tx, archive, {}, None, "both", now_ms=clock.now_ms()))
+            choices: dict[int, Conflicts] = {one.number: "both" for one in found}
+            report = await database.write(lambda tx: accept(tx, archive, {}, choices, now_ms=clock.now_ms()))
     took, processor = time.perf_counter() - began, time.process_time() - spent
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(

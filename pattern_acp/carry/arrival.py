@@ -7,7 +7,7 @@ about.
 """
 
 import json
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeAlias, cast
 
@@ -101,6 +101,8 @@ class Proposal(Struct, frozen=True):
     stores: tuple[str, ...]
     """The constellations that it was recorded in."""
     cid: bytes
+    differs: bool = False
+    """True when both sides have something that the other has not."""
 
     @property
     def is_open(self) -> bool:
@@ -156,26 +158,23 @@ def accept(
     tx: Transaction,
     archive: ArchiveReader,
     projects: Mapping[str, str],
-    chosen: Collection[int] | None,
-    conflicts: Conflicts,
+    chosen: Mapping[int, Conflicts],
     *,
     now_ms: int,
 ) -> ImportReport:
-    """Store the proposals with these numbers, or all of them.
+    """Store the proposals with these numbers, each with what becomes of it where it differs here.
 
-    Where a block differs here, `mine` leaves it, `theirs` makes it read like the one of the archive, and `both` merges
-    what was written on both sides, or gives a block that only has the same label another one.
+    `mine` leaves a block as it is, `theirs` makes it read like the one of the archive, and `both` merges what was
+    written on both sides, or gives a block that only has the same label another one.
 
     Raises:
         ArchiveDamagedError: a record is not sound; nothing was stored.
         DatabaseError: the constellation cannot be written.
     """
-    wanted = [
-        one for one in proposals(tx, archive, projects) if one.is_open and (chosen is None or one.number in chosen)
-    ]
+    wanted = [one for one in proposals(tx, archive, projects) if one.is_open and one.number in chosen]
     report = ImportReport(cid_text(archive.root))
     if wanted:
-        _Arrival(tx, archive, projects, conflicts, now_ms, report).store(wanted)
+        _Arrival(tx, archive, projects, chosen, now_ms, report).store(wanted)
     return report
 
 
@@ -215,12 +214,17 @@ class _Here:
         label = _word(row, "label")
         writes = [one for one in events if one.write is not None and one.write.get("data")]
         state: State = "new"
+        differs = False
         about = f"{len(_word(row, 'text')):,} characters, {len(writes)} writes"
         there = self.tx.one(QUERIES["block_of_id"], {"id": _word(row, "id")})
         if there is not None:
             new = sum(not self.is_known(one.event) for one in writes)
-            if there[3] == 0:
-                state, about = ("changed", f"{new} writes more than here") if new else ("known", "as it is here")
+            if there[3] == 0 and new:
+                known = sum(self.is_known(one.event) for one in events if one.write)
+                state, about, differs = "changed", f"{new} writes more than here", integer(there[4]) > known
+                about += ", and here it went on too" if differs else ""
+            elif there[3] == 0:
+                state, about = "known", "as it is here"
             elif new:
                 state, about = "gone", "it was deleted here; restore it first" if there[3] == 1 else "it was forgotten"
             else:
@@ -229,9 +233,9 @@ class _Here:
             other = self.tx.one(QUERIES["block_of_label"], {"scope": scope, "owner": owner, "label": label})
             # What the program made itself, and nobody wrote to, gives way.
             if other is not None and integer(other[1]) > 1:
-                state, about = "conflict", "another block has this label here"
+                state, about, differs = "conflict", "another block has this label here", True
         stores = tuple(dict.fromkeys(one.event.store for one in events))
-        return Proposal(0, "memory", label, _whose(scope, owner), state, about, stores, cid)
+        return Proposal(0, "memory", label, _whose(scope, owner), state, about, stores, cid, differs)
 
     def of_entry(self, cid: bytes) -> Proposal:
         """The proposal of a fact."""
@@ -277,13 +281,13 @@ class _Arrival:
         tx: Transaction,
         archive: ArchiveReader,
         projects: Mapping[str, str],
-        conflicts: Conflicts,
+        chosen: Mapping[int, Conflicts],
         now_ms: int,
         report: ImportReport,
     ) -> None:
         self._tx = tx
         self._here = _Here(tx, archive, projects)
-        self._conflicts: Conflicts = conflicts
+        self._chosen = chosen
         self._now_ms = now_ms
         self._report = report
         self._origins: list[tuple[int, str, str, int]] = []
@@ -342,17 +346,14 @@ class _Arrival:
         record = self._here.archive.read(proposal.cid, BlockRecord)
         scope, owner = self._here.owner(record.row)
         key = BlockKey(scope, owner, _word(record.row, "label"))
-        block_id = BlockId(_word(record.row, "id"))
-        if proposal.state == "changed":
-            if self._conflicts == "mine" and self._differs(key, record):
-                self._report.kept_mine += 1
-                return
-            self._merge(key, record)
-        elif proposal.state == "conflict" and self._conflicts == "mine":
+        block_id, conflicts = BlockId(_word(record.row, "id")), self._chosen[proposal.number]
+        if proposal.differs and conflicts == "mine":
             self._report.kept_mine += 1
             return
+        if proposal.state == "changed":
+            self._merge(key, record, conflicts)
         else:
-            if proposal.state == "conflict" and self._conflicts == "both":
+            if proposal.state == "conflict" and conflicts == "both":
                 key = self._free_key(key, proposal)
             else:
                 self._make_room(key)
@@ -360,14 +361,9 @@ class _Arrival:
                 self._verbatim(key, block_id, record)
             else:
                 self._from_base(key, block_id, record, record.base)
-                self._merge(key, record)
+                self._merge(key, record, conflicts)
         self._blocks[block_id] = key.label
         self._report.blocks += 1
-
-    def _differs(self, key: BlockKey, record: BlockRecord) -> bool:
-        """Tell whether the block was written to here since both sides had the same."""
-        number = load_block(self._tx, key).head_update
-        return number > sum(self._here.is_known(one.event) for one in self._here.block_events(record) if one.write)
 
     def _free_key(self, key: BlockKey, proposal: Proposal) -> BlockKey:
         store = (proposal.stores or ("elsewhere",))[0][:6]
@@ -461,7 +457,7 @@ class _Arrival:
         reason = "What was written before stayed where it came from."
         self._commit(change, reason, Actor.IMPORT, Origin.WORKSPACE, self._now_ms, None)
 
-    def _merge(self, key: BlockKey, record: BlockRecord) -> None:
+    def _merge(self, key: BlockKey, record: BlockRecord, conflicts: Conflicts) -> None:
         """Take over the writes that are not here, each as a write of its own."""
         theirs = _word(record.row, "text")
         for one in self._here.block_events(record):
@@ -473,7 +469,7 @@ class _Arrival:
                 reason = _word(one.write, "reason")
                 actor, origin = Actor(one.event.actor), Origin(one.event.origin)
                 self._commit(change, reason, actor, origin, one.event.at_ms, one.event)
-        if self._conflicts == "theirs" and load_block(self._tx, key).text != theirs:
+        if conflicts == "theirs" and load_block(self._tx, key).text != theirs:
             change = propose(self._tx, key, Rewrite(theirs), peer=READING_PEER)
             reason = "It reads like the one that was imported."
             self._commit(change, reason, Actor.HUMAN, Origin.EDITOR, self._now_ms, None)

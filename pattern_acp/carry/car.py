@@ -4,10 +4,9 @@ Owns: the bytes of such a file. Must not know: what its blocks say. Bytes that a
 those of an archive of ours are Loro documents and JSON, which never do.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Sequence
 from hashlib import sha256
-from pathlib import Path
 from typing import BinaryIO, TypeAlias, TypeVar, cast
 
 import libipld
@@ -101,30 +100,31 @@ class ArchiveReader:
             ) from error
 
 
-@contextmanager
-def open_archive(path: Path) -> Generator[ArchiveReader, None, None]:
-    """Open an archive, after comparing every block with its CID. Memory: some 100 bytes a block, and the largest one.
+def read_archive(file: BinaryIO) -> ArchiveReader:
+    """Return a reader of an archive, after comparing every block with its CID.
+
+    Memory: some 100 bytes a block, and the largest one.
 
     Raises:
         ArchiveDamagedError: it is none, is cut short, or a block is not what its CID says.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
-        size = path.stat().st_size
-        root, places = _root(file, size), dict[bytes, tuple[int, int]]()
-        while (length := _read_varint(file)) is not None:
-            at = file.tell()
-            if not CID_BYTES < length <= MOST_BLOCK_BYTES or at + length > size:
-                raise ArchiveDamagedError(f"The archive is cut short, or damaged at byte {at:,}.")
-            cid, content = file.read(CID_BYTES), file.read(length - CID_BYTES)
-            if cid[: len(_CID)] != _CID:
-                raise ArchiveDamagedError(f"The block at byte {at:,} of the archive is of a kind that is not known.")
-            if sha256(content).digest() != cid[len(_CID) :]:
-                raise ArchiveDamagedError(f"The block {_spelled(cid)} was changed: its content has another hash.")
-            places[cid] = (at + CID_BYTES, length - CID_BYTES)
-        if root not in places:
-            raise ArchiveDamagedError("The archive lacks its root; it is cut short.")
-        yield ArchiveReader(file, places, root)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    root, places = _root(file, size), dict[bytes, tuple[int, int]]()
+    while (length := _read_varint(file)) is not None:
+        at = file.tell()
+        if not CID_BYTES < length <= MOST_BLOCK_BYTES or at + length > size:
+            raise ArchiveDamagedError(f"The archive is cut short, or damaged at byte {at:,}.")
+        cid, content = file.read(CID_BYTES), file.read(length - CID_BYTES)
+        if cid[: len(_CID)] != _CID:
+            raise ArchiveDamagedError(f"The block at byte {at:,} of the archive is of a kind that is not known.")
+        if sha256(content).digest() != cid[len(_CID) :]:
+            raise ArchiveDamagedError(f"The block {_spelled(cid)} was changed: its content has another hash.")
+        places[cid] = (at + CID_BYTES, length - CID_BYTES)
+    if root not in places:
+        raise ArchiveDamagedError("The archive lacks its root; it is cut short.")
+    return ArchiveReader(file, places, root)
 
 
 def _plain(node: Node) -> Node:

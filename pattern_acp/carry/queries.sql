@@ -66,7 +66,7 @@ WHERE o.hash = :hash AND e.stream = 'constellation';
 
 -- name: block_of_id
 -- A block by its id, whatever became of it.
-SELECT scope, owner, label, deleted FROM blocks WHERE id = :id;
+SELECT scope, owner, label, deleted, head_update FROM blocks WHERE id = :id;
 
 -- name: block_of_label
 -- The block that has a label.

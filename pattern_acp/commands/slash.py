@@ -150,6 +150,12 @@ COMMANDS: dict[str, Command] = {
             hint="[--overwrite] [PATH]",
         ),
         Command(
+            "import",
+            "Show what a file of export brings, and take over what you accept",
+            "pattern_acp.carry.proposing:run_import",
+            hint="FILE [all | memory | facts | sessions | 1,3-5] [mine | theirs | both]",
+        ),
+        Command(
             "jobs",
             "Background commands: list, stop",
             "pattern_acp.session.jobs:run_jobs",

@@ -19,7 +19,7 @@ from pattern_acp.carry.arrival import (
     proposals,
     read_contents,
 )
-from pattern_acp.carry.car import ArchiveDamagedError, ArchiveWriter, open_archive
+from pattern_acp.carry.car import ArchiveDamagedError, ArchiveWriter, read_archive
 from pattern_acp.carry.export import (
     FORMAT,
     PAGE_BYTES,
@@ -104,12 +104,18 @@ async def leave(
 async def arrive(
     database: Database, file: Path, conflicts: Conflicts = "both", chosen: set[int] | None = None
 ) -> ImportReport:
-    with open_archive(file) as archive:
-        return await database.write(lambda tx: accept(tx, archive, {}, chosen, conflicts, now_ms=NOW))
+    with file.open("rb") as opened:
+        archive = read_archive(opened)
+        found = await database.read(lambda tx: proposals(tx, archive, {}))
+        choices: dict[int, Conflicts] = {
+            one.number: conflicts for one in found if chosen is None or one.number in chosen
+        }
+        return await database.write(lambda tx: accept(tx, archive, {}, choices, now_ms=NOW))
 
 
 async def offered(database: Database, file: Path) -> tuple[Proposal, ...]:
-    with open_archive(file) as archive:
+    with file.open("rb") as opened:
+        archive = read_archive(opened)
         return await database.read(lambda tx: proposals(tx, archive, {}))
 
 
@@ -213,8 +219,8 @@ def test_a_flipped_bit_is_refused_by_name_and_nothing_is_imported(archived: byte
 def test_a_file_that_is_cut_short_is_refused(archived: bytes, length: float, tmp_path: Path):
     file = tmp_path / "short.car"
     file.write_bytes(archived[: int(length * len(archived))])
-    with pytest.raises(ArchiveDamagedError), open_archive(file):
-        pass
+    with file.open("rb") as opened, pytest.raises(ArchiveDamagedError):
+        read_archive(opened)
 
 
 @pytest.fixture(scope="module")
@@ -453,7 +459,8 @@ async def test_large_events_are_in_pages_of_their_own(tmp_path: Path):
     await talk(tmp_path / "one.db", tmp_path / "work", prompts[0], prompts[1])
     async with open_database(tmp_path / "one.db", clock=FakeClock()) as one:
         await leave(one, file)
-    with open_archive(file) as archive:
+    with file.open("rb") as opened:
+        archive = read_archive(opened)
         (page,) = read_contents(archive).sessions
         (session,) = archive.read(page, list[bytes])
         pages = archive.read(session, SessionRecord).events
