@@ -14,6 +14,10 @@ from pattern_acp.config.settings import Flags
 EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_USAGE = 2
+EXIT_REFUSED = 3
+"""Something was refused that the work needed."""
+EXIT_TIMED_OUT = 124
+"""As timeout(1) has it."""
 EXIT_CANCELLED = 130
 """128 + SIGINT, as shells have it."""
 
@@ -69,6 +73,8 @@ class Chat(Struct, frozen=True):
     """The session's directory; empty for the current one."""
     images: tuple[str, ...] = ()
     """Files of images that go with the first prompt."""
+    timeout_seconds: float = 0.0
+    """The time after which a prompt is cancelled; 0 for no limit."""
 
 
 class Doctor(Struct, frozen=True):

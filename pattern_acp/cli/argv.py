@@ -35,7 +35,7 @@ from pattern_acp.cli.arguments import (
     Sweep,
     Tour,
 )
-from pattern_acp.cli.command_table import GROUPS
+from pattern_acp.cli.command_table import GROUPS, seconds_of
 from pattern_acp.commands.parameters import (
     PROGRAM,
     Command,
@@ -125,7 +125,8 @@ def _meaning(kind: type[_Meant], **renamed: str) -> Callable[[TypedCommand], _Me
 
 def _chat(call: TypedCommand) -> Chat:
     answer = "allow" if call.values["yes"] else "deny" if call.values["deny"] else "ask"
-    return replace(_meaning(Chat)(call), answer=answer)
+    seconds = seconds_of(str(call.values["timeout"]))
+    return replace(_meaning(Chat)(call), answer=answer, timeout_seconds=seconds)
 
 
 _MEANINGS: "dict[str, Callable[[TypedCommand], Arguments]]" = {
@@ -352,11 +353,11 @@ def _flags(given: Mapping[str, Any]) -> Flags:
     from pattern_acp.config.keys import KEYS
 
     for key in KEYS:
-        value = given.get(key.name) if key.flag else None
+        value = given.get(key.flag.removeprefix("--").replace("-", "_")) if key.flag else None
         if value is not None and key.rule.check(value) is None:
             # A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py).
             raise click.UsageError(f"{key.flag} must be {key.rule.allowed}.")
-    names = ("model", "constellation", "persona", "mode", "thinking", "log_level")
+    names = ("model", "constellation", "persona", "mode", "thinking", "log_level", "max_cost")
     return Flags(**{name: given.get(name) for name in names}, exact_model=bool(given.get("exact_model")))
 
 

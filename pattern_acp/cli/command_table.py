@@ -38,7 +38,15 @@ def wrong_chat(values: Mapping[str, Value]) -> str:
     """Describe what is wrong with the options of `chat` together; empty when nothing is."""
     if values["yes"] and values["deny"]:
         return "takes --yes or --deny, not both."
+    if values["timeout"] and not seconds_of(str(values["timeout"])):
+        return "takes a time such as 90, 30m or 2h with --timeout."
     return "takes --session or --continue, not both." if values["session"] and values["latest"] else ""
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of `90`, `1.5`, `30m` or `2h`; 0 for what is no time."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
 
 
 def wrong_serve(values: Mapping[str, Value]) -> str:
@@ -547,6 +555,8 @@ CONFIG = Group(
     unknown="config takes schema.",
 )
 
+_MAX_COST = _text("max_cost", "AMOUNT", "end a prompt whose models cost more than this, such as 0.50 or 200k tokens")
+
 GROUPS = (
     _one(
         "acp",
@@ -556,6 +566,7 @@ GROUPS = (
             "exact_model",
             "refuse sessions when the model cannot be had, instead of using another one and saying so",
         ),
+        _MAX_COST,
     ),
     _one(
         "serve",
@@ -593,7 +604,8 @@ GROUPS = (
         "chat",
         "talk to the agent in a terminal",
         "Talk to the agent in a terminal. With PROMPT, or with a stdin that is no terminal, one turn runs and the exit "
-        "code is 0 when it ended well, 1 on an error, 130 when it was cancelled.",
+        "code is 0 when it ended well, 1 on an error, 3 when a refusal stopped the work, 124 when its time was up, 130 "
+        "when it was cancelled. docs/chat.md describes the lines of --json.",
         Parameter("prompt", "run one turn with this prompt, and what is piped in, and exit", absent=None),
         flag("yes", "allow whatever the agent asks permission for"),
         flag("deny", "refuse whatever the agent asks permission for"),
@@ -606,6 +618,8 @@ GROUPS = (
             "FILE",
             option="--image",
         ),
+        _MAX_COST,
+        _text("timeout", "SECONDS", "cancel a prompt after this time: seconds, or 30m, or 2h", "--timeout"),
         _text("session", "ID", "go on with this session"),
         flag("latest", "go on with this directory's newest one", "--continue"),
         words="[PROMPT]",

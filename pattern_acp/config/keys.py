@@ -76,8 +76,8 @@ class Key(Struct, frozen=True):
     """The choices from the one that may do least to the one that may do most, for `ProjectRule.NARROWER`."""
 
 
-def _budget(field: str, summary: str) -> Key:
-    return Key(name=f"budget.{field}", summary=summary, rule=AMOUNT, default="", when_empty="no limit")
+def _budget(field: str, summary: str, flag: str = "") -> Key:
+    return Key(name=f"budget.{field}", summary=summary, rule=AMOUNT, default="", flag=flag, when_empty="no limit")
 
 
 def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> Key:
@@ -427,7 +427,7 @@ KEYS: tuple[Key, ...] = (
         default=_LSP.idle_minutes,
         project=ProjectRule.LOWER,
     ),
-    _budget("turn", "What the models of one prompt may cost, subagents included."),
+    _budget("turn", "What the models of one prompt may cost, subagents included.", "--max-cost"),
     _budget("session", "What the models of one session may cost."),
     _budget("day", "What the models of all sessions may cost in a day."),
     _turn_limit("max_model_requests", "Model requests in one turn.", 1, 10_000, _TURN.max_model_requests),

@@ -296,6 +296,7 @@ def _flag(flags: Flags, key: Key) -> str | None:
         "mode": flags.mode,
         "thinking": flags.thinking,
         "log_level": flags.log_level,
+        "budget.turn": flags.max_cost,
     }
     return by_key.get(key.name)
 

@@ -474,6 +474,8 @@ class Flags(Struct, frozen=True):
     log_level: LogLevel | None = None
     exact_model: bool = False
     """No other model stands in for one that cannot be had."""
+    max_cost: str | None = None
+    """The budget of one prompt, which no answer extends."""
 
 
 class Settings(Struct, frozen=True):

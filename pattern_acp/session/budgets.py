@@ -431,6 +431,8 @@ class BudgetQuestion(Struct, frozen=True):
         if reached.limit.is_zero:
             # Zero means zero: no question can make it more.
             return self._end("No model was asked.")
+        if reached.scope == "turn" and "budget.turn" in session.state.settings.fixed:
+            return self.end
         stopped = session.state.budgets.stopped
         limit = (self.turn_id, reached.scope, str(reached.limit))
         if limit in stopped:

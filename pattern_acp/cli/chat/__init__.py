@@ -5,8 +5,8 @@ event loop: the agent process, the connection, files and terminals. They meet in
 The package speaks to the agent through ACP alone, with our own dispatcher and wire structs, and must not know how it
 works.
 
-Exit codes: 0 when the turn ended well; 1 on an error, a refusal, or a limit that cut the turn; 130 when the turn was
-cancelled.
+Exit codes: 0 when the turn ended well; 1 on an error, or a limit that cut the turn; 3 when a refusal stopped the work;
+124 when its time was up; 130 when the turn was cancelled.
 """
 
 from typing import TYPE_CHECKING

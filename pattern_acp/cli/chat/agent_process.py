@@ -64,7 +64,11 @@ def agent_command(flags: Flags) -> tuple[str, ...]:
         "--log-level": flags.log_level,
     }
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
-    words += ["acp", "--exact-model"] if flags.exact_model else []
+    own = [
+        *(["--exact-model"] if flags.exact_model else []),
+        *([f"--max-cost={flags.max_cost}"] if flags.max_cost else []),
+    ]
+    words += ["acp", *own] if own else []
     # -P: nothing is imported from the folder that the user is in.
     return (sys.executable, "-P", "-m", "pattern_acp", *words)
 

@@ -68,6 +68,10 @@ class Conversation(Struct):
     """Images for the next prompt."""
     piped: GivenText | None = None
     """Piped text for the next prompt."""
+    limit_seconds: float = 0.0
+    """The time after which a prompt is cancelled; 0 for no limit."""
+    timed_out: bool = False
+    """True if the running prompt was cancelled by that."""
 
     @property
     def session_id(self) -> str:
@@ -125,6 +129,21 @@ class Conversation(Struct):
 
     async def prompt(self, text: str) -> None:
         """Run one turn; its end, good or bad, goes into the inbox."""
+        self.timed_out = False
+        async with anyio.create_task_group() as tasks:
+            if self.limit_seconds:
+                tasks.start_soon(self._cancel_in_time)
+            end = replace(await self._run_turn(text), session_id=self.session_id)
+            tasks.cancel_scope.cancel()
+            self.incoming.withdraw()
+            self.incoming.inbox.put(end)
+
+    async def _cancel_in_time(self) -> None:
+        await anyio.sleep(self.limit_seconds)
+        self.timed_out = True
+        await self.cancel()
+
+    async def _run_turn(self, text: str) -> PromptAnswered:
         try:
             images: tuple[GivenImage, ...] = ()
             if split_action(text.strip()) is None:
@@ -137,14 +156,13 @@ class Conversation(Struct):
                 *map(image_block, images),
             )
             asked = schema.PromptRequest(session_id=self.session_id, prompt=blocks)
-            answer = await self.request("session/prompt", asked, schema.PromptResponse)
-            end = _ended(answer)
+            end = _ended(await self.request("session/prompt", asked, schema.PromptResponse))
+            is_late = self.timed_out and end.stop_reason == "cancelled"
+            return replace(end, failure="chat.timed-out") if is_late else end
         except ChatError as error:
             is_shown = isinstance(error, AgentRefusedError) and error.is_shown
             is_gone = isinstance(error, AgentGoneError)
-            end = PromptAnswered("", error.sentence, is_gone, failure=error.failure_code, is_shown=is_shown)
-        self.incoming.withdraw()
-        self.incoming.inbox.put(end)
+            return PromptAnswered("", error.sentence, is_gone, failure=error.failure_code, is_shown=is_shown)
 
     async def cancel(self) -> None:
         """Cancel the running turn; pending questions are answered with `cancelled` (ACP v1, cancellation)."""

@@ -99,6 +99,7 @@ class PromptAnswered(Struct, frozen=True):
     """The code of what failed; without an `error` the turn ended in words of the agent."""
     is_shown: bool = False
     """True if the agent has said the `error` in the chat before."""
+    session_id: str = ""
 
 
 Happening: TypeAlias = Updated | AgentAsks | PromptAnswered

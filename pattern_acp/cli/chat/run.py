@@ -17,7 +17,16 @@ from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, FOR_THE_USER, Chat
+from pattern_acp.cli.arguments import (
+    EXIT_CANCELLED,
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_TIMED_OUT,
+    EXIT_USAGE,
+    FOR_THE_USER,
+    Chat,
+)
 from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
 from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.events import Happening, Inbox, PromptAnswered
@@ -155,6 +164,7 @@ def with_agent(chat: Run, portal: BlockingPortal, agent: AgentProcess) -> int:
             portal.call(conversation.initialize)
             opened = portal.call(conversation.open, wanted(chat))
             conversation.images, conversation.piped = chat.images, chat.piped
+            conversation.limit_seconds = chat.arguments.timeout_seconds
         return converse(chat, portal, conversation, opened)
 
 
@@ -246,23 +256,33 @@ class PortalSwitch:
 
 
 def one_turn(turns: "Turns", prompt: str, asker: "Asker") -> int:
-    """Run the only turn; the exit code, which is 1 as well when something was refused without asking the user."""
+    """Run the only turn; the exit code, which is 3 when something was refused without asking the user."""
     from pattern_acp.cli.chat.keyboard import quiet_keys
 
     with quiet_keys(sys.stdin):
         end = turns.run(prompt)
     if end.error and not end.is_shown:
         write_failure(end.failure, f"pattern-acp chat: {end.error}")
+    elif end.failure == TIMED_OUT:
+        write_failure(end.failure, "pattern-acp chat: cancelled, since the time of --timeout was up.")
     elif end.failure:
         write_failure(end.failure, "pattern-acp chat: the turn failed.")
-    return exit_code(end) or (EXIT_ERROR if asker.has_refused else EXIT_OK)
+    return exit_code(end) or (EXIT_REFUSED if asker.has_refused else EXIT_OK)
+
+
+TIMED_OUT = "chat.timed-out"
+"""The failure of a turn that the chat itself cancelled."""
+
+_EXIT_CODES = {"end_turn": EXIT_OK, "refusal": EXIT_REFUSED, "cancelled": EXIT_CANCELLED}
 
 
 def exit_code(end: PromptAnswered) -> int:
-    """0 for a turn that ended well, 130 for a cancelled one, 1 for a failure, a refusal, or a limit that cut it."""
-    if end.failure:
+    """0 for a turn that ended well; 124 and 130 for one that was cancelled; 3 for a model that refused; otherwise 1."""
+    if end.failure == TIMED_OUT:
+        return EXIT_TIMED_OUT
+    if end.failure and end.stop_reason != "refusal":
         return EXIT_ERROR
-    return {"end_turn": EXIT_OK, "cancelled": EXIT_CANCELLED}.get(end.stop_reason, EXIT_ERROR)
+    return _EXIT_CODES.get(end.stop_reason, EXIT_ERROR)
 
 
 @contextmanager

@@ -33,13 +33,19 @@ def write_update(update: JsonObject) -> None:
     write_json(update)
 
 
-def write_stop(stop_reason: str, failure: str, error: str) -> None:
-    """The last line of a turn: its stop reason, with the code of what failed, or the sentence of an error.
+def write_end(end: PromptAnswered, *, refused: bool) -> None:
+    """The last line of a turn (docs/reference/chat-lines.schema.json): how it ended, and in which session.
 
     Raises:
         OutputClosed: the reader went away.
     """
-    told = {"stopReason": stop_reason, "error": error, "failure": failure}
+    told = {
+        "stopReason": end.stop_reason,
+        "error": end.error,
+        "failure": end.failure,
+        "refused": refused,
+        "sessionId": end.session_id,
+    }
     write_json({name: value for name, value in told.items() if value})
 
 
@@ -141,7 +147,7 @@ class JsonView:
 
     def end(self, end: PromptAnswered) -> None:
         """See `TurnView.end`."""
-        write_stop(end.stop_reason, end.failure, end.error)
+        write_end(end, refused=self._asker.has_refused)
 
 
 def absorb(update: JsonObject, known: SessionInfo) -> bool:

@@ -164,7 +164,7 @@ async def test_a_session_begins_and_a_prompt_carries_text_piped_text_and_images(
         happened = [conversation.incoming.inbox.get_nowait() for _ in range(2)]
         assert isinstance(happened[0], Updated)
         assert happened[0].update["content"] == {"type": "text", "text": "Hello."}
-        assert happened[1] == PromptAnswered("end_turn")
+        assert happened[1] == PromptAnswered("end_turn", session_id="s1")
 
 
 async def test_a_recorded_session_is_found_loaded_and_set_to_the_mode_that_is_wanted(tmp_path: Path):
@@ -200,7 +200,7 @@ async def test_a_question_waits_for_the_user_and_a_cancel_withdraws_it(tmp_path:
                     await conversation.cancel()
                 else:
                     asked.question.reply(answer)
-            assert conversation.incoming.inbox.get_nowait() == PromptAnswered("end_turn")
+            assert conversation.incoming.inbox.get_nowait() == PromptAnswered("end_turn", session_id="s1")
         outcomes = [value.outcome for kind, value in agent.asked if kind == "answer"]
         assert outcomes == ["selected", "cancelled"]
         assert said(agent, "cancel")["session_id"] == "s1"
@@ -211,6 +211,6 @@ async def test_an_error_of_the_agent_ends_the_turn_with_its_sentence_and_code(tm
         await conversation.open(SessionToOpen(str(tmp_path)))
         await conversation.prompt("fail")
         end = conversation.incoming.inbox.get_nowait()
-        assert end == PromptAnswered("", "It is broken.", failure="agent.fault")
+        assert end == PromptAnswered("", "It is broken.", failure="agent.fault", session_id="s1")
         with pytest.raises(AgentRefusedError):
             await conversation.request("session/none", {}, dict[str, object])

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 from acp import schema as sdk
+from jsonschema import Draft202012Validator, validate
 from PIL import Image
 from pydantic import TypeAdapter
 
 from tests.support.chats import Done, chat_beside, sessions_beside
 from tests.support.process import agent_environment, write_script
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -67,14 +70,14 @@ def test_what_is_piped_in_beside_a_slash_command_is_named_as_unused(home: Path, 
 
 def test_without_anybody_to_ask_nothing_is_changed_and_the_flag_is_named(home: Path, project: Path):
     done = chat(home, project, 'replace "hello" with "bye" in a.txt')
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "--yes" in done.stderr
     assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
 
 
 def test_deny_refuses_an_edit(home: Path, project: Path):
     done = chat(home, project, "--deny", 'replace "hello" with "bye" in a.txt')
-    assert (done.returncode, done.stderr.count("--yes")) == (1, 0)
+    assert (done.returncode, done.stderr.count("--yes")) == (3, 0)
     assert (project / "a.txt").read_text(encoding="utf-8") == "hello world\n"
 
 
@@ -91,7 +94,7 @@ def test_json_prints_the_updates_of_the_wire_and_the_stop_reason_alone(home: Pat
     assert done.returncode == 0
     assert done.stderr == ""
     *updates, last = [json.loads(line) for line in done.stdout.splitlines()]
-    assert last == {"stopReason": "end_turn"}
+    assert last == {"stopReason": "end_turn", "sessionId": session_of(sessions(home, project, "list", "--json"))}
     notification = TypeAdapter(sdk.SessionNotification)
     for update in updates:
         notification.validate_python({"sessionId": "s", "update": update})
@@ -161,9 +164,9 @@ def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
 
 
 @pytest.mark.parametrize(
-    ("step", "code"), [({"stop": "refusal"}, 1), ({"stop": "max_tokens"}, 1), ({"error": "auth"}, 1)]
+    ("step", "code"), [({"stop": "refusal"}, 3), ({"stop": "max_tokens"}, 1), ({"error": "auth"}, 1)]
 )
-def test_a_turn_that_did_not_end_well_exits_1(home: Path, project: Path, step: dict[str, object], code: int):
+def test_the_exit_code_tells_a_refusal_from_other_ends(home: Path, project: Path, step: dict[str, object], code: int):
     script = write_script(home, [[{"text": "So far."}, step]])
     done = chat(home, project, "hi", script=script)
     assert done.returncode == code
@@ -174,7 +177,7 @@ def test_json_names_the_code_of_a_turn_that_failed(home: Path, project: Path):
     script = write_script(home, [[{"text": "So far."}, {"error": "request"}]])
     done = chat(home, project, "--json", "hi", script=script)
     last = json.loads(done.stdout.splitlines()[-1])
-    assert last == {"stopReason": "end_turn", "failure": "provider.request-refused"}
+    assert (last["stopReason"], last["failure"]) == ("end_turn", "provider.request-refused")
     script = write_script(home, [[{"error": "auth"}]])
     done = chat(home, project, "--json", "hi", script=script)
     last = json.loads(done.stdout.splitlines()[-1])
@@ -220,3 +223,50 @@ def test_a_question_of_the_agent_costs_no_exit_code(
     )
     assert done.returncode == 0, done.stderr
     assert ("**SQLite**" in done.stdout) is is_answered
+
+
+def test_every_line_of_json_is_as_documented(home: Path, project: Path, tmp_path: Path):
+    schema = json.loads((ROOT / "docs" / "reference" / "chat-lines.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    edit = 'replace "hello" with "bye" in a.txt'
+    broken = write_script(tmp_path, [[{"text": "So far."}, {"error": "request"}]])
+    runs = [
+        chat(home, project, "--json", "--yes", edit),
+        chat(home, project, "--json", "--deny", 'replace "bye" with "hi" in a.txt'),
+        chat(home, project, "--json", "hi", script=broken),
+        chat(home, project, "--json", "--cwd", "nowhere", "hi"),
+    ]
+    ends = [[json.loads(line) for line in done.stdout.splitlines()] for done in runs]
+    for line in (line for lines in ends for line in lines):
+        validate(line, schema, Draft202012Validator)
+    assert [lines[-1].get("refused", False) for lines in ends] == [False, True, False, False]
+    assert [done.returncode for done in runs] == [0, 3, 1, 1]
+
+
+def test_a_prompt_is_cancelled_when_its_time_is_up(home: Path, project: Path, tmp_path: Path):
+    script = write_script(tmp_path, [[{"text": "This takes long."}, {"wait_for": "cancel"}]])
+    done = chat(home, project, "--timeout", "0.3", "--json", "go", script=script)
+    assert done.returncode == 124
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["stopReason"], last["failure"]) == ("cancelled", "chat.timed-out")
+    assert "time of --timeout was up. [chat.timed-out]" in done.stderr
+
+
+def test_a_prompt_that_ends_in_time_is_not_cancelled(home: Path, project: Path):
+    assert chat(home, project, "--timeout", "1h", "read a.txt").returncode == 0
+
+
+def test_a_prompt_that_costs_too_much_ends_and_yes_does_not_extend_it(home: Path, project: Path, tmp_path: Path):
+    step = [{"tool": "list_directory", "arguments": {"path": "."}}, {"usage": {"input_tokens": 90_000}}]
+    script = write_script(tmp_path, [step, [{"text": "Too far."}]])
+    done = chat(home, project, "--max-cost", "80k tokens", "--yes", "--json", "go", script=script)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["failure"]) == (1, "turn.budget-reached")
+    assert "Too far." not in done.stdout
+
+
+def test_one_slash_command_leaves_no_session_behind(home: Path, project: Path):
+    for line in ("/status", "/memory", "/remember Prices are in cents."):
+        assert chat(home, project, line).returncode == 0
+    assert json.loads(sessions(home, project, "list", "--json")) == []
+    assert chat(home, project, "--continue", "hello").returncode == 1

@@ -128,7 +128,7 @@ def test_what_arrives_while_a_line_is_typed_is_remembered_and_shown_later():
 
 @pytest.mark.parametrize(
     ("stop_reason", "code"),
-    [("end_turn", 0), ("cancelled", 130), ("refusal", 1), ("max_tokens", 1), ("max_turn_requests", 1), ("", 1)],
+    [("end_turn", 0), ("cancelled", 130), ("refusal", 3), ("max_tokens", 1), ("max_turn_requests", 1), ("", 1)],
 )
 def test_the_exit_code_tells_how_the_turn_ended(stop_reason: str, code: int):
     assert exit_code(PromptAnswered(stop_reason)) == code
