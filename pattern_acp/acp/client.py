@@ -15,8 +15,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.acp import schema
+from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.content import CHUNK_CHARACTERS, IMAGE_BYTES, pieces, shown_input
-from pattern_acp.acp.editor_ports import EditorPorts, LocalMeans
+from pattern_acp.acp.editor_ports import EditorPorts, LocalMeans, offered_at_client
 from pattern_acp.acp.onlookers import Onlooker, Onlookers, SharedQuestions
 from pattern_acp.acp.updates import (
     Compactions,
@@ -64,10 +65,14 @@ from pattern_acp.turn.events import (
     Transient,
 )
 from pattern_acp.workspace.errors import ImageError
+from pattern_acp.workspace.git_status import GitStatus
 from pattern_acp.workspace.images import preview_of
 
 FLUSH_SECONDS = 0.04
 FLUSH_CHARACTERS = 400
+
+AWAY_SECONDS = 0.8
+"""Longest that the way to a client's machine and back may take beside what is asked of it there."""
 
 
 class Chunk(Struct, frozen=True):
@@ -667,13 +672,32 @@ class EditorClient:
         return self._capabilities.shows_forms
 
     @property
+    def is_searched(self) -> bool:
+        """See `Client.is_searched`."""
+        return self._means.is_elsewhere and "search_text" in offered_at_client(self._capabilities)
+
+    async def git_status(self, cwd: str, seconds: float) -> GitStatus | None:
+        """The state of a working tree on the client's machine; None where it does not say within the time."""
+        if "git_status" not in offered_at_client(self._capabilities):
+            return None
+        try:
+            answer = await self._dispatcher.request(
+                extensions.GIT_STATUS,
+                extensions.GitStatusRequest(cwd=cwd),
+                extensions.GitStatusResponse,
+                deadline=seconds + AWAY_SECONDS,
+            )
+            return None if answer.status is None else msgspec.convert(answer.status, GitStatus)
+        except (TimeoutError, ProtocolError, msgspec.ValidationError):
+            return None
+
+    @property
     def description(self) -> ClientDescription:
         """See `Client.description`."""
         described = description_of(self._capabilities, self._info)
         if self._means.is_elsewhere:
-            where = (
-                "They are on the user's machine, not on yours: look for files with commands such as ls, find and rg."
-            )
+            how = "the tools for it" if self.is_searched else "commands such as ls, find and rg"
+            where = f"They are on the user's machine, not on yours: look for files with {how}."
             described = replace(described, capabilities=(*described.capabilities, where))
         return self.faces.described(described) if self.faces is not None else described
 

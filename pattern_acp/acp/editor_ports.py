@@ -4,15 +4,17 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import anyio
 from msgspec import Struct
 
 from pattern_acp.acp import schema
+from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import (
     INTERNAL_ERROR,
@@ -24,6 +26,7 @@ from pattern_acp.jsonrpc.errors import (
 from pattern_acp.mcp_servers.catalogue import FileTools, ServerError
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
+from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
@@ -415,6 +418,44 @@ class NoTerminal:
         raise CommandFailedToStartError("This client offers no terminal, and commands of its machine run nowhere else.")
 
 
+CALL_SECONDS = 90.0
+"""Longest wait for a tool on the client's machine; a search there ends by itself long before."""
+
+
+def offered_at_client(capabilities: schema.ClientCapabilities) -> frozenset[str]:
+    """Return what a client says that it does where the files are (`_meta.pattern.workspace`)."""
+    pattern = (capabilities.meta or {}).get("pattern")
+    offered = cast("dict[str, object]", pattern).get("workspace") if isinstance(pattern, dict) else None
+    names = cast("list[object]", offered) if isinstance(offered, list) else []
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+class ToolsOfClient:
+    """`ToolsAtClient` over the connection of one session."""
+
+    def __init__(self, session_id: SessionId, dispatcher: Dispatcher, offered: frozenset[str]) -> None:
+        self._session_id = session_id
+        self._dispatcher = dispatcher
+        self._offered = offered
+
+    def offers(self, name: str) -> bool:
+        """See `ToolsAtClient.offers`."""
+        return name in self._offered
+
+    async def run(self, name: str, arguments: JsonObject) -> ToolOutcome:
+        """See `ToolsAtClient.run`."""
+        request = extensions.ToolAtClientRequest(session_id=self._session_id, arguments=arguments)
+        kind, method = extensions.ToolAtClientResponse, f"{extensions.AT_CLIENT}{name}"
+        try:
+            answer = await self._dispatcher.request(method, request, kind, deadline=CALL_SECONDS)
+        except RemoteError as error:
+            raise ToolFailedError(error.message) from error
+        except (TimeoutError, ProtocolError) as error:
+            raise ToolFailedError(f"{name} got no answer from the user's machine; try again.") from error
+        places = tuple(Location(path, line) for path, line in answer.places)
+        return ToolOutcome(answer.text, content=(TextContent(answer.summary),), locations=places)
+
+
 class LocalMeans(Struct, frozen=True):
     """The means of a workbench on this machine."""
 
@@ -468,10 +509,13 @@ class EditorPorts:
         self._deadline = means.editor_deadline
         self._delegating: DelegatingFileSystem | None = None
         self._elsewhere: FilesOfClient | None = None
+        self._at_client: ToolsOfClient | None = None
         fs = capabilities.fs
         if means.is_elsewhere:
             editor_files = EditorFileSystem(session_id, dispatcher, means.editor_deadline)
             self._elsewhere = FilesOfClient(editor_files, can_read=fs.read_text_file, can_write=fs.write_text_file)
+            if offered := offered_at_client(capabilities):
+                self._at_client = ToolsOfClient(session_id, dispatcher, offered)
             self._terminal: Terminal = NoTerminal()
             if capabilities.terminal:
                 self._terminal = EditorTerminal(
@@ -514,6 +558,11 @@ class EditorPorts:
     def has_editor_files(self) -> bool:
         """See `Workbench.has_editor_files`."""
         return self._delegating is not None or self._elsewhere is not None
+
+    @property
+    def at_client(self) -> ToolsOfClient | None:
+        """See `Workbench.at_client`."""
+        return self._at_client
 
     def use_server(self, server: Server, tools: FileTools) -> None:
         """See `Workbench.use_server`."""

@@ -9,6 +9,7 @@ import msgspec
 
 from pattern_acp.acp.schema_session import ConfigOption, LoadSessionRequest, MetaWire, SessionModeState, Wire
 from pattern_acp.acp.schema_updates import SessionUpdate
+from pattern_acp.domain.canonical import JsonObject
 
 SUBSCRIBE = "_pattern/memory/subscribe"
 UNSUBSCRIBE = "_pattern/memory/unsubscribe"
@@ -102,6 +103,39 @@ class EventNotification(Wire, frozen=True, kw_only=True):
 
     subscription_id: str
     event: MemoryEvent
+
+
+AT_CLIENT = "_pattern/workspace/"
+"""Begins the methods that a client serves which does work where its files are (`pattern-acp connect`)."""
+
+GIT_STATUS = f"{AT_CLIENT}git_status"
+
+
+class ToolAtClientRequest(MetaWire, frozen=True, kw_only=True):
+    """Run the tool that the method is named after in the folders of a session; it only reads."""
+
+    session_id: str
+    arguments: JsonObject
+
+
+class ToolAtClientResponse(Wire, frozen=True, kw_only=True):
+    """The text for the model, the line for the user, and places as paths, with the line where there is one."""
+
+    text: str
+    summary: str = ""
+    places: tuple[tuple[str, int | None], ...] = ()
+
+
+class GitStatusRequest(MetaWire, frozen=True, kw_only=True):
+    """Ask git about a folder of an open session."""
+
+    cwd: str
+
+
+class GitStatusResponse(Wire, frozen=True, kw_only=True):
+    """The state of the working tree as `workspace.git_status.GitStatus` has it; absent without one."""
+
+    status: JsonObject | None = None
 
 
 SUBSCRIBE_SESSION = "_pattern/session/subscribe"

@@ -4,7 +4,7 @@ Owns: which requests wait on either side, which sessions are open, and which of 
 Must not know: how connections are made. Only version 1 of ACP: its `session/load` replays a session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -79,6 +79,20 @@ class SeenByEditor:
     def is_waiting(self) -> bool:
         """True while the editor has asked for something that is not answered."""
         return bool(self._waiting)
+
+    def folders_of(self, session_id: str) -> tuple[str, ...] | None:
+        """Return the folders of a session that the editor opened, its own first; None for any other."""
+        session = self._sessions.get(session_id)
+        cwd = session.params.get("cwd") if session is not None else None
+        if session is None or not isinstance(cwd, str):
+            return None
+        more = session.params.get("additionalDirectories")
+        others = cast("list[object]", more) if isinstance(more, list) else []
+        return (cwd, *(folder for folder in others if isinstance(folder, str)))
+
+    def open_folders(self) -> tuple[str, ...]:
+        """Return the folders of all sessions that the editor has open."""
+        return tuple(folder for session_id in self._sessions for folder in self.folders_of(session_id) or ())
 
     def from_editor(self, line: bytes) -> list[bytes]:
         """Return what the agent is to be sent for a line of the editor."""
@@ -193,7 +207,7 @@ class SeenByEditor:
     def _note_session(self, request: Request, response: Response) -> None:
         params = _object(request.params)
         match request.method:
-            case "session/new" | "session/fork":
+            case "session/new" | "session/fork" | "_pattern/session/fork":
                 session_id = _object(response.result).get("sessionId")
             case "session/load" | "session/resume":
                 session_id = params.get("sessionId")
@@ -253,6 +267,33 @@ class SeenByEditor:
             session.texts[message_id] = session.texts.get(message_id, 0) + len(_text_of(update))
         elif isinstance(call, str):
             session.calls[call] = str(update.get("status") or session.calls.get(call, ""))
+
+
+def with_offer(line: bytes, offered: Sequence[str]) -> bytes:
+    """Return a line of the editor; an initialize promises what is done beside the editor on its machine as well."""
+    message = parse(line)
+    if not isinstance(message, Request) or message.method != "initialize":
+        return line
+    params = _object(message.params)
+    name = "clientCapabilities" if "info" not in params or "clientCapabilities" in params else "capabilities"
+    promised = params.get(name, {})
+    if not isinstance(promised, dict):
+        return line
+    capabilities = cast("dict[str, Any]", promised)
+    meta = capabilities.get("_meta")
+    members = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
+    pattern = members.get("pattern")
+    ours = cast("dict[str, Any]", pattern) if isinstance(pattern, dict) else {}
+    more = {**capabilities, "_meta": {**members, "pattern": {**ours, "workspace": list(offered)}}}
+    return encode_request(message.id, message.method, {**params, name: more})
+
+
+def cancelled_id(message: Notification) -> RequestId:
+    """Return the id of the request that a notification withdraws; None where it is another one."""
+    if message.method != CANCEL_REQUEST:
+        return None
+    found = _object(message.params).get("requestId")
+    return found if isinstance(found, int | str) else None
 
 
 def _text_of(update: Mapping[str, Any]) -> str:

@@ -9,19 +9,21 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 from anyio.streams.tls import TLSStream
 
-from pattern_acp.acp.seen_by_editor import SeenByEditor
+from pattern_acp.acp.schema_extensions import AT_CLIENT
+from pattern_acp.acp.seen_by_editor import SeenByEditor, cancelled_id, with_offer
+from pattern_acp.bootstrap.client_machine import OFFERED, ClientMachine
 from pattern_acp.bootstrap.remote_server import CONNECTION_HEADER, MACHINE_HEADER, RECEIVED_HEADER
 from pattern_acp.journal.processes import host_name
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, ConnectionClosedError, ProtocolError, RpcError
 from pattern_acp.jsonrpc.links import CannotResumeError, ResumableLink
-from pattern_acp.jsonrpc.messages import encode_error
+from pattern_acp.jsonrpc.messages import Notification, Request, RequestId, Response, encode_error, parse
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from pattern_acp.jsonrpc.websocket import HANDSHAKE_SECONDS, HandshakeRefusedError, WebSocket, dial
 
@@ -52,7 +54,16 @@ class ServerUnusableError(ProtocolError):
 class Connector:
     """One editor, and the server that it is connected with."""
 
-    def __init__(self, editor: Transport, dial_server: Dial, *, first_seconds: float = FIRST_SECONDS) -> None:
+    def __init__(
+        self,
+        editor: Transport,
+        dial_server: Dial,
+        machine: ClientMachine | None = None,
+        *,
+        first_seconds: float = FIRST_SECONDS,
+    ) -> None:
+        """`machine` does what a server elsewhere cannot do with the editor's files; without it nothing does."""
+        self._machine = machine
         self._editor = editor
         self._dial = dial_server
         self._first_seconds = first_seconds
@@ -74,6 +85,8 @@ class Connector:
         failure: ServerUnusableError | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._take_from_editor, tasks.cancel_scope, name="editor")
+            if self._machine is not None:
+                tasks.start_soon(self._machine.run, name="client's machine")
             try:
                 await self._stay_connected(tasks)
             except ServerUnusableError as error:
@@ -93,7 +106,8 @@ class Connector:
                 error = RpcError(INVALID_REQUEST, f"The line is longer than {item.limit} bytes; send less at once.")
                 await self._tell_editor(encode_error(None, error))
                 continue
-            for line in self._seen.from_editor(item):
+            offered = item if self._machine is None else with_offer(item, OFFERED)
+            for line in self._seen.from_editor(offered):
                 with suppress(ConnectionClosedError):
                     # What a link takes no more is sent again over the next one, as far as somebody waits for it.
                     await self._link.send(line)
@@ -108,8 +122,20 @@ class Connector:
             scope.cancel()
 
     async def _take_from_server(self, link: ResumableLink) -> None:
+        if self._machine is None:
+            await self._pass_on(link, None)
+            return
+        seen, beside = self._seen, _Aside(link)
+        served = self._machine.dispatcher(beside, seen.folders_of, seen.open_folders)
+        with beside:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(served.run, name="asked of the client's machine")
+                await self._pass_on(link, beside)
+                tasks.cancel_scope.cancel()
+
+    async def _pass_on(self, link: ResumableLink, beside: "_Aside | None") -> None:
         while (item := await link.receive()) is not None:
-            if isinstance(item, Oversize):
+            if isinstance(item, Oversize) or (beside is not None and await beside.takes(item)):
                 continue
             shown, sent = self._seen.from_agent(item)
             for line in shown:
@@ -196,6 +222,45 @@ class Connector:
         for line in first:
             await self._link.send(line)
         tasks.start_soon(self._take_from_server, self._link, name="server")
+
+
+class _Aside:
+    """A `Transport` of the requests that a server asks the connector itself, out of a link that carries all others."""
+
+    def __init__(self, link: ResumableLink) -> None:
+        self._link = link
+        self._open: set[RequestId] = set()
+        self._send, self._receive = anyio.create_memory_object_stream[bytes](16)
+
+    def __enter__(self) -> Self:
+        """Begin nothing; the end closes what lines wait in."""
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Close."""
+        self._send.close()
+        self._receive.close()
+
+    async def takes(self, line: bytes) -> bool:
+        """Take a line, if it is one of them or withdraws one."""
+        message = parse(line)
+        if isinstance(message, Request) and message.method.startswith(AT_CLIENT):
+            self._open.add(message.id)
+        elif not (isinstance(message, Notification) and cancelled_id(message) in self._open):
+            return False
+        await self._send.send(line)
+        return True
+
+    async def receive(self) -> bytes | Oversize | None:
+        """See `Transport.receive`."""
+        return await self._receive.receive()
+
+    async def send(self, line: bytes) -> None:
+        """See `Transport.send`."""
+        message = parse(line)
+        if isinstance(message, Response):
+            self._open.discard(message.id)
+        await self._link.send(line)
 
 
 def dialler(url: str, token: str, authority: str = "") -> Dial:

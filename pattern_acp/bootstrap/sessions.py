@@ -123,7 +123,7 @@ class Root(Struct, frozen=True):
         shared = self.shared
         if elsewhere is not None:
             # Late: a process of an editor has no such client.
-            from pattern_acp.tools.registry import elsewhere as tools_elsewhere
+            from pattern_acp.tools.elsewhere import tools_elsewhere
 
             shared = replace(
                 shared,
@@ -250,6 +250,8 @@ def serve_sessions(
         shared.hooks = hook_runner(means)
         shared.code = ServedCode(tasks, cache, means.environment, shared.clock)
         shared.languages = language_servers(tasks, ports.environment)
+    else:
+        shared.git_status = client.git_status
     sessions = Sessions(shared, client)
     methods = SessionMethods(sessions, client, answered)
     tasks.start_soon(client.timer.run, name="chunk flusher")

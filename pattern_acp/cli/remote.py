@@ -10,6 +10,7 @@ from functools import partial
 
 import anyio
 
+from pattern_acp.bootstrap.client_machine import ClientMachine
 from pattern_acp.bootstrap.connector import Connector, Dial, ServerUnusableError, dialler
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.process import Process
@@ -112,15 +113,15 @@ def run_connect(arguments: Connect, process: Process) -> int:
     mask_also(token)
     dial = dialler(arguments.url, token, arguments.authority)
     try:
-        anyio.run(_connect, dial)
+        anyio.run(_connect, dial, ClientMachine(process.environ, process.loaded.paths.cache))
     except KeyboardInterrupt:
         return EXIT_CANCELLED
     return EXIT_OK
 
 
-async def _connect(dial: Dial) -> None:
+async def _connect(dial: Dial, machine: ClientMachine) -> None:
     async with StdioTransport(*claim_standard_streams()) as editor:
-        await Connector(editor, dial).run()
+        await Connector(editor, dial, machine).run()
 
 
 def _read_token() -> str:

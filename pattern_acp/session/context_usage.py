@@ -49,7 +49,8 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
     """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
     state, plan = session.state, session.state.policy.mode is Mode.PLAN
     more = (*skill_tools(session.state, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
-    has_code = code_of(session.constellation, session.state) is not None
+    is_elsewhere = session.constellation.elsewhere is not None
+    has_code = is_elsewhere or code_of(session.constellation, session.state) is not None
     depends_on = (
         plan,
         model or state.model,

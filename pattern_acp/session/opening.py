@@ -106,7 +106,7 @@ class Place(Struct, frozen=True):
 
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
-    place = await look_at(shared, opening)
+    place = await look_at(shared, opening, is_searched=client.is_searched)
     compiled, found = await anyio.to_thread.run_sync(compile_system, shared, client, place)
     others = (shared.persona.sources, *instruction_sources(found))
     sources = await sources_to_keep(shared.database, place.definitions, place.cwd, others)
@@ -354,8 +354,8 @@ def memory_rules(shared: Constellation, settings: Settings) -> MemoryRules:
     )
 
 
-async def look_at(shared: Constellation, opening: Opening) -> Place:
-    """Check and resolve the client's folders.
+async def look_at(shared: Constellation, opening: Opening, *, is_searched: bool = False) -> Place:
+    """Check and resolve the client's folders; `is_searched` is that of the client.
 
     Raises:
         InvalidRequestError: a folder is not absolute, or `cwd` is no folder.
@@ -364,25 +364,29 @@ async def look_at(shared: Constellation, opening: Opening) -> Place:
         if "\0" in folder or not Path(folder).is_absolute():
             raise FolderUnusableError(f"The folder {shown(folder)} is not an absolute path; send absolute paths.")
     if shared.elsewhere is not None:
-        return _place_elsewhere(shared, opening, shared.elsewhere)
+        return _place_elsewhere(shared, opening, shared.elsewhere, is_searched=is_searched)
     return await anyio.to_thread.run_sync(_look_at, shared, opening)
 
 
 ELSEWHERE = (
-    "Files and commands are those of your machine, through the editor. Project settings and instructions, search, git "
-    "status, checkpoints of files, the sandbox, MCP servers, hooks, language servers and the code map work where the "
-    "agent runs, so they are off here; every command asks."
+    "Files and commands are those of your machine, through the editor. Project settings and instructions, {off}"
+    "checkpoints of files, the sandbox, MCP servers, hooks and language servers work where the agent runs, so they are "
+    "off here; every command asks."
 )
+"""The first sentences of a session with a client on another machine."""
+
+NOT_SEARCHED = "search, git status, the code map,"
+
+SEARCHED = " Search, git status and the code map are done on your machine, by `pattern-acp connect`."
 
 
-def _place_elsewhere(shared: Constellation, opening: Opening, machine: str) -> Place:
+def _place_elsewhere(shared: Constellation, opening: Opening, machine: str, *, is_searched: bool) -> Place:
     """Take the client's folders as it names them: they are on another machine."""
+    told = f"{ELSEWHERE.format(off='')}{SEARCHED}" if is_searched else ELSEWHERE.format(off=f"{NOT_SEARCHED} ")
     roots = tuple(normal_path(folder) for folder in (opening.cwd, *opening.additional_directories))
     settings = replace(shared.settings, policy=replace(shared.settings.policy, reading_commands="ask"))
     project = f"{machine or 'elsewhere'}:{roots[0]}"
-    return Place(
-        opening.cwd, opening.additional_directories, roots, GitFacts(), project, settings, problems=(ELSEWHERE,)
-    )
+    return Place(opening.cwd, opening.additional_directories, roots, GitFacts(), project, settings, problems=(told,))
 
 
 def _look_at(shared: Constellation, opening: Opening) -> Place:

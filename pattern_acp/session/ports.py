@@ -12,6 +12,7 @@ from pattern_acp.mcp_servers.server import Server
 from pattern_acp.policy.approver import UserContact
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
+from pattern_acp.tools.base import ToolsAtClient
 from pattern_acp.turn.events import Transient
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
@@ -83,6 +84,11 @@ class Workbench(Protocol):
         """True when files and commands are on another machine, and only the client reaches them."""
         ...
 
+    @property
+    def at_client(self) -> ToolsAtClient | None:
+        """Runs tools where the files are, if that is another machine and the client does that."""
+        ...
+
     def use_server(self, server: Server, tools: FileTools) -> None:
         """Read and write files through an MCP server of the client from now on."""
         ...
@@ -116,6 +122,11 @@ class SessionPorts(Struct, frozen=True):
 
 class Client(Protocol):
     """The connected client."""
+
+    @property
+    def is_searched(self) -> bool:
+        """True when it searches on its machine, which has the files."""
+        ...
 
     @property
     def description(self) -> ClientDescription:

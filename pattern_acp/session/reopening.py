@@ -107,7 +107,7 @@ async def reopen_session(
         UnknownSessionError: there is none, or it was deleted.
         LeaseHeldError: another process runs it, and `how` does not say to take it over.
     """
-    place = await look_at(shared, opening)
+    place = await look_at(shared, opening, is_searched=client.is_searched)
     known = SessionId(session_id)
     found, sources = await shared.database.read(lambda tx: _sound(tx, known, place))
     # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
@@ -161,7 +161,7 @@ async def view_session(
     Raises:
         UnknownSessionError: there is none, or it was deleted.
     """
-    place = await look_at(shared, opening)
+    place = await look_at(shared, opening, is_searched=client.is_searched)
     known = SessionId(session_id)
     read = _read_what_is_left if shared.database.damage else partial(_read, lost=frozenset())
     found = await shared.database.read(lambda tx: read(tx, known, place.project))

@@ -133,6 +133,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         roots=session.state.policy.roots,
         files=ObservedFiles(files, code.note_changed) if code is not None else files,
         is_elsewhere=is_elsewhere,
+        at_client=session.workbench.at_client,
         terminal=session.workbench.terminal,
         limits=partial(profile_of, session.constellation, session.state),
         memory=session.memory,

@@ -195,6 +195,22 @@ async def no_text(text_id: str) -> str | None:
     return None
 
 
+class ToolsAtClient(Protocol):
+    """Runs tools that read on the client's machine."""
+
+    def offers(self, name: str) -> bool:
+        """Tell whether the client has the tool."""
+        ...
+
+    async def run(self, name: str, arguments: JsonObject) -> ToolOutcome:
+        """Return what the tool finds there.
+
+        Raises:
+            ToolFailedError: it could not do it; the sentence is the client's.
+        """
+        ...
+
+
 class ToolContext(Struct, frozen=True):
     """The capabilities of a tool. `roots` are absolute and resolved; the first is the session's cwd."""
 
@@ -243,6 +259,8 @@ class ToolContext(Struct, frozen=True):
     """The data of others that the turn has read, that of the session's own folders last."""
     is_elsewhere: bool = False
     """True if files and commands are on another machine, so that nothing of a path can be seen on this one."""
+    at_client: "ToolsAtClient | None" = None
+    """Runs tools where the files are, if that is another machine; None where the client does none."""
     note_path: Callable[[str, str], None] = unnoted
     """Called with every path that a call names: absolute, and resolved through symbolic links."""
 

@@ -69,21 +69,6 @@ def _web_search(searcher: "WebSearcher | None") -> tuple[Tool, ...]:
     return (WebSearch(searcher),)
 
 
-ELSEWHERE = frozenset(
-    {
-        *("read_file", "write_file", "edit_file", "run_command", "job", "update_plan", "task", "memory_read"),
-        *("memory_write", "memory_search", "session_search", "read_attachment", "fetch_url", "delegate", "ask_user"),
-        "web_search",
-    }
-)
-"""Tools that need no disk of this machine."""
-
-
-def elsewhere(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools of sessions whose files are on another machine."""
-    return tuple(tool for tool in tools if tool.spec.name in ELSEWHERE)
-
-
 def parameter_names() -> frozenset[str]:
     """The names of all arguments of built-in tools, which stay whatever words are forgotten."""
     return frozenset(name for tool in default_tools() for name in _parameters(tool.spec.input_schema))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import ByteStream
 
+from pattern_acp.bootstrap.client_machine import ClientMachine
 from pattern_acp.bootstrap.connector import Connector
 from pattern_acp.bootstrap.remote_server import (
     Address,
@@ -129,14 +130,16 @@ async def connected_remotely(
     files: Mapping[str, str] | None = None,
     capabilities: JsonDict | None = None,
     permission: PermissionAnswer | None = None,
+    machine: ClientMachine | None = None,
+    introduction: JsonDict | None = None,
 ) -> AsyncGenerator[FakeEditor, None]:
     """An editor behind `pattern-acp connect`; introduced."""
     near, far = loopback_pair()
     editor = FakeEditor(far, files=files, capabilities=capabilities, permission=permission)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Connector(near, dial_server).run)
+        tasks.start_soon(Connector(near, dial_server, machine).run)
         tasks.start_soon(editor.dispatcher.run)
-        await editor.initialize()
+        await editor.initialize(introduction)
         yield editor
         far.close_sending()
         near.close_sending()

@@ -130,7 +130,7 @@ class _Second:
         async def begin() -> None:
             # Nothing that version 1 has clients do for us: files and commands are ours in version 2.
             auth = v1.AuthCapabilities(terminal=in_terminal)
-            client = v1.ClientCapabilities(auth=auth, elicitation=_elicitation_of(params))
+            client = v1.ClientCapabilities(auth=auth, elicitation=_elicitation_of(params), meta=_meta_of(params))
             self._connection.begin(client, info)
 
         context.after_response(begin)
@@ -213,6 +213,13 @@ def _elicitation_of(params: object) -> v1.ElicitationCapabilities | None:
         return msgspec.convert(cast("dict[str, object]", promised).get("elicitation"), v1.ElicitationCapabilities)
     except msgspec.ValidationError:
         return None
+
+
+def _meta_of(params: object) -> dict[str, object] | None:
+    """The client's promises beside those of ACP; None for what cannot be read."""
+    promised = cast("dict[str, object]", params).get("capabilities") if isinstance(params, dict) else None
+    meta = cast("dict[str, object]", promised).get("_meta") if isinstance(promised, dict) else None
+    return cast("dict[str, object]", meta) if isinstance(meta, dict) else None
 
 
 def _info_of(params: object) -> v1.Implementation | None:
