@@ -1,12 +1,13 @@
 """The official JSON schemas of ACP v1 and v2, fetched when a test asks for one.
 
-Owns: getting `schema/v1/schema.json` and `schema/v2/schema.json` out of the npm package that carries
-them, and of the unstable schemas what we offer. They are not vendored: they are the protocol's
-own files, and the newest ones are the judges.
+Owns: checking values against their definitions, and getting `schema/v1/schema.json` and `schema/v2/schema.json` out of
+the npm package that carries them, and of the unstable schemas what we offer. They are not vendored: they are the
+protocol's own files, and the newest ones are the judges.
 """
 
 import functools
 import json
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 from zlib import crc32
+
+from jsonschema_rs import Draft202012Validator, ValidationError
 
 from pattern_acp.domain.canonical import JsonObject
 from tests.support.programs import path_of, problem_of
@@ -74,7 +77,9 @@ SECOND_UNSTABLE_DEFINITIONS = (
 )
 """What is taken from the unstable schema of version 2: what we offer, and what that refers to."""
 
-_SECOND_FILE = f"second-{crc32(' '.join(SECOND_UNSTABLE_DEFINITIONS).encode()):08x}.json"
+_REFERENCE = re.compile(r'"#/\$defs/(\w+)"')
+
+_SECOND_FILE = f"second-closed-{crc32(' '.join(SECOND_UNSTABLE_DEFINITIONS).encode()):08x}.json"
 
 FETCH_SECONDS = 20
 """Well below a test's own limit (pyproject.toml)."""
@@ -90,6 +95,50 @@ def official_schema() -> JsonObject | None:
 def second_schema() -> JsonObject | None:
     """The schema of version 2, as `official_schema`."""
     return _had(_kept_file(_SECOND_FILE), _second)
+
+
+class SchemaCheck:
+    """Checks of values against the definitions of one schema, each compiled when it is first used."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        self.definitions = cast("dict[str, object]", schema["$defs"])
+        self.property_names = _property_names(schema)
+        """Every name that a definition knows."""
+        self._compiled: dict[str, Draft202012Validator] = {}
+
+    def fault_of(self, name: str, value: object) -> str:
+        """Return where and why a definition refuses a value; empty where it does not."""
+        if name not in self._compiled:
+            self._compiled[name] = Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": self.definitions})
+        try:
+            self._compiled[name].validate(value)
+        except ValidationError as fault:
+            where = ".".join(str(step) for step in fault.instance_path) or "its root"
+            return f"{name} at {where}: {fault.message[:2000]}"
+        return ""
+
+
+def _property_names(value: object) -> frozenset[str]:
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        own = members.get("properties")
+        names = frozenset(cast("dict[str, object]", own)) if isinstance(own, dict) else frozenset[str]()
+        return names.union(*map(_property_names, members.values()))
+    if isinstance(value, list):
+        return frozenset[str]().union(*map(_property_names, cast("list[object]", value)))
+    return frozenset()
+
+
+_CHECKS: dict[int, SchemaCheck] = {}
+"""One a schema; its definitions stay with it, so that no other schema takes its identity."""
+
+
+def check_of(schema: JsonObject) -> SchemaCheck:
+    """Return the one check of a schema in this process."""
+    key = id(schema["$defs"])
+    if key not in _CHECKS:
+        _CHECKS[key] = SchemaCheck(schema)
+    return _CHECKS[key]
 
 
 def kept_schema() -> JsonObject | None:
@@ -166,4 +215,7 @@ def _with_unstable(
 ) -> bytes:
     for name in names:
         stable["$defs"][name] = unstable["$defs"][name]
+    # What we do not offer is refused wherever it comes.
+    missing = set(_REFERENCE.findall(json.dumps(stable))) - set(stable["$defs"])
+    stable["$defs"] |= dict.fromkeys(missing, False)
     return json.dumps(stable).encode()

@@ -5,10 +5,11 @@ know: our own wire structs, which it judges.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Final, TypeAlias, cast
 
 from pattern_acp.domain.canonical import JsonObject
+from tests.support.official_schema import check_of
 from tests.support.wire import LINE_BYTES, WireFaultError
 
 Members: TypeAlias = dict[str, object]
@@ -49,16 +50,11 @@ FREE: Final = frozenset({"_meta", "rawInput", "rawOutput", "data", "params", "pr
 """Members that may hold anything."""
 
 
-class _Validator(Protocol):
-    def validate(self, instance: object) -> None: ...
-
-
 class SecondJudge:
     """Watches one connection. Give it the lines of both sides in the order in which they were written."""
 
     def __init__(self, official: JsonObject | None = None) -> None:
-        self._check = _checker(official)
-        self._names = set[str]() if official is None else _property_names(official)
+        self._check = None if official is None else check_of(official)
         self._asked: dict[object, tuple[str, Members]] = {}
         self._state: dict[object, str] = {}
         self._calls: set[tuple[object, object]] = set()
@@ -129,41 +125,11 @@ class SecondJudge:
             _require("state_update" in last, "The state comes before the answer to session/resume.")
 
     def _judge(self, name: str, value: Members) -> None:
-        self._check(name, value)
-        if self._names:
-            unknown = sorted(_keys(value) - self._names)
+        if self._check is not None:
+            fault = self._check.fault_of(name, value)
+            _require(not fault, f"The schema of version 2 refuses {fault}")
+            unknown = sorted(_keys(value) - self._check.property_names)
             _require(not unknown, f"No definition of version 2 has {', '.join(unknown)}.")
-
-
-def _checker(official: JsonObject | None) -> Callable[[str, Members], None]:
-    if official is None:
-        return lambda _name, _value: None
-    # Late: only those pay for it who judge.
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import ValidationError
-
-    make = cast("Callable[[object], _Validator]", Draft202012Validator)
-
-    def check(name: str, value: Members) -> None:
-        schema = {"$ref": f"#/$defs/{name}", "$defs": official["$defs"]}
-        try:
-            make(schema).validate(value)
-        except ValidationError as fault:
-            where = ".".join(str(step) for step in fault.absolute_path)
-            raise WireFaultError(f"The schema of version 2 refuses {name} at {where}: {fault.message[:2000]}") from None
-
-    return check
-
-
-def _property_names(value: object) -> set[str]:
-    if isinstance(value, dict):
-        members = cast("Members", value)
-        own = members.get("properties")
-        names = set(cast("Members", own)) if isinstance(own, dict) else set[str]()
-        return names.union(*(_property_names(each) for each in members.values()))
-    if isinstance(value, list):
-        return set[str]().union(*(_property_names(each) for each in cast("list[object]", value)))
-    return set()
 
 
 def _keys(value: object) -> set[str]:

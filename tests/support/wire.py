@@ -8,14 +8,14 @@ reported too: that is how a misspelt key or an invented status is found.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Final, TypeAlias, cast
 
 import acp.schema as sdk
 from pydantic import BaseModel, ValidationError
 
 from pattern_acp.domain.canonical import JsonObject
-from tests.support.quick_schema import QuickSchema
+from tests.support.official_schema import check_of
 
 LINE_BYTES = 1_000_000
 """Longest line that every known client reads (reference acp.md, part 1 section 1)."""
@@ -172,20 +172,11 @@ class WireJudge:
         cast("list[str]", waiting).pop()
 
 
-class _Validator(Protocol):
-    def validate(self, instance: object) -> None: ...
-
-
 class _OfficialSchema:
     """Validators by definition of the official schema."""
 
     def __init__(self, schema: JsonObject) -> None:
-        from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import ValidationError as SchemaMismatch
-
-        self._error = SchemaMismatch
-        self._schema = schema
-        self._make = cast("Callable[[object], _Validator]", Draft202012Validator)
+        self._check = check_of(schema)
         self._names: dict[tuple[str, str, str], str] = {}
         for name, definition in cast("Mapping[str, Members]", schema["$defs"]).items():
             if "x-method" in definition:
@@ -200,26 +191,8 @@ class _OfficialSchema:
         self.check(self._names["agent", method, "Response"], result)
 
     def check(self, name: str, value: Members) -> None:
-        if _quick(self._schema).takes(name, value):
-            return
-        validator = self._make({"$ref": f"#/$defs/{name}", "$defs": self._schema["$defs"]})
-        try:
-            validator.validate(value)
-        except self._error as fault:
-            where = ".".join(str(step) for step in fault.absolute_path)
-            raise WireFaultError(
-                f"The official schema refuses {name} at {where or 'its root'}: {fault.message}"
-            ) from None
-
-
-_QUICK: dict[int, tuple[JsonObject, QuickSchema]] = {}
-"""One a schema, which stays with it so that no other takes its identity."""
-
-
-def _quick(schema: JsonObject) -> QuickSchema:
-    known = _QUICK.get(id(schema)) or (schema, QuickSchema(cast("Members", schema["$defs"])))
-    _QUICK[id(schema)] = known
-    return known[1]
+        fault = self._check.fault_of(name, value)
+        _require(not fault, f"The official schema refuses {fault}")
 
 
 def _read_line(line: bytes) -> Members:

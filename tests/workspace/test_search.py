@@ -291,8 +291,8 @@ async def test_what_may_not_be_read_is_named(tmp_path: Path):
     [
         ("x" * 99 + "\r\n", "utf-8"),
         ("\u00fc\u4e2d" * 30 + "\n", "utf-8-sig"),
-        ("\u00e9t\u00e9 dernier\n", "cp1252"),
-        ("ab\n", "utf-16"),
+        ("\u00e9t\u00e9 dernier" * 9 + "\n", "cp1252"),
+        ("ab" * 50 + "\n", "utf-16"),
     ],
 )
 async def test_a_file_larger_than_is_read_at_once_is_searched_line_by_line(tmp_path: Path, before: str, encoding: str):
