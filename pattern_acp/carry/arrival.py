@@ -202,6 +202,14 @@ class _Here:
             return True
         return self.tx.one(QUERIES["is_copied_event"], {"hash": event.hash}) is not None
 
+    def has_write(self, block_id: str, one: BlockEvent) -> bool:
+        """Tell whether a block has a write, by its event or by what it brought."""
+        data = (one.write or {}).get("data")
+        if self.is_known(one.event):
+            return True
+        asked: dict[str, SqlValue] = {"id": block_id, "data": data if isinstance(data, bytes) else None}
+        return self.tx.one(QUERIES["has_update"], asked) is not None
+
     def block_events(self, record: BlockRecord) -> list[BlockEvent]:
         """All events of a block."""
         return [one for page in record.events for one in self.archive.read(page, list[BlockEvent])]
@@ -218,7 +226,7 @@ class _Here:
         about = f"{len(_word(row, 'text')):,} characters, {len(writes)} writes"
         there = self.tx.one(QUERIES["block_of_id"], {"id": _word(row, "id")})
         if there is not None:
-            new = sum(not self.is_known(one.event) for one in writes)
+            new = sum(not self.has_write(_word(row, "id"), one) for one in writes)
             if there[3] == 0 and new:
                 known = sum(self.is_known(one.event) for one in events if one.write)
                 state, about, differs = "changed", f"{new} writes more than here", integer(there[4]) > known
@@ -232,7 +240,7 @@ class _Here:
         else:
             other = self.tx.one(QUERIES["block_of_label"], {"scope": scope, "owner": owner, "label": label})
             # What the program made itself, and nobody wrote to, gives way.
-            if other is not None and integer(other[1]) > 1:
+            if other is not None and other[1] == 1:
                 state, about, differs = "conflict", "another block has this label here", True
         stores = tuple(dict.fromkeys(one.event.store for one in events))
         return Proposal(0, "memory", label, _whose(scope, owner), state, about, stores, cid, differs)

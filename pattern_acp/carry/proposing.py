@@ -17,10 +17,13 @@ from msgspec import Struct
 
 from pattern_acp.carry.arrival import Conflicts, Proposal, accept, proposals
 from pattern_acp.carry.car import ArchiveReader, read_archive
+from pattern_acp.carry.conversion import as_archive
+from pattern_acp.carry.foreign import is_foreign, read_foreign
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns, markdown
 from pattern_acp.commands.memory_results import SHOWN_STORE
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
@@ -91,7 +94,8 @@ class ImportedArchive(Result, frozen=True):
     def document(self) -> Sequence[Part]:
         """The list, or a sentence on what was taken over."""
         if not self.accepted:
-            return (*listed(self.proposals), Paragraph(_ending(self.proposals)))
+            left_out = (Paragraph(note, "note") for note in self.notes)
+            return (*listed(self.proposals), *left_out, Paragraph(_ending(self.proposals)))
         what = (
             f"Imported {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')} and "
             f"{counted(self.sessions, 'session')}, {counted(self.events, 'event')} in all."
@@ -110,11 +114,12 @@ class OpenImport(Struct, frozen=True):
     file: str
     found: tuple[Proposal, ...]
     projects: Mapping[str, str] = {}
+    left_out: tuple[str, ...] = ()
 
     @property
     def unaccepted(self) -> "ImportedArchive":
         """The list of what it brings."""
-        return ImportedArchive(self.file, self.found)
+        return ImportedArchive(self.file, self.found, notes=self.left_out)
 
     async def take(self, choices: Choices, *, now_ms: int) -> ImportedArchive:
         """Store what the user accepts.
@@ -123,7 +128,7 @@ class OpenImport(Struct, frozen=True):
             PatternError: the archive is not sound, or the constellation cannot be written.
         """
         if not choices:
-            return ImportedArchive(self.file, (), accepted=True)
+            return ImportedArchive(self.file, (), accepted=True, notes=self.left_out)
         report = await self.database.write(
             lambda tx: accept(tx, self.archive, self.projects, choices.numbers, now_ms=now_ms)
         )
@@ -136,12 +141,16 @@ class OpenImport(Struct, frozen=True):
             sessions=report.sessions,
             events=report.events,
             kept_mine=report.kept_mine,
-            notes=tuple(report.notes),
+            notes=(*report.notes, *self.left_out),
         )
 
 
 async def look_at(
-    database: Database, archive: ArchiveReader, file: str, projects: Mapping[str, str] | None = None
+    database: Database,
+    archive: ArchiveReader,
+    file: str,
+    projects: Mapping[str, str] | None = None,
+    left_out: tuple[str, ...] = (),
 ) -> OpenImport:
     """Compare an archive with what is here.
 
@@ -149,7 +158,7 @@ async def look_at(
         PatternError: it is damaged, or of a newer program.
     """
     found = await database.read(lambda tx: proposals(tx, archive, projects or {}))
-    return OpenImport(database, archive, file, found, projects or {})
+    return OpenImport(database, archive, file, found, projects or {}, left_out)
 
 
 def projects_of(found: Sequence[Proposal]) -> tuple[str, ...]:
@@ -303,8 +312,9 @@ async def run_import(session: "Session", argument: str) -> str:
             "`pattern-acp import FILE` in a terminal here."
         )
     path = Path(absolute_path(words[0], session.state.cwd))
-    async with opened(path) as archive:
-        found = await look_at(shared.database, archive, str(path))
+    importer = Importer(session.state.persona.name, session.state.cwd, shared.clock)
+    async with opened(path, importer) as (archive, left_out):
+        found = await look_at(shared.database, archive, str(path), left_out=left_out)
         if not any(one.is_open for one in found.found):
             return markdown(found.unaccepted.document)
         if len(words) > 1:
@@ -317,9 +327,19 @@ async def run_import(session: "Session", argument: str) -> str:
         return markdown((await found.take(choices, now_ms=shared.clock.now_ms())).document)
 
 
+class Importer(Struct, frozen=True):
+    """Destination of what another program remembers: the persona of its agents, and the folder of the rest."""
+
+    persona: str
+    folder: str
+    clock: Clock
+
+
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[ArchiveReader, None]:
-    """Open an archive whose every block is compared with its hash, in a thread.
+async def opened(path: Path, importer: Importer) -> AsyncGenerator[tuple[ArchiveReader, tuple[str, ...]], None]:
+    """Open an archive whose every block is compared with its hash, or a file of another program as one.
+
+    The sentences say what of such a file stays out.
 
     Raises:
         ArchiveDamagedError: it is none, is cut short, or a block is not what its CID says.
@@ -327,7 +347,15 @@ async def opened(path: Path) -> AsyncGenerator[ArchiveReader, None]:
     """
     try:
         with path.open("rb") as file:
-            yield await anyio.to_thread.run_sync(read_archive, file)
+            if not is_foreign(path, file.read(64)):
+                yield await anyio.to_thread.run_sync(read_archive, file), ()
+                return
+            found = await anyio.to_thread.run_sync(read_foreign, path)
+        project = await anyio.to_thread.run_sync(project_of_folder, importer.folder)
+        async with as_archive(
+            found, persona=importer.persona, project=project, folder=importer.folder, clock=importer.clock
+        ) as (archive, report):
+            yield archive, (*found.left_out, *report.left_out)
     except OSError as error:
         raise PatternError(
             f"{path} cannot be read: {error.strerror or error}.", failure_code="cli.file-unusable"
@@ -344,7 +372,7 @@ async def _of_this_project(session: "Session", found: OpenImport) -> OpenImport:
     text = f"The memory in it belongs to the project {keys[0]}. Is that the project of this folder?"
     if await _ask(session, "", text, answers) != "yes":
         return found
-    return await look_at(found.database, found.archive, found.file, {keys[0]: here})
+    return await look_at(found.database, found.archive, found.file, {keys[0]: here}, found.left_out)
 
 
 async def _ask(session: "Session", shown: str, text: str, answers: Answers) -> str | None:

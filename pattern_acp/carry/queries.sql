@@ -68,9 +68,15 @@ WHERE o.hash = :hash AND e.stream = 'constellation';
 -- A block by its id, whatever became of it.
 SELECT scope, owner, label, deleted, head_update FROM blocks WHERE id = :id;
 
+-- name: has_update
+-- Whether a block has a write that brought this update.
+SELECT 1 FROM block_updates WHERE block_id = :id AND data = :data;
+
 -- name: block_of_label
--- The block that has a label.
-SELECT id, head_update FROM blocks WHERE scope = :scope AND owner = :owner AND label = :label AND deleted = 0;
+-- The block that has a label, and whether anybody but the program wrote to it.
+SELECT b.id, EXISTS (SELECT 1 FROM block_updates WHERE block_id = b.id AND actor <> 'system')
+FROM blocks AS b
+WHERE b.scope = :scope AND b.owner = :owner AND b.label = :label AND b.deleted = 0;
 
 -- name: is_entry
 -- Whether an archival entry is there.

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import anyio
 import anyio.to_thread
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ from pattern_acp.carry.proposing import (
     Answers,
     Choices,
     ImportedArchive,
+    Importer,
     UnusableChoiceError,
     asked,
     chosen,
@@ -167,11 +169,13 @@ async def import_archive(
         PatternError: the file cannot be read, is damaged, or the choice means nothing.
     """
     rule = cast("Conflicts | None", conflicts or None)
-    async with opened(Path(file)) as archive:
-        found = await look_at(desk.database, archive, file)
-        if into:
+    folder = str(await anyio.Path(into).absolute())
+    importer = Importer(desk.process.loaded.settings.persona, folder, SystemClock())
+    async with opened(Path(file), importer) as (archive, left_out):
+        found = await look_at(desk.database, archive, file, left_out=left_out)
+        if into and projects_of(found.found) != (await anyio.to_thread.run_sync(_project_at, into),):
             projects = await anyio.to_thread.run_sync(_renamed, projects_of(found.found), into)
-            found = await look_at(desk.database, archive, file, projects)
+            found = await look_at(desk.database, archive, file, projects, left_out)
         if accepts:
             choices = chosen(accepts, found.found, rule or "both")
         elif desk.is_program or not sys.stdin.isatty() or not any(one.is_open for one in found.found):

@@ -519,13 +519,13 @@ EXPORT = Group(
 
 IMPORT = Group(
     "import",
-    "take over memory and sessions from a file that export wrote",
-    "Check the file, show what it brings and from which constellation, and take over what you accept. Doing it twice "
-    "changes nothing. --accept all, memory, facts, sessions, or numbers of the list.",
+    "take over memory and sessions from a file of export or of another program",
+    "Check the file (of export, a Letta agent, conversations as JSON, CLAUDE.md), show what it brings, and take over "
+    "what you accept. Doing it twice changes nothing. --accept all, memory, facts, sessions, or numbers of the list.",
     (
         Command(
             "",
-            "take over memory and sessions from a file that export wrote",
+            "take over memory and sessions from a file of export or of another program",
             f"{_CARRY}import_archive",
             (
                 Parameter("file", "the file to read", metavar="FILE", required=True, ask="which FILE to read"),

@@ -151,7 +151,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "import",
-            "Show what a file of export brings, and take over what you accept",
+            "Show what a file of export or another program brings, and take it over",
             "pattern_acp.carry.proposing:run_import",
             hint="FILE [all | memory | facts | sessions | 1,3-5] [mine | theirs | both]",
         ),

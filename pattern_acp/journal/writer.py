@@ -42,13 +42,17 @@ class Appended(Struct, frozen=True):
     at_ms: int
 
 
-def append(tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: Origin, at_ms: int) -> Appended:
+def append(
+    tx: Transaction, stream: str, event: Event, *, actor: Actor, origin: Origin, at_ms: int, salt: str = ""
+) -> Appended:
     """Add `event` to the end of `stream`, a session's id or `CONSTELLATION_STREAM`.
+
+    With a `salt` of the caller's, the same events get the same hashes; without one it is random.
 
     Raises:
         DatabaseError: the event could not be stored.
     """
-    return append_stored(tx, stream, encode(event), item_of(event), actor=actor, origin=origin, at_ms=at_ms)
+    return append_stored(tx, stream, encode(event), item_of(event), actor=actor, origin=origin, at_ms=at_ms, salt=salt)
 
 
 def append_stored(
@@ -60,6 +64,7 @@ def append_stored(
     actor: Actor,
     origin: Origin,
     at_ms: int,
+    salt: str = "",
 ) -> Appended:
     """Add an event in its stored form to the end of `stream`; `item` is what it is about.
 
@@ -67,7 +72,7 @@ def append_stored(
         DatabaseError: the event could not be stored.
     """
     canonical = canonical_json(encoded.payload)
-    salt = os.urandom(_SALT_BYTES).hex()
+    salt = salt or os.urandom(_SALT_BYTES).hex()
     head = tx.one(QUERIES["stream_head"], {"stream": stream})
     last_seq, prev_hash = (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
     link = Link(

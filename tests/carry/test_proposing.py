@@ -7,9 +7,22 @@ from typing import Literal
 import pytest
 
 from pattern_acp.carry.arrival import Proposal, State
-from pattern_acp.carry.proposing import Answers, Ask, Choices, UnusableChoiceError, asked, chosen, look_at, opened
+from pattern_acp.carry.proposing import (
+    Answers,
+    Ask,
+    Choices,
+    Importer,
+    UnusableChoiceError,
+    asked,
+    chosen,
+    look_at,
+    opened,
+)
 from pattern_acp.domain.errors import PatternError
 from tests.carry.test_archive import NOW, arrive, home, leave, say, text_of
+from tests.support.constellation import FakeClock
+
+IMPORTER = Importer("tester", "/project", FakeClock())
 
 
 def proposal(
@@ -103,7 +116,7 @@ async def test_each_block_that_differs_can_have_another_side(tmp_path: Path):
             await say(one, label, f"One is in {label}.", peer=8)
             await say(two, label, f"Two drinks tea, {label}.", peer=9)
         await leave(one, file)
-        async with opened(file) as archive:
+        async with opened(file, IMPORTER) as (archive, _):
             found = await look_at(two, archive, str(file))
             differing = [each for each in found.found if each.differs]
             assert sorted(each.name for each in differing) == ["human", "project"]
@@ -118,5 +131,5 @@ async def test_each_block_that_differs_can_have_another_side(tmp_path: Path):
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(PatternError, match="cannot be read"):
-        async with opened(tmp_path / "none.car"):
+        async with opened(tmp_path / "none.car", IMPORTER):
             pass

@@ -1,0 +1,453 @@
+"""Memory and conversations in the files of other programs: what is in them, in our words.
+
+Owns: the forms of Letta's agent files, the archives of Pattern, conversations as JSON (ChatGPT, Claude, lists of
+messages), and memory files of Claude Code and Codex. Must not know: the constellation. What such a program says is
+data: a field that is missing or of another type is named with its place, and what nobody can use is left out.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, TypeVar, cast
+
+from msgspec import Struct, field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.text_limits import one_line
+
+Place: TypeAlias = Literal["persona", "project"]
+"""The owner: a persona in all projects, or the project that it is imported into."""
+
+MOST_BYTES = 1_000_000_000
+"""The largest file that is read: all of it is in memory while it is converted."""
+
+_MARKDOWN = frozenset({".md", ".markdown", ".mdc"})
+
+CORE_LABELS = frozenset({"persona", "human", "system"})
+ARCHIVE_LABELS = frozenset({"archival", "archive", "long_term"})
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class ForeignFileError(PatternError):
+    """A file of another program cannot be read."""
+
+    failure_code = "carry.foreign"
+
+
+class ForeignBlock(Struct, frozen=True):
+    """A text that is always, or at times, before the model. `agent` is whose it is, for a persona."""
+
+    label: str
+    text: str
+    description: str
+    place: Place = "persona"
+    agent: str = ""
+    is_core: bool = False
+    read_only: bool = False
+    at_ms: int = 0
+
+
+class ForeignFact(Struct, frozen=True):
+    """A passage that is found by search alone."""
+
+    text: str
+    agent: str = ""
+    at_ms: int = 0
+
+
+class ForeignMessage(Struct, frozen=True):
+    """A prompt or an answer."""
+
+    is_user: bool
+    text: str
+    at_ms: int = 0
+
+
+class ForeignSession(Struct, frozen=True):
+    """A conversation. `key` tells it from others of its program."""
+
+    key: str
+    title: str
+    messages: tuple[ForeignMessage, ...]
+    at_ms: int = 0
+
+
+class Foreign(Struct):
+    """The content of a file; `left_out` says what is not taken over, a sentence each. Times are 0 where unknown."""
+
+    program: str
+    blocks: list[ForeignBlock] = field(default_factory=list[ForeignBlock])
+    facts: list[ForeignFact] = field(default_factory=list[ForeignFact])
+    sessions: list[ForeignSession] = field(default_factory=list[ForeignSession])
+    left_out: list[str] = field(default_factory=list[str])
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that it has memory of, in order."""
+        return tuple(dict.fromkeys(one.agent for one in (*self.blocks, *self.facts) if one.agent))
+
+
+def is_foreign(path: Path, beginning: bytes) -> bool:
+    """Tell whether a file is one of another program, and no archive."""
+    return path.suffix.lower() in _MARKDOWN or beginning.lstrip()[:1] in {b"{", b"["}
+
+
+def read_foreign(path: Path) -> Foreign:
+    """Return the content of a file of another program.
+
+    Raises:
+        ForeignFileError: it is none that is known, or a field of it is not of its form.
+        OSError: it cannot be read.
+    """
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ForeignFileError(f"{path.name} has {size:,} bytes, and at most {MOST_BYTES:,} can be imported; split it.")
+    content = path.read_bytes()
+    if path.suffix.lower() in _MARKDOWN:
+        return _memory_file(path, _text(path, content))
+    try:
+        found = cast("object", json.loads(_text(path, content)))
+    except (ValueError, RecursionError) as error:
+        raise ForeignFileError(f"{path.name} is not JSON ({error}).") from error
+    fields = _fields(found)
+    return _letta(path, fields) if "core_memory" in fields or "agents" in fields else _conversations(path, found)
+
+
+def _fields(value: object) -> Mapping[str, object]:
+    """Return the fields of an object; none for another value."""
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _text(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ForeignFileError(f"{path.name} is not text in UTF-8 (byte {error.start:,}).") from error
+
+
+def valid(path: Path, form: type[M], value: object, place: str = "") -> M:
+    """Return a value as a model; an error names the file and the place in it.
+
+    Raises:
+        ForeignFileError: it is not of this form.
+    """
+    try:
+        return form.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(one) for one in (*([place] if place else []), *first["loc"]))
+        raise ForeignFileError(f"{path.name} cannot be imported: {where or 'it'}: {first['msg']}.") from error
+
+
+class _Model(BaseModel):
+    """A form of others, which grows: fields that are not named here are left unread."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def _milliseconds(value: object) -> object:
+    """Seconds since 1970, or a date in the form of ISO 8601, as milliseconds; 0 for none."""
+    match value:
+        case None | "":
+            return 0
+        case bool():
+            return value
+        case int() | float():
+            return int(value * 1000) if abs(value) < 1e11 else value
+        case str():
+            from datetime import UTC, datetime
+
+            moment = datetime.fromisoformat(value)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return int(moment.timestamp() * 1000)
+        case _:
+            return value
+
+
+_Moment = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=1 << 50)]
+
+
+# Memory files
+
+
+def _memory_file(path: Path, text: str) -> Foreign:
+    """A file of Claude Code or Codex: of the project that it is in, or of the user where it is in their settings."""
+    program = "Codex" if path.stem.upper() == "AGENTS" or ".codex" in path.parts else "Claude Code"
+    at_ms = int(path.stat().st_mtime * 1000)
+    label = re.sub(r"[^a-z0-9]+", "-", path.name.removesuffix(path.suffix).lower()).strip("-")[:40] or "memory"
+    is_users = path.absolute().parent.name in {".claude", ".codex"}
+    about = f"What {program} was told in {path.name}, as it was when it was imported."
+    found = Foreign(program)
+    if text.strip():
+        place: Place = "persona" if is_users else "project"
+        found.blocks.append(ForeignBlock(f"{label}-md", text.strip(), about, place, at_ms=at_ms))
+    return found
+
+
+# Letta
+
+
+class _LettaBlock(_Model):
+    label: str
+    value: str = ""
+    description: str | None = None
+    read_only: bool | None = False
+    id: str = ""
+    updated_at: _Moment = 0
+
+
+class _LettaPassage(_Model):
+    text: str
+    created_at: _Moment = 0
+
+
+class _LettaFunction(_Model):
+    name: str = ""
+    arguments: str = ""
+
+
+class _LettaCall(_Model):
+    function: _LettaFunction = _LettaFunction()
+
+
+class _LettaMessage(_Model):
+    role: str
+    text: str | None = None
+    content: object = None
+    tool_calls: tuple[_LettaCall, ...] | None = ()
+    created_at: _Moment = 0
+
+
+class _LettaAgent(_Model):
+    name: str = "agent"
+    id: str = ""
+    core_memory: tuple[_LettaBlock, ...] = ()
+    block_ids: tuple[str, ...] = ()
+    messages: tuple[_LettaMessage, ...] = ()
+    passages: tuple[_LettaPassage, ...] = ()
+
+
+class _LettaFile(_Model):
+    agents: tuple[_LettaAgent, ...] = ()
+    blocks: tuple[_LettaBlock, ...] = ()
+
+
+def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
+    """An agent file, in its first form (one agent) or its second (agents, and blocks that they share)."""
+    file = valid(path, _LettaFile, found)
+    agents = file.agents or (valid(path, _LettaAgent, found),)
+    shared, taken = {one.id: one for one in file.blocks}, set[str]()
+    into = Foreign("Letta")
+    for agent in agents:
+        for one in (*agent.core_memory, *(shared[each] for each in agent.block_ids if each in shared)):
+            # The first agent that has a shared block owns it.
+            if one.id and one.id in taken:
+                continue
+            taken.add(one.id)
+            if one.label in ARCHIVE_LABELS:
+                into.facts.append(ForeignFact(one.value, agent.name, one.updated_at))
+            elif one.value.strip():
+                into.blocks.append(
+                    ForeignBlock(
+                        one.label,
+                        one.value,
+                        one.description or f"What the agent {agent.name} of Letta had under this name.",
+                        agent=agent.name,
+                        is_core=one.label in CORE_LABELS,
+                        read_only=bool(one.read_only),
+                        at_ms=one.updated_at,
+                    )
+                )
+        into.facts += (ForeignFact(one.text, agent.name, one.created_at) for one in agent.passages)
+        messages = tuple(said for one in agent.messages if (said := _letta_message(one)) is not None)
+        if messages:
+            key = sha256_hex(f"{agent.id}\n{agent.name}".encode())
+            into.sessions.append(ForeignSession(key, f"{agent.name} (Letta)", messages))
+    into.left_out.append("Tools, settings and files of the agents stay out.")
+    return into
+
+
+def _letta_message(message: _LettaMessage) -> ForeignMessage | None:
+    """Return what the user or the agent said; None for what the program told the model."""
+    text = message.text or "\n".join(_texts(message.content))
+    if message.role == "user":
+        packed = _packed(text)
+        if packed is not None:
+            if packed.get("type") != "user_message":
+                return None
+            text = str(packed.get("message", ""))
+    elif message.role == "assistant":
+        # Its words to the user are the argument of a call; the text beside it is its thinking.
+        sent = [
+            str(packed.get("message", ""))
+            for call in message.tool_calls or ()
+            if call.function.name == "send_message" and (packed := _packed(call.function.arguments)) is not None
+        ]
+        if message.tool_calls:
+            text = "\n".join(sent)
+    else:
+        return None
+    return ForeignMessage(message.role == "user", text, message.created_at) if text.strip() else None
+
+
+def _packed(text: str) -> Mapping[str, object] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return _fields(cast("object", json.loads(text))) or None
+    except ValueError:
+        return None
+
+
+# Conversations
+
+
+class _Author(_Model):
+    role: str
+
+
+class _Content(_Model):
+    content_type: str = "text"
+    parts: tuple[object, ...] = ()
+    text: str | None = None
+
+
+class _NodeMessage(_Model):
+    author: _Author
+    content: _Content = _Content()
+    create_time: _Moment = 0
+
+
+class _Node(_Model):
+    message: _NodeMessage | None = None
+    parent: str | None = None
+    children: tuple[str, ...] = ()
+
+
+class _Tree(_Model):
+    """A conversation of ChatGPT: a tree of messages, of which one branch is shown."""
+
+    mapping: dict[str, _Node]
+    title: str | None = ""
+    id: str = ""
+    conversation_id: str = ""
+    create_time: _Moment = 0
+    current_node: str | None = None
+
+
+class _ClaudeMessage(_Model):
+    sender: str
+    text: str = ""
+    created_at: _Moment = 0
+
+
+class _ClaudeChat(_Model):
+    chat_messages: tuple[_ClaudeMessage, ...]
+    name: str | None = ""
+    uuid: str = ""
+    created_at: _Moment = 0
+
+
+class _PlainMessage(_Model):
+    role: str
+    content: object = None
+    created_at: _Moment = 0
+
+
+class _PlainChat(_Model):
+    messages: tuple[_PlainMessage, ...]
+    title: str | None = ""
+    id: str = ""
+    created_at: _Moment = 0
+
+
+def _conversations(path: Path, found: object) -> Foreign:
+    inside = _fields(found).get("conversations", found)
+    items = cast("list[object]", inside) if isinstance(inside, list) else [inside]
+    if items and all("role" in _fields(one) for one in items):
+        # One conversation, as interfaces of models take it.
+        items = [{"messages": items}]
+    into = Foreign("Conversations")
+    for number, item in enumerate(items):
+        place = str(number) if len(items) > 1 else ""
+        keys = _fields(item)
+        if "mapping" in keys:
+            into.program = "ChatGPT"
+            session = _of_tree(valid(path, _Tree, item, place))
+        elif "chat_messages" in keys:
+            into.program = "Claude"
+            session = _of_claude(valid(path, _ClaudeChat, item, place))
+        elif "messages" in keys:
+            session = _of_plain(valid(path, _PlainChat, item, place))
+        else:
+            where = f" (entry {number})" if place else ""
+            raise ForeignFileError(
+                f"{path.name} has no conversations and no agents{where}: it should be a Letta agent file, or JSON with "
+                "`mapping`, `chat_messages` or `messages`."
+            )
+        if session.messages:
+            into.sessions.append(session)
+    return into
+
+
+def _of_tree(tree: _Tree) -> ForeignSession:
+    """The branch that was shown last."""
+    at = tree.current_node
+    if at not in tree.mapping:
+        at = next((name for name, node in reversed(tree.mapping.items()) if not node.children), None)
+    branch, seen = list[_NodeMessage](), set[str]()
+    while at is not None and at in tree.mapping and at not in seen:
+        seen.add(at)
+        node = tree.mapping[at]
+        branch += [node.message] if node.message is not None else []
+        at = node.parent
+    messages = tuple(
+        ForeignMessage(one.author.role == "user", text, one.create_time)
+        for one in reversed(branch)
+        if one.author.role in {"user", "assistant"} and one.content.content_type in {"text", "multimodal_text"}
+        if (text := "\n".join((*_texts(one.content.parts), *_texts(one.content.text))).strip())
+    )
+    return _session(tree.conversation_id or tree.id, tree.title, messages, tree.create_time)
+
+
+def _of_claude(chat: _ClaudeChat) -> ForeignSession:
+    messages = tuple(
+        ForeignMessage(one.sender == "human", one.text, one.created_at)
+        for one in chat.chat_messages
+        if one.text.strip()
+    )
+    return _session(chat.uuid, chat.name, messages, chat.created_at)
+
+
+def _of_plain(chat: _PlainChat) -> ForeignSession:
+    messages = tuple(
+        ForeignMessage(one.role == "user", text, one.created_at)
+        for one in chat.messages
+        if one.role in {"user", "assistant"} and (text := "\n".join(_texts(one.content)).strip())
+    )
+    return _session(chat.id, chat.title, messages, chat.created_at)
+
+
+def _session(key: str, title: str | None, messages: Sequence[ForeignMessage], at_ms: int) -> ForeignSession:
+    # A conversation without a name is called by its beginning, which stays when it goes on.
+    first = messages[0].text if messages else ""
+    named = one_line(title or first, 80)
+    return ForeignSession(key or sha256_hex(first.encode("utf-8", "surrogatepass")), named, tuple(messages), at_ms)
+
+
+def _texts(content: object) -> Iterator[str]:
+    """The texts of a message: one, or those of its parts; images and files have none."""
+    match content:
+        case str():
+            yield content
+        case list() | tuple():
+            for part in cast("Sequence[object]", content):
+                yield from _texts(part)
+        case {"text": str(text)} if _fields(content).get("type", "text") in {"text", "input_text", "output_text"}:
+            yield text
+        case _:
+            pass
