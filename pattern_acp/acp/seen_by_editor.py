@@ -1,15 +1,18 @@
 """The part of a conversation that an editor has, so that a new connection to the agent can go on where another ended.
 
 Owns: which requests wait on either side, which sessions are open, and which of a replay's updates the editor lacks.
-Must not know: how connections are made. Only version 1 of ACP: its `session/load` replays a session.
+Must not know: how connections are made. In version 1 of ACP `session/load` replays a session, and the replay tells
+whether a prompt had begun; in version 2 `session/resume` does, and a key makes sure that a prompt begins once.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, field
 
+from pattern_acp.acp.initialize_response import SECOND_VERSION, asks_for_second
 from pattern_acp.jsonrpc.dispatcher import CANCEL_REQUEST
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, RpcError
 from pattern_acp.jsonrpc.messages import (
@@ -31,8 +34,12 @@ INTERRUPTED = (
     "prompt to go on."
 )
 
+CUT_OFF = "The agent's server was started anew during this turn, so the turn ended there. Send a prompt to go on."
+"""The notice in version 2, whose prompts were answered when the turn began."""
+
 _CHUNKS = ("agent_message_chunk", "agent_thought_chunk")
-_FINAL = ("completed", "failed")
+_WHOLE = ("agent_message", "agent_thought")
+_FINAL = ("completed", "failed", "cancelled")
 
 
 class _Session(Struct):
@@ -47,9 +54,23 @@ class _Session(Struct):
     replayed: dict[str, int] = field(default_factory=dict[str, int])
     """Characters of each message that the running replay has shown."""
     is_replaying: bool = False
+    state: str = "idle"
+    """State of the foreground as the editor has it; version 1 shows none."""
+    prompts: set[str] = field(default_factory=set[str])
+    """Ids of the user's messages that the editor has; version 1 does not send them back."""
     prompt_id: str = ""
     prompt: str = ""
     """The newest prompt that the running replay has shown."""
+    was_cut_off: bool = False
+    """True if a turn ran, as the editor has it, that the replay says has ended."""
+
+    def take_notices(self, session_id: str) -> list[bytes]:
+        """Return what the editor is told behind a replay."""
+        if not self.was_cut_off:
+            return []
+        self.was_cut_off = False
+        notice = {"sessionUpdate": "notice", "severity": "warning", "title": CUT_OFF}
+        return [encode_notification("session/update", {"sessionId": session_id, "update": notice})]
 
 
 class SeenByEditor:
@@ -69,11 +90,6 @@ class SeenByEditor:
         self._prompts: list[Request] = []
         """Prompts without an answer, of which the replay says whether they began."""
         self._epoch = 0
-
-    @property
-    def can_go_on(self) -> bool:
-        """True when a new agent can be brought to where the old one was."""
-        return self.version == 1
 
     @property
     def is_waiting(self) -> bool:
@@ -97,13 +113,16 @@ class SeenByEditor:
     def from_editor(self, line: bytes) -> list[bytes]:
         """Return what the agent is to be sent for a line of the editor."""
         message = parse(line)
+        if self.version == SECOND_VERSION and isinstance(message, Request) and message.method == "session/prompt":
+            line = _with_key(line, message)
+            message = parse(line)
         match message:
             case Request():
                 self._waiting[message.id] = (line, message)
                 if message.method == "initialize" and self._introduction is None:
                     self._introduction = line
                     params = _object(message.params)
-                    self.version = 2 if params.get("protocolVersion") == 2 else 1
+                    self.version = SECOND_VERSION if asks_for_second(params) else 1
             case Response():
                 if message.id not in self._asked and self._epoch:
                     # The answer to an agent that is gone.
@@ -140,12 +159,19 @@ class SeenByEditor:
         first = [self._introduction] if self._introduction is not None else []
         self._later, self._own, self._prompts = [], {}, []
         for session_id, session in self._sessions.items():
+            # Those of subagents are replayed with the one that they belong to.
+            session.is_replaying, session.replayed, session.prompt, session.prompt_id = True, {}, "", ""
+            if "cwd" not in session.params:
+                continue
             own = f"{OWN_ID}{self._epoch}-{len(self._own)}"
             self._own[own] = session_id
-            session.is_replaying, session.replayed, session.prompt, session.prompt_id = True, {}, "", ""
-            first.append(encode_request(own, "session/load", {**session.params, "sessionId": session_id}))
+            params: dict[str, Any] = {**session.params, "sessionId": session_id}
+            if self.version == SECOND_VERSION:
+                first.append(encode_request(own, "session/resume", {**params, "replayFrom": {"type": "start"}}))
+            else:
+                first.append(encode_request(own, "session/load", params))
         for line, request in self._waiting.values():
-            if request.method == "session/prompt":
+            if request.method == "session/prompt" and self.version != SECOND_VERSION:
                 self._prompts.append(request)
             elif request.method != "initialize":
                 self._later.append(line)
@@ -167,12 +193,14 @@ class SeenByEditor:
 
     def _answered(self, line: bytes, response: Response) -> tuple[list[bytes], list[bytes]]:
         if isinstance(response.id, str) and (session_id := self._own.pop(response.id, None)) is not None:
+            told: list[bytes] = []
             if (session := self._sessions.get(session_id)) is not None:
                 session.is_replaying = False
+                told = session.take_notices(session_id)
             if self._own:
-                return [], []
+                return told, []
             sent, shown = self._after_replay()
-            return shown, sent
+            return [*told, *shown], sent
         waited = self._waiting.pop(response.id, None)
         if waited is None:
             # The second answer to initialize.
@@ -185,6 +213,8 @@ class SeenByEditor:
         """Return what waited for the sessions: for the agent, and for the editor."""
         sent: list[bytes] = []
         shown: list[bytes] = []
+        for session in self._sessions.values():
+            session.is_replaying = False
         for request in self._prompts:
             line, _ = self._waiting[request.id]
             if self._began(request):
@@ -228,45 +258,101 @@ class SeenByEditor:
             return [line]
         session = self._sessions.setdefault(str(params.get("sessionId")), _Session({}))
         members = cast("dict[str, Any]", update)
-        left = self._lacking(session, members) if session.is_replaying else members
+        left = _lacking(session, members) if session.is_replaying else members
         if left is None:
             return []
         self._note_update(session, left)
         return [line] if left is members else [encode_notification("session/update", {**params, "update": left})]
-
-    def _lacking(self, session: _Session, update: dict[str, Any]) -> dict[str, Any] | None:
-        """Return what the editor lacks of an update of a replay; None when it has all of it."""
-        kind = update.get("sessionUpdate")
-        if kind == "user_message_chunk":
-            # The editor sent it.
-            is_same = session.prompt_id == str(update.get("messageId"))
-            session.prompt = session.prompt + _text_of(update) if is_same else _text_of(update)
-            session.prompt_id = str(update.get("messageId"))
-            return None
-        if kind in _CHUNKS:
-            message_id, text = str(update.get("messageId")), _text_of(update)
-            begin = session.replayed.get(message_id, 0)
-            session.replayed[message_id] = begin + len(text)
-            has = session.texts.get(message_id, 0)
-            if begin + len(text) <= has:
-                return None
-            if begin < has:
-                return {**update, "content": {**update["content"], "text": text[has - begin :]}}
-            return update
-        call = update.get("toolCallId")
-        if kind in {"tool_call", "tool_call_update"} and isinstance(call, str) and call in session.calls:
-            if session.calls[call] in _FINAL:
-                return None
-            return {**update, "sessionUpdate": "tool_call_update"}
-        return update
 
     def _note_update(self, session: _Session, update: Mapping[str, Any]) -> None:
         kind, call = update.get("sessionUpdate"), update.get("toolCallId")
         if kind in _CHUNKS:
             message_id = str(update.get("messageId"))
             session.texts[message_id] = session.texts.get(message_id, 0) + len(_text_of(update))
+        elif kind in _WHOLE:
+            session.texts[str(update.get("messageId"))] = len(_text_of_whole(update))
+        elif kind == "user_message":
+            session.prompts.add(str(update.get("messageId")))
+        elif kind == "state_update":
+            session.state = str(update.get("state"))
         elif isinstance(call, str):
             session.calls[call] = str(update.get("status") or session.calls.get(call, ""))
+
+
+def _text_of_whole(update: Mapping[str, Any]) -> str:
+    content = update.get("content")
+    blocks = cast("list[object]", content) if isinstance(content, list) else []
+    return "".join(_text_of({"content": block}) for block in blocks)
+
+
+def _lacking(session: _Session, update: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the editor lacks of an update of a replay; None when it has all of it."""
+    kind = update.get("sessionUpdate")
+    match kind:
+        case "state_update":
+            session.was_cut_off = session.was_cut_off or session.state != "idle"
+        case "user_message":
+            is_known = update.get("messageId") in session.prompts
+            session.replayed[str(update.get("messageId"))] = 0 if is_known else 1
+            return None if is_known else update
+        case "terminal_update" if session.calls.get(str(update.get("terminalId"))) in _FINAL:
+            return None
+        case "user_message_chunk" if session.replayed.get(str(update.get("messageId"))) == 1:
+            # The rest of one that is too long for a line.
+            return update
+        case "user_message_chunk":
+            return _lacking_of_prompt(session, update)
+        case "agent_message" | "agent_thought":
+            return _lacking_of_whole(session, update)
+        case "agent_message_chunk" | "agent_thought_chunk":
+            return _lacking_of_chunk(session, update)
+        case "tool_call" | "tool_call_update" if (
+            status := session.calls.get(str(update.get("toolCallId")))
+        ) is not None:
+            return None if status in _FINAL else {**update, "sessionUpdate": "tool_call_update"}
+        case _:
+            pass
+    return update
+
+
+def _lacking_of_prompt(session: _Session, update: dict[str, Any]) -> None:
+    """Note a prompt of a replay; the editor sent it."""
+    is_same = session.prompt_id == str(update.get("messageId"))
+    session.prompt = session.prompt + _text_of(update) if is_same else _text_of(update)
+    session.prompt_id = str(update.get("messageId"))
+
+
+def _lacking_of_chunk(session: _Session, update: dict[str, Any]) -> dict[str, Any] | None:
+    message_id, text = str(update.get("messageId")), _text_of(update)
+    begin = session.replayed.get(message_id, 0)
+    session.replayed[message_id] = begin + len(text)
+    has = session.texts.get(message_id, 0)
+    if begin + len(text) <= has:
+        return None
+    if begin < has:
+        return {**update, "content": {**update["content"], "text": text[has - begin :]}}
+    return update
+
+
+def _lacking_of_whole(session: _Session, update: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the editor lacks of a whole message of a replay: all of it, its end, or nothing."""
+    message_id, text = str(update.get("messageId")), _text_of_whole(update)
+    session.replayed[message_id] = len(text)
+    has = session.texts.get(message_id, 0)
+    if not has:
+        return update
+    if has >= len(text):
+        return None
+    content = {"type": "text", "text": text[has:]}
+    return {"sessionUpdate": f"{update['sessionUpdate']}_chunk", "messageId": message_id, "content": content}
+
+
+def _with_key(line: bytes, request: Request) -> bytes:
+    """Return a prompt that begins once, however often it is sent."""
+    params = _object(request.params)
+    if params.get("idempotencyKey"):
+        return line
+    return encode_request(request.id, request.method, {**params, "idempotencyKey": f"{OWN_ID}{secrets.token_hex(12)}"})
 
 
 def with_offer(line: bytes, offered: Sequence[str]) -> bytes:

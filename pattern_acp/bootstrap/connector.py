@@ -209,11 +209,6 @@ class Connector:
 
     async def _begin_anew(self, tasks: TaskGroup) -> None:
         """Go on with a server that knows nothing of this editor."""
-        if not self._seen.can_go_on:
-            raise ServerUnusableError(
-                "The server was started anew, and sessions of version 2 of ACP cannot go on by themselves; open them "
-                "again."
-            )
         self._link.end()
         self._link, self._connection_id = ResumableLink(), ""
         first, told = self._seen.begin_anew()

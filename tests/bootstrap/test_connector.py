@@ -12,6 +12,7 @@ from pattern_acp.jsonrpc.transport import Oversize, loopback_pair
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.editor import FakeEditor, JsonDict
 from tests.support.remote import CuttableDial, connected_remotely, served_remotely
+from tests.support.second_editor import SECOND, send, states, until_idle
 from tests.support.serving import temporary_home
 
 WORDS = [f"word-{number} " for number in range(60)]
@@ -49,6 +50,77 @@ async def test_a_connection_that_is_cut_a_hundred_times_loses_nothing_and_double
                 assert dial_server.cuts == 100
                 assert len(dial_server.streams) > 20
                 assert served.server.clients == 1
+
+
+async def test_in_version_2_a_connection_that_is_cut_a_hundred_times_loses_nothing_and_doubles_nothing() -> None:
+    async with temporary_home() as home:
+        home.script(*(turn_of_words(f"t{number}") for number in range(100)))
+        async with served_remotely(home) as served:
+            dial_server = CuttableDial(served.url)
+            connected = connected_remotely(dial_server, introduction=SECOND)
+            async with connected as editor, anyio.create_task_group() as tasks:
+                session = await editor.open_session(str(home.project))
+
+                def cut(_update: JsonDict) -> None:
+                    if dial_server.cuts < 100:
+                        tasks.start_soon(dial_server.cut)
+
+                editor.watch = cut
+                turns = 0
+                while dial_server.cuts < 100:
+                    await send(editor, session, f"turn {turns}")
+                    turns += 1
+                    await until_idle(editor, turns)
+                editor.watch = lambda _update: None
+                assert editor.said() == "".join(f"t{number}-{word}" for number in range(turns) for word in WORDS)
+                assert states(editor) == ["running", "idle:end_turn"] * turns
+                prompts = [each["content"][0]["text"] for each in editor.of_kind("user_message")]
+                assert prompts == [f"turn {number}" for number in range(turns)]
+
+
+async def test_in_version_2_a_server_that_was_started_anew_is_brought_to_where_the_old_one_was() -> None:
+    async with temporary_home() as home:
+        home.script([ScriptStep(text="First.")])
+        async with served_remotely(home) as old:
+            dial_server = CuttableDial(old.url)
+            async with connected_remotely(dial_server, introduction=SECOND) as editor:
+                session = await editor.open_session(str(home.project))
+                await send(editor, session, "one")
+                await until_idle(editor)
+                old.server.stop()
+                home.script([ScriptStep(text="Second.")])
+                async with served_remotely(home) as new:
+                    dial_server.url = new.url
+                    await send(editor, session, "two")
+                    await until_idle(editor, 2)
+                    assert editor.said() == "First.Second."
+                    prompts = [each["content"][0]["text"] for each in editor.of_kind("user_message")]
+                    assert prompts == ["one", "two"]
+                    assert editor.of_kind("agent_message") == []
+                    assert editor.of_kind("notice") == []
+
+
+async def test_in_version_2_a_turn_that_a_server_was_ended_in_is_shown_once_and_a_notice_says_so() -> None:
+    async with temporary_home() as home:
+        words = turn_of_words("t")
+        home.script([*words[:30], ScriptStep(wait_for="cancel"), *words[30:]])
+        async with served_remotely(home, limits=ClientLimits(linger_seconds=0.05)) as served:
+            dial_server = CuttableDial(served.url)
+            async with connected_remotely(dial_server, introduction=SECOND) as editor:
+                session = await editor.open_session(str(home.project))
+                await send(editor, session, "go")
+                expected = "".join(f"t-{word}" for word in WORDS[:30])
+                await editor.wait_until(lambda: editor.said() == expected)
+                url, dial_server.url = dial_server.url, "ws://127.0.0.1:1/acp"
+                await dial_server.cut()
+                with anyio.fail_after(60):
+                    await served.server.wait_until_empty()
+                dial_server.url = url
+                await editor.wait_until(lambda: bool(editor.of_kind("notice")))
+                assert "started anew during this turn" in editor.of_kind("notice")[0]["title"]
+                assert states(editor) == ["running", "idle"]
+                assert editor.said() == expected
+                assert len(editor.of_kind("user_message")) == 1
 
 
 @pytest.mark.parametrize("method", ["session/request_permission", "fs/read_text_file", "terminal/create"])
