@@ -15,9 +15,9 @@ from pattern_acp.acp.subscriptions import Subscriptions, Tell
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
 from pattern_acp.memory import feed
-from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.feed import MemoryFeed, Subscription, Watch
 from pattern_acp.memory.permissions import Isolation
+from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.registry import Sessions
 
 MOST_SUBSCRIPTIONS = 32
@@ -49,7 +49,7 @@ class MemoryEvents:
         """`_pattern/memory/subscribe`: what is there follows the answer, and then what changes."""
         session = self._sessions.get(request.session_id)
         self._subscriptions.require_place()
-        owners = (Scope.PERSONA, session.state.persona.name), (Scope.PROJECT, session.state.project_key)
+        owners = memory_owner(session.state).owners
         isolation = Isolation(session.state.settings.memory.isolation)
         watch = Watch(owners, isolation, frozenset(request.without_sessions))
         subscription = await self._feed.subscribe(watch, request.since)

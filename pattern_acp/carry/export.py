@@ -33,7 +33,7 @@ from pattern_acp.journal.events import (
     EntryVerified,
 )
 from pattern_acp.journal.reader import stored_payload
-from pattern_acp.memory.blocks import BlockKey, Scope
+from pattern_acp.memory.blocks import BlockKey, Scope, fork_in
 from pattern_acp.memory.history import StoredHistory, document_at, read_history, texts_of_all_versions
 from pattern_acp.memory.store import load_block
 
@@ -223,6 +223,8 @@ class _Export:
         entries = [self._put(one) for one in self._entries()] if with_memory else []
         sessions = [self._put(one) for one in self._sessions()]
         sources = [self._put(one) for one in self._sources()] if sessions else []
+        if with_memory and any(fork_in(text(row[2])) for row in self._tx.all(QUERIES["blocks_there"])):
+            report.left_out.append("What forked memory learned stays here until /merge brings it back.")
         report.blocks, report.entries = len(blocks), len(entries)
         report.sessions, report.sources = len(sessions), len(sources)
         links = (self._pages(each) for each in (blocks, entries, sessions, sources))
@@ -238,6 +240,8 @@ class _Export:
 
     def _is_chosen(self, scope: str, owner: str, at_ms: int) -> bool:
         choice = self._choice
+        if fork_in(owner):
+            return False
         if choice.project and (scope, owner) != (Scope.PROJECT.value, choice.project):
             return False
         if choice.persona and (scope, owner) != (Scope.PERSONA.value, choice.persona):

@@ -73,7 +73,16 @@ FORK = Command(
     "fork",
     "Begin another session with the history of one",
     f"{_DO}fork",
-    (_ELSEWHERE, Parameter("text", "the turn behind which it begins", metavar="TURN")),
+    (
+        _ELSEWHERE,
+        Parameter("text", "the turn behind which it begins", metavar="TURN"),
+        Parameter(
+            "memory",
+            "use the same memory, or a fork of it that /merge brings back",
+            choices=("shared", "forked"),
+            option="--memory",
+        ),
+    ),
     begins=False,
     in_session=_IN_SESSION,
 )

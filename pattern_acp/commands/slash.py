@@ -95,6 +95,12 @@ COMMANDS: dict[str, Command] = {
         SEARCH,
         RENAME,
         FORK,
+        Command(
+            "merge",
+            "Bring back what a fork's memory learned, after a look",
+            "pattern_acp.session.fork_commands:run_merge",
+        ),
+        Command("discard", "Drop a fork's memory; nothing comes back", "pattern_acp.session.fork_commands:run_discard"),
         ARCHIVE,
         UNDELETE,
         Command(

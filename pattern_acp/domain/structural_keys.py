@@ -58,6 +58,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "block_restored": ("scope",),
     "block_forgotten": ("scope", "redaction"),
     "archive_imported": ("root", "stores"),
+    "memory_fork_ended": ("outcome",),
     "block_healed": ("scope",),
     "block_configured": ("scope", "setting"),
     "block_shared": ("scope", "permission", "with_scope"),

@@ -313,6 +313,9 @@ _Rest: TypeAlias = (
     | events.JobMoved
     | events.JobSettled
     | events.ArchiveImported
+    | events.MemoryForked
+    | events.MemoryForkJoined
+    | events.MemoryForkEnded
 )
 
 

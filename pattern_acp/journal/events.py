@@ -28,6 +28,9 @@ from pattern_acp.journal.memory_events import (
     EntryArchived,
     EntryStatusChanged,
     EntryVerified,
+    MemoryForked,
+    MemoryForkEnded,
+    MemoryForkJoined,
     MemoryRecalled,
 )
 
@@ -856,6 +859,9 @@ Event: TypeAlias = (
     | BlockRestored
     | BlockForgotten
     | ArchiveImported
+    | MemoryForked
+    | MemoryForkJoined
+    | MemoryForkEnded
     | BlockHealed
     | BlockConfigured
     | BlockShared

@@ -216,6 +216,40 @@ class ArchiveImported(Struct, frozen=True):
     origins_hash: str
 
 
+class ForkedBlock(Struct, frozen=True):
+    """A copy that forked memory began with: of which block, and up to which of its writes."""
+
+    block_id: str
+    origin_id: str
+    version: int
+
+
+class MemoryForked(Struct, frozen=True):
+    """Memory was forked with a conversation, or more of it was: for a persona that the conversation went on with."""
+
+    fork_id: str
+    blocks: tuple[ForkedBlock, ...]
+
+
+class MemoryForkJoined(Struct, frozen=True):
+    """A session uses the forked memory of the one that it was forked from."""
+
+    fork_id: str
+
+
+class MemoryForkEnded(Struct, frozen=True):
+    """Forked memory was `merged` or `discarded`, as `outcome` says; its copies and facts are gone.
+
+    `accepted` counts the blocks that it changed, `facts` those that it brought.
+    """
+
+    fork_id: str
+    outcome: str
+    accepted: int = 0
+    facts: int = 0
+    turn_id: TurnId | None = None
+
+
 class BlockHealed(Struct, frozen=True):
     """The stored parts of a memory block were damaged, and were written anew from the sound ones."""
 

@@ -1,12 +1,15 @@
-"""The types of blocks, and those that every persona and project begins with.
+"""The types of blocks, the names of their owners, and the blocks that every persona and project begins with.
 
 Owns: the types of blocks at rest. Must not know: Loro, SQL, search.
 """
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
+from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.permissions import Permission
@@ -38,6 +41,46 @@ class Scope(StrEnum):
 
 SHARED_OWNER = "(shared)"
 """Owner of all shared blocks. Brackets keep it apart from the names of personas and the keys of projects."""
+
+
+_IN_FORK = re.compile(r" \((fork_\w+)\)$")
+
+
+class MemoryFork(Struct, frozen=True):
+    """Forked memory that is neither merged nor discarded. What the archive had at `forked_ms` is in its sight."""
+
+    id: str
+    forked_ms: int
+
+
+def owner_in(owner: str, fork: str) -> str:
+    """The name of an owner in a fork; without one, its own."""
+    return f"{owner} ({fork})" if fork else owner
+
+
+def fork_in(owner: str) -> str:
+    """The id of the fork that an owner's name is of; empty for none."""
+    found = _IN_FORK.search(owner)
+    return "" if found is None else found[1]
+
+
+def lasting_owner(owner: str) -> str:
+    """The owner's name outside of any fork."""
+    return _IN_FORK.sub("", owner)
+
+
+def shared_owner(owners: Sequence[tuple[Scope, str]]) -> str:
+    """The owner of shared blocks, among these owners."""
+    return owner_in(SHARED_OWNER, fork_in(owners[0][1]) if owners else "")
+
+
+def peer_in(owner: str, peer: int) -> int:
+    """The Loro peer that writes blocks of an owner.
+
+    A block and its copy are one document to Loro: one peer that wrote to both would give two operations the same id.
+    """
+    fork = fork_in(owner)
+    return int(sha256_hex(f"{peer} {fork}".encode())[:16], 16) >> 1 or 1 if fork else peer
 
 
 class BlockKey(Struct, frozen=True):

@@ -22,7 +22,7 @@ from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.memory.archive import forget_entry
 from pattern_acp.memory.block_loader import OpenBlock, open_block, read_row
-from pattern_acp.memory.blocks import Block, BlockKey
+from pattern_acp.memory.blocks import Block, BlockKey, peer_in
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Authoring, Operation, Rewrite, storable_text
 from pattern_acp.memory.errors import BlockMissingError, ContentRefusedError, StaleProposalError, UnusableEditError
@@ -143,6 +143,7 @@ def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer
         UnusableEditError: the block would still hold them.
         ContentRefusedError: the block's schema does not allow it to be without the passage.
     """
+    peer = peer_in(key.owner, peer)
     opened = open_block(tx, _find(tx, key), peer=peer)
     document, before = opened.document, opened.document.frontiers
     # Entries of a log that it shows no longer hold words, too.
@@ -177,6 +178,12 @@ def propose_forgetting_all(
         raise StaleProposalError(key.label)
     empty = BlockDocument(key.label, peer, block.schema)
     return ProposedForgetting(_change(block, empty, frontiers, peer), words, whole=True)
+
+
+def propose_dropping(block: Block, frontiers: bytes, *, peer: int) -> ProposedForgetting:
+    """Propose taking a block away with all that is stored of it, as it is stored; no word is looked for elsewhere."""
+    empty = BlockDocument(block.key.label, peer, block.schema)
+    return ProposedForgetting(_change(block, empty, frontiers, peer), Forgotten((), ()), whole=True)
 
 
 def propose_beginning_anew(opened: OpenBlock, *, peer: int) -> ProposedForgetting:

@@ -1009,3 +1009,55 @@ SELECT entry, paths, status_reason FROM bound_entries;
 -- name: mask_bound
 -- Words were taken out of an entry's patterns or reason.
 UPDATE bound_entries SET paths = :paths, status_reason = :reason, last_seq = :seq WHERE entry = :entry;
+
+-- name: begin_fork
+-- Memory is forked; nothing of it is written yet.
+INSERT INTO memory_forks (id, forked_ms, outcome, last_seq) VALUES (:id, :forked_ms, 'open', :seq);
+
+-- name: end_fork
+-- Forked memory was merged or discarded; changes no row when it was before.
+UPDATE memory_forks SET outcome = :outcome, last_seq = :seq WHERE id = :id AND outcome = 'open';
+
+-- name: join_fork
+-- A session uses forked memory.
+INSERT INTO forked_sessions (session_id, fork, last_seq) VALUES (:session_id, :id, :seq);
+
+-- name: fork_of_session
+-- The forked memory that a session uses.
+SELECT f.id, f.forked_ms
+FROM forked_sessions AS s
+JOIN memory_forks AS f ON f.id = s.fork
+WHERE s.session_id = :session_id AND f.outcome = 'open';
+
+-- name: outcome_of_fork
+-- What became of forked memory.
+SELECT outcome FROM memory_forks WHERE id = :id;
+
+-- name: note_copy
+-- A block of forked memory is a copy of another, up to an update.
+INSERT INTO forked_blocks (block_id, origin, origin_head, last_seq) VALUES (:block_id, :origin, :origin_head, :seq);
+
+-- name: origin_of_copy
+-- What a block is a copy of, and the last update that both share.
+SELECT origin, origin_head FROM forked_blocks WHERE block_id = :block_id;
+
+-- name: copies_of_block
+-- The copies of a block.
+SELECT block_id FROM forked_blocks WHERE origin = :origin ORDER BY block_id;
+
+-- name: find_block_by_id
+-- The text and the facts of one block, also of one that was deleted, forgotten or discarded.
+SELECT {block}, b.deleted
+FROM blocks AS b
+WHERE b.id = :block_id;
+
+-- name: has_blocks
+-- Whether there is or was a block of an owner.
+SELECT 1 FROM blocks WHERE scope = :scope AND owner = :owner LIMIT 1;
+
+-- name: read_own_writes
+-- What a copy was written since it was made.
+SELECT number, data, peer, actor, origin, operation, reason, at_ms, target
+FROM block_updates
+WHERE block_id = :block_id AND number > :after
+ORDER BY number;

@@ -16,7 +16,7 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.memory.block_loader import decode_block, read_row
-from pattern_acp.memory.blocks import SHARED_OWNER, Block, Scope, Tier
+from pattern_acp.memory.blocks import Block, Scope, Tier, lasting_owner, shared_owner
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.permissions import Isolation, Permission
 
@@ -127,13 +127,13 @@ def _visible(
         label = attached.setdefault(block.id, _free_label(block, set(seen)))
         known = seen.get(label)
         if known is None or permission.rank > known.permission.rank:
-            seen[label] = VisibleBlock(block, label, permission, block.key.owner)
+            seen[label] = VisibleBlock(block, label, permission, lasting_owner(block.key.owner))
     return tuple(seen.values())
 
 
-def unattached(tx: Transaction, seen: Sequence[VisibleBlock]) -> tuple[Block, ...]:
-    """The shared blocks that are not among those in sight, oldest first."""
-    rows = tx.all(_QUERIES["list_blocks"], {"owners": json.dumps([(Scope.SHARED, SHARED_OWNER)])})
+def unattached(tx: Transaction, owners: Sequence[tuple[Scope, str]], seen: Sequence[VisibleBlock]) -> tuple[Block, ...]:
+    """The shared blocks that are not among those which these owners have in sight, oldest first."""
+    rows = tx.all(_QUERIES["list_blocks"], {"owners": json.dumps([(Scope.SHARED, shared_owner(owners))])})
     known = {one.block.id for one in seen}
     return tuple(block for row in rows if (block := read_row(row)[0]).id not in known)
 
@@ -163,7 +163,7 @@ def is_hidden(block: Block, isolation: Isolation) -> bool:
 def _free_label(block: Block, taken: set[str]) -> str:
     if block.key.scope is Scope.SHARED:
         return block.key.label if block.key.label not in taken else f"{Scope.SHARED}/{block.key.label}"
-    owner = block.key.owner.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    owner = lasting_owner(block.key.owner).replace("\\", "/").rstrip("/").rpartition("/")[2]
     wanted = (block.key.label, f"{owner}/{block.key.label}")
     free = next((label for label in wanted if label not in taken), None)
     return free or f"{block.key.owner}/{block.key.label}"

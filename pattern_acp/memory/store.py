@@ -33,7 +33,7 @@ from pattern_acp.memory.block_loader import (
     text_hash,
     whole_block,
 )
-from pattern_acp.memory.blocks import MOST_LIMIT, Block, BlockKey, BlockSpec, Scope
+from pattern_acp.memory.blocks import MOST_LIMIT, Block, BlockKey, BlockSpec, Scope, peer_in
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.edits import (
     AnyEdit,
@@ -214,6 +214,7 @@ def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> Propos
         ContentRefusedError: the text does not fit the schema.
         LimitExceededError: the text is too long.
     """
+    peer = peer_in(spec.key.owner, peer)
     document = new_document(spec, peer=peer)
     block = Block(
         block_id,
@@ -264,6 +265,7 @@ def propose(
         ContentRefusedError: the edit does not fit the block's schema.
         LimitExceededError: the block would be too long.
     """
+    peer = peer_in(key.owner, peer)
     opened = open_block(tx, _find(tx, key), peer=peer)
     block, document = opened.block, opened.document
     if head not in {None, block.head_update}:

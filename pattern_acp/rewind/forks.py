@@ -2,7 +2,8 @@
 
 Owns: where a fork can begin, and what it takes over. Must not know: who asks for it. No event is copied: the new
 session names its parent and the last event that both share (journal/history.py). Permissions that the user gave for
-the parent's lifetime, its background commands and its costs stay with the parent.
+the parent's lifetime, its background commands and its costs stay with the parent. Memory is shared, or forked with the
+conversation (memory/service/forking.py); forked memory of the parent is shared with all of its forks.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ from pattern_acp.journal.history import EventPlace, active_events, end_of_turn, 
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import MemoryFork
+from pattern_acp.memory.forks import fork_of_session
+from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope, WriteContext
+from pattern_acp.memory.templates.loading import NO_TEMPLATES
 from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.rewind.plan import Target, UnknownPointError
 
@@ -34,6 +39,19 @@ class TurnUnknownError(InvalidRequestError):
     failure_code = "session.turn-unknown"
 
 
+class MemoryIsForkedError(InvalidRequestError):
+    """The memory of the session is a fork itself."""
+
+    failure_code = "session.memory-is-forked"
+
+
+class ForkingMemory(Struct, frozen=True):
+    """Project of a session whose memory is forked, too, and this process's Loro peer."""
+
+    project_key: str
+    peer: int
+
+
 class Fork(Struct, frozen=True):
     """A session that was forked: its id, its title, its folders, and the number of turns that it begins with."""
 
@@ -44,18 +62,61 @@ class Fork(Struct, frozen=True):
     turns: int
 
 
-async def fork_session(database: Database, session_id: str, turn: str, *, clock: Clock, ids: IdFactory) -> Fork:
+async def fork_session(
+    database: Database,
+    session_id: str,
+    turn: str,
+    *,
+    clock: Clock,
+    ids: IdFactory,
+    forking: ForkingMemory | None = None,
+) -> Fork:
     """Fork a session behind one of its turns, behind its last complete one without a `turn`.
 
     `turn` is a number from 1, the one that `/rewind` lists, or a turn's id; it may be one that the user went back
-    behind. The parent may be in use elsewhere; nothing of it changes.
+    behind. The parent may be in use elsewhere; nothing of it changes. With `forking`, memory is forked too, as it is
+    now.
 
     Raises:
-        InvalidRequestError: there is no such turn, or it has not ended.
+        InvalidRequestError: there is no such turn, or it has not ended; or the memory to fork is forked memory.
         UnknownSessionError: there is no such session.
+        BlockError: the history of a block that is to be forked cannot be read.
     """
-    now = clock.now_ms()
-    return await database.write(lambda tx: _fork(tx, session_id, turn, SessionId(ids.new("ses")), now))
+    now, new_id = clock.now_ms(), SessionId(ids.new("ses"))
+
+    def write(tx: Transaction) -> Fork:
+        fork = _fork(tx, session_id, turn, new_id, now)
+        _fork_memory(tx, session_id, new_id, forking, ids, now)
+        return fork
+
+    return await database.write(write)
+
+
+def _fork_memory(
+    tx: Transaction, session_id: str, new_id: SessionId, forking: ForkingMemory | None, ids: IdFactory, now: int
+) -> None:
+    joined = fork_of_session(tx, session_id)
+    if joined is None and forking is None:
+        return
+    # Late: most forks share memory.
+    from pattern_acp.memory.service.forking import fork_memory, share_fork
+
+    if joined is not None and forking is not None:
+        raise MemoryIsForkedError(
+            "The memory of this session is a fork already, and of that there is one: /merge or /discard it first, or "
+            "say --memory shared to let both sessions use it."
+        )
+    row = sessions.get_session(tx, new_id)
+    if row is None:
+        raise MissingSessionError(new_id)
+    place = forking or ForkingMemory("", 0)
+    writing = WriteContext(
+        MemoryScope(row.persona, place.project_key, new_id), PERSON, MemoryRules(), ids, place.peer, now, NO_TEMPLATES
+    )
+    if joined is not None:
+        share_fork(tx, joined, writing)
+    else:
+        fork_memory(tx, MemoryFork(ids.new("fork"), now), writing)
 
 
 def _fork(tx: Transaction, session_id: str, turn: str, new_id: SessionId, now: int) -> Fork:

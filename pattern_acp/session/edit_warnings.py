@@ -17,6 +17,7 @@ from pattern_acp.domain.access import Access, RunCommand, WritePath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.domain.paths import resolve_path
+from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.policy.paths import is_windows_path
 from pattern_acp.session.memory_context import memory_owner
@@ -70,7 +71,7 @@ class EditWarnings:
         session = self._session
         owner, now_ms = memory_owner(session.state), session.constellation.clock.now_ms()
         isolated = session.state.settings.memory.isolation != Isolation.NONE
-        owners = owner.owners[1:] if isolated else owner.owners
+        owners = [one for one in owner.sources if not (isolated and one[0] is Scope.PERSONA)]
         try:
             acting = await session.constellation.database.read(lambda tx: acting_entries(tx, owners, now_ms=now_ms))
         except PatternError as error:

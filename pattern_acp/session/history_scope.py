@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 
 def history_scope(shared: "Constellation", state: "SessionState", writer: Writer = PERSON) -> HistoryScope:
     """Whose blocks a session sees, for the user or the agent."""
-    owners, secrets = memory_owner(state).owners, SecretRule(state.settings.memory.secrets)
-    return HistoryScope(owners, state.session_id, writer.actor, writer.origin, shared.peer, secrets)
+    owner, secrets = memory_owner(state), SecretRule(state.settings.memory.secrets)
+    return HistoryScope(owner.owners, state.session_id, writer.actor, writer.origin, shared.peer, secrets)
+
+
+def memory_history(shared: "Constellation", state: "SessionState") -> MemoryHistory:
+    """History as a session may look at it."""
+    owner = memory_owner(state)
+    if owner.fork is None:
+        return MemoryHistory(shared.database, owner.owners)
+    return MemoryHistory(shared.database, owner.owners, inherited=owner.lasting.owners, until_ms=owner.fork.forked_ms)
 
 
 def agent_history(shared: "Constellation", state: "SessionState", turn_id: TurnId) -> AgentHistory:
@@ -28,4 +36,4 @@ def agent_history(shared: "Constellation", state: "SessionState", turn_id: TurnI
     scope = history_scope(shared, state, PERSONA)
     reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
     reverts.turn_id = turn_id
-    return AgentHistory(MemoryHistory(shared.database, scope.owners), reverts)
+    return AgentHistory(memory_history(shared, state), reverts)

@@ -23,12 +23,11 @@ from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, Tool
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
-from pattern_acp.memory.service.history import MemoryHistory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.history_cache import reload_history
-from pattern_acp.session.history_scope import history_scope
+from pattern_acp.session.history_scope import history_scope, memory_history
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.tasks.forget import FORGETTING
@@ -112,7 +111,7 @@ def _desk(session: "Session") -> Desk:
         return await _confirmed(session, taken)
 
     return Desk(
-        MemoryHistory(shared.database, scope.owners),
+        memory_history(shared, state),
         reverts,
         forgetting,
         setup,

@@ -64,7 +64,7 @@ _AUTHORS = {
 
 def memory_owner(state: "SessionState") -> MemoryScope:
     """Whose memory a session uses."""
-    return MemoryScope(state.persona.name, state.project_key, state.session_id)
+    return MemoryScope(state.persona.name, state.project_key, state.session_id, state.memory_fork)
 
 
 def memory_view(block: MemoryBlockView) -> MemoryView:
@@ -156,16 +156,16 @@ def author_of(write: LaterWrite, session_id: SessionId) -> str:
 
 
 async def exchange_files(session: "Session") -> None:
-    """See `memory_files.exchange_files`."""
-    if session.state.settings.memory.files:
+    """See `memory_files.exchange_files`. Forked memory has no files: those of the project are of what is not forked."""
+    if session.state.settings.memory.files and session.state.memory_fork is None:
         from pattern_acp.session import memory_files
 
         await memory_files.exchange_files(session)
 
 
 async def write_files(session: "Session") -> None:
-    """See `memory_files.write_files`."""
-    if session.state.settings.memory.files:
+    """See `memory_files.write_files`, and `exchange_files` for forked memory."""
+    if session.state.settings.memory.files and session.state.memory_fork is None:
         from pattern_acp.session import memory_files
 
         await memory_files.write_files(session)
@@ -206,7 +206,7 @@ async def memory_of_request(
         take = beside(tx) if beside is not None else None
         if session.state.has_tasks is None:
             # Once: a tool that came and went would break the cached prefix.
-            session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).owners)
+            session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).lasting.owners)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
         return newest_redaction_of_history(tx, session.session_id, after=known), untold, take
 

@@ -54,7 +54,7 @@ from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
-from pattern_acp.session.memory_context import write_files
+from pattern_acp.session.memory_context import memory_owner, write_files
 from pattern_acp.session.options import first_level, overlap_of
 from pattern_acp.session.ports import Client, ClientDescription, SessionPorts
 from pattern_acp.session.projections import SessionProjections
@@ -313,7 +313,7 @@ def assemble(
 
 def _memory_of(shared: Constellation, state: SessionState) -> tuple[MemoryScope, SessionMemory]:
     """The memory of the session's persona."""
-    owner = MemoryScope(state.persona.name, state.project_key, state.session_id)
+    owner = memory_owner(state)
     memory = SessionMemory(
         *(
             ConstellationMemory(

@@ -34,6 +34,8 @@ from pattern_acp.journal.reader import Recorded, earliest_rewind, problem_of_eve
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.turn_ends import PROCESS_ENDED, InterruptedEnd, TurnFailure, close_interrupted
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import MemoryFork
+from pattern_acp.memory.forks import fork_of_session
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
@@ -89,6 +91,7 @@ class _Found(Struct, frozen=True):
     jobs: tuple[RecordedJob, ...] = ()
     lost: frozenset[str] = frozenset()
     """Ids of those jobs that ran until now, as far as the journal knew."""
+    memory_fork: MemoryFork | None = None
 
 
 async def reopen_session(
@@ -207,6 +210,7 @@ async def _session_of(
         pins=instructions.compiled.definitions,
         settings=place.settings,
         persona=instructions.persona,
+        memory_fork=found.memory_fork,
         tool_form=tool_form_of(entry.event for entry in found.recorded),
         overlap=overlap_of(place.settings, client.description.overlap, (entry.event for entry in found.recorded)),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -306,7 +310,8 @@ def _read(tx: Transaction, session_id: SessionId, project: str, lost: frozenset[
     row = _get(tx, session_id)
     recorded = read_history(tx, session_id)
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
-    return _Found(row, tuple(recorded), load_grants(tx, session_id, _owner(recorded, row, project)), jobs, lost)
+    grants = load_grants(tx, session_id, _owner(recorded, row, project))
+    return _Found(row, tuple(recorded), grants, jobs, lost, fork_of_session(tx, session_id))
 
 
 def _read_what_is_left(tx: Transaction, session_id: SessionId, project: str) -> _Found:

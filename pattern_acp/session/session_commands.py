@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
 from pattern_acp.config.settings import Settings
@@ -23,13 +25,14 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
 from pattern_acp.journal.sessions import cwd_key
-from pattern_acp.rewind.forks import fork_session
+from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import (
     DAY_MS,
     archive_session,
     clean_title,
     delete_session,
+    project_of_folder,
     rename_session,
     restore_session,
 )
@@ -183,13 +186,22 @@ class PassagePage(Result, frozen=True):
         return [{"id": h.session_id, "title": h.title, "turn": h.turn, "at": h.day, "text": h.text} for h in self.hits]
 
 
+_MEMORY_OF_FORKS = {
+    "shared": "Both use the same memory: what one learns, the other knows.",
+    "forked": (
+        "Its memory is a fork: what it learns stays there until `/merge` in it brings it back, or `/discard` drops it."
+    ),
+}
+
+
 class SessionChanged(Result, frozen=True, omit_defaults=True):
-    """Change of a session; `fork` is the session that was forked from it."""
+    """Change of a session; `fork` is the session that was forked from it, and `memory` what it has of memory."""
 
     id: str
     done: str
     title: str | None = None
     fork: str | None = None
+    memory: str | None = None
     turns: int | None = None
     here: bool = False
     """It is the one in which the command was typed."""
@@ -213,7 +225,8 @@ class SessionChanged(Result, frozen=True, omit_defaults=True):
                 text = (
                     f"“{self.title}” begins with {plural(self.turns or 0, 'turn')} of "
                     f"{'this session' if self.here else self.id}: `{self.fork}`. Open it from the list of sessions, or "
-                    f"in a terminal: `pattern-acp chat --session {self.fork}`. The other one goes on as it is."
+                    f"in a terminal: `pattern-acp chat --session {self.fork}`. The other one goes on as it is. "
+                    f"{_MEMORY_OF_FORKS[self.memory or 'shared']}"
                 )
             case _:
                 text = f"Deleted {self.id}; `pattern-acp sessions undelete {self.id}` brings it back."
@@ -300,8 +313,31 @@ async def undelete(desk: SessionDesk, session: str) -> Result:
     )
 
 
-async def fork(desk: SessionDesk, text: str, session: str = "") -> SessionChanged:
-    """Begin another session with the history of one."""
+async def fork(desk: SessionDesk, text: str, session: str = "", memory: str = "") -> Result:
+    """Begin another session with the history of one; the user is asked about memory that says something.
+
+    Raises:
+        InvalidRequestError: there is no such turn, or the memory to fork is a fork.
+        BlockError: the history of a block that is to be forked cannot be read.
+    """
     meant = await desk.id_of(session)
-    made = await fork_session(desk.database, meant, text, clock=desk.clock, ids=desk.ids)
-    return SessionChanged(meant, "fork", made.title, made.session_id, made.turns, here=desk.session is not None)
+    if not memory and desk.session is not None:
+        # Late: only a fork needs it.
+        from pattern_acp.session.fork_commands import choose_memory
+
+        memory = await choose_memory(desk.session)
+        if not memory:
+            return SessionList(empty="Nothing was forked.")
+    forking = await _forking(desk, meant) if memory == "forked" else None
+    made = await fork_session(desk.database, meant, text, clock=desk.clock, ids=desk.ids, forking=forking)
+    done = SessionChanged(meant, "fork", made.title, made.session_id, memory or "shared", made.turns)
+    return replace(done, here=desk.session is not None)
+
+
+async def _forking(desk: SessionDesk, session_id: str) -> ForkingMemory:
+    if desk.session is not None:
+        return ForkingMemory(desk.session.state.project_key, desk.session.constellation.peer)
+    row = await desk.database.read(lambda tx: sessions.get_session(tx, SessionId(session_id)))
+    if row is None:
+        raise MissingSessionError(session_id)
+    return ForkingMemory(await anyio.to_thread.run_sync(project_of_folder, row.cwd), desk.ids.peer())

@@ -34,6 +34,7 @@ from pattern_acp.journal.job_events import JobCheck, JobHold, JobTerms
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.usage import Spent
 from pattern_acp.mcp_servers.host import SessionServers
+from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.grant_matching import Grant
 from pattern_acp.policy.subagent_policy import SubagentLimits
@@ -293,6 +294,8 @@ class SessionState(Struct):
     settings: Settings
     persona: PersonaRef
     """The persona that the session began with; another process goes on as it, whatever persona that process has."""
+    memory_fork: MemoryFork | None = None
+    """The forked memory that the session uses until it is merged or discarded."""
     tool_form: ToolForm = ToolForm.AUTO
     overlap: Overlap = Overlap.REPLACE
     shows_overlap: bool = False

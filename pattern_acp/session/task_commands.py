@@ -136,7 +136,13 @@ def _tasks_of_user(session: "Session") -> Tasks:
 def _tasks(session: "Session", author: str, actor: Actor, origin: Origin) -> Tasks:
     shared = session.constellation
     desk = TaskDesk(
-        memory_owner(session.state).owners, session.session_id, session.session_id, author, actor, origin, shared.holder
+        memory_owner(session.state).lasting.owners,
+        session.session_id,
+        session.session_id,
+        author,
+        actor,
+        origin,
+        shared.holder,
     )
     tasks = Tasks(shared.database, desk, clock=shared.clock, ids=shared.ids, peer=shared.peer)
     tasks.turn_id = session.memory.turn_id

@@ -215,6 +215,11 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
     refused: CredentialsError | None = None
     try:
         try:
+            if session.state.memory_fork is not None:
+                # Late: most conversations have no fork of memory.
+                from pattern_acp.session.fork_commands import leave_ended_fork
+
+                await leave_ended_fork(session)
             end = await _answer(session, turn)
         except CredentialsError as error:
             refused, end = error, failed_end(error)

@@ -43,6 +43,7 @@ NOT_SEEN = {
     "DevicePending": "a state of signing in",
     "OutputClosed": "nobody reads stdout any more",
     "_DoneError": "ends a trial, so that its transaction is rolled back",
+    "_TriedError": "ends a trial, so that its transaction is rolled back",
     "RecordedFailureError": "given back to the loop by a replay, which compares its sentence",
 }
 """Exceptions of ours that no person and no model sees, and what becomes of each."""

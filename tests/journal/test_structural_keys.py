@@ -29,6 +29,9 @@ UNIONS: tuple[object, ...] = (typing.Union, types.UnionType)
 NAMED = """
 Cost.currency
 FileState.digest
+ForkedBlock.block_id ForkedBlock.origin_id
+MemoryForked.fork_id MemoryForkJoined.fork_id
+MemoryForkEnded.fork_id MemoryForkEnded.outcome MemoryForkEnded.turn_id
 ImageContent.media_type
 ImagePart.media_type
 MemoryPoint.block_id MemoryPoint.frontiers MemoryPoint.label

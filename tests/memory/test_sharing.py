@@ -151,7 +151,7 @@ async def test_a_shared_block_that_is_not_attached_is_named_for_the_person_alone
     def work(tx: Transaction) -> None:
         create(tx, Scope.SHARED, SHARED_OWNER, "rules")
         assert labels(tx, ADA) == []
-        assert [block.key.label for block in unattached(tx, visible_rows(tx, ADA))] == ["rules"]
+        assert [block.key.label for block in unattached(tx, ADA, visible_rows(tx, ADA))] == ["rules"]
 
     await constellation.database.write(work)
 

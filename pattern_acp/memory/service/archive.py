@@ -179,12 +179,19 @@ def _insert(
         verified_ms=writing.at_ms if edit.check else None,
         check_command=edit.check,
     )
+    return store_entry(tx, new, terms, writing, at_ms=writing.at_ms)
+
+
+def store_entry(
+    tx: Transaction, new: NewEntry, terms: NoteRule | None, writing: WriteContext, *, at_ms: int
+) -> ArchivalEntry:
+    """Append the event of a new entry, and store the entry; `terms` are those of a trap, constraint or decision."""
     event = EntryArchived(
         entry_id=new.id,
-        scope=scope.value,
-        owner=owner,
-        text_hash=sha256_hex(text.encode("utf-8", "surrogatepass")),
-        reason=edit.reason,
+        scope=new.scope.value,
+        owner=new.owner,
+        text_hash=sha256_hex(new.text.encode("utf-8", "surrogatepass")),
+        reason=new.reason,
         supersedes=new.supersedes,
         turn_id=writing.turn_id,
         call_id=writing.call_id,
@@ -192,13 +199,11 @@ def _insert(
         paths=() if terms is None else terms.paths,
         severity="" if terms is None else terms.severity.value,
         until_ms=None if terms is None else terms.until_ms,
-        facts_hash=entry_facts(text, edit.check),
+        facts_hash=entry_facts(new.text, new.check_command),
         host="" if terms is None else terms.host,
     )
-    writer = writing.writer
-    stream = writing.owner.session_id
-    appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)
-    entry = insert_entry(tx, new, at_ms=writing.at_ms, seq=appended.seq)
+    appended = append(tx, writing.owner.session_id, event, actor=new.actor, origin=new.origin, at_ms=at_ms)
+    entry = insert_entry(tx, new, at_ms=at_ms, seq=appended.seq)
     if terms is not None:
         bind_entry(tx, entry, terms, seq=appended.seq)
     return entry
@@ -250,11 +255,12 @@ def _verify(tx: Transaction, entry: ArchivalEntry, writing: WriteContext) -> Non
 
 
 def _refuse_repeat(tx: Transaction, text: str, scope: Scope, writing: WriteContext) -> None:
-    owner = writing.owner.owner_of(scope)
-    same = find_same(tx, scope, owner, text)
-    if same is not None:
-        raise DuplicateFoundError(ARCHIVE, f"the archival entry {same.id}", same.text[:200])
-    check_repeats(tx, ARCHIVE, text, Passages((), (owner,)))
+    owners = tuple(owner for known, owner in writing.owner.sources if known is scope)
+    for owner in owners:
+        same = find_same(tx, scope, owner, text)
+        if same is not None:
+            raise DuplicateFoundError(ARCHIVE, f"the archival entry {same.id}", same.text[:200])
+    check_repeats(tx, ARCHIVE, text, Passages((), owners))
 
 
 def _find(tx: Transaction, named: str, writing: WriteContext) -> ArchivalEntry:
@@ -265,6 +271,12 @@ def _find(tx: Transaction, named: str, writing: WriteContext) -> ArchivalEntry:
         entry = load_entry(tx, wanted)
         if (entry.scope, entry.owner) in owners:
             return entry
+        if (entry.scope, entry.owner) in writing.owner.sources:
+            problem = (
+                f"the entry {entry.id} is of the memory that this one was forked from, which stays as it is until "
+                "/merge; keep a new entry that says what is right."
+            )
+            raise UnusableEditError(ARCHIVE, problem)
     except EntryMissingError:
         pass
     for scope, owner in owners:

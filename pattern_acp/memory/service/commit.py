@@ -131,7 +131,7 @@ def create_defaults(tx: Transaction, writing: WriteContext) -> None:
         change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
         event = block_event(change, "Every persona and project begins with it.")
         # Not the session's stream: the blocks outlive whichever session happens to be first.
-        _store(tx, CONSTELLATION_STREAM, event, change, PROGRAM, writing.at_ms)
+        store_with_event(tx, CONSTELLATION_STREAM, event, change, PROGRAM, writing.at_ms)
 
 
 def block_event(
@@ -223,7 +223,7 @@ def _create(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied
     access = _guarded(access, spec.text, writing)
     change = propose_creation(spec, BlockId(writing.ids.new("block")), peer=writing.peer)
     event = block_event(change, edit.reason, turn_id=writing.turn_id, call_id=writing.call_id)
-    _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
+    store_with_event(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     notes = ()
     if spec.key.scope is Scope.SHARED:
         from pattern_acp.memory.service.share import attach_first
@@ -278,7 +278,7 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied
         change = replace(change, operation=Operation.ARCHIVE)
         notes = (*notes, keep_passage(tx, edit, change, writing))
     event = block_event(change, edit.reason, turn_id=writing.turn_id, call_id=writing.call_id)
-    _store(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
+    store_with_event(tx, writing.owner.session_id, event, change, writing.writer, writing.at_ms)
     return Applied(MemoryChange(visible.label, change.block.text, change.text, notes), access, block.id)
 
 
@@ -339,13 +339,14 @@ def _guarded(access: WriteMemory, text: str, writing: WriteContext) -> WriteMemo
 
 def _passages(tx: Transaction, writing: WriteContext) -> Passages:
     seen = visible_rows(tx, writing.owner.owners, isolation=writing.rules.isolation)
-    owners = tuple(owner for _, owner in writing.owner.owners)
+    owners = tuple(owner for _, owner in writing.owner.sources)
     return Passages(tuple((visible.block.id, visible.label) for visible in seen), owners)
 
 
-def _store(
+def store_with_event(
     tx: Transaction, stream: str, event: BlockCommitted, change: ProposedChange, writer: Writer, at_ms: int
 ) -> None:
+    """Append the event of a change, and store the change and its passages."""
     appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=at_ms)
     record = WriteRecord(appended.seq, writer.actor, writer.origin, event.reason, at_ms)
     store_change(tx, change, record)

@@ -71,6 +71,7 @@ from pattern_acp.memory.forget import (
     words_of_passage,
 )
 from pattern_acp.memory.forgotten import MARK, Forgotten
+from pattern_acp.memory.forks import GONE, forked_from, related_blocks, stored_block
 from pattern_acp.memory.history import StoredHistory, run_on_history
 from pattern_acp.memory.indexing import index_block, mask_of_sessions, mask_passages
 from pattern_acp.memory.integrity import damaged_histories
@@ -78,6 +79,7 @@ from pattern_acp.memory.path_notes import mask_bound
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.recalls import Name, names_without
 from pattern_acp.memory.service.access import ARCHIVE
+from pattern_acp.memory.service.forking import drop_block
 from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of
 from pattern_acp.memory.service.recall_counts import plan_uncounting
 from pattern_acp.memory.store import WriteRecord, block_exists, changed_block
@@ -149,6 +151,8 @@ class _Search(Struct, frozen=True):
     """The words to mask beside the writes of a whole block; None for a passage."""
     in_block: bool
     """True if a version of the block contains the words; otherwise its history can stay."""
+    related: tuple[str, ...]
+    """The ids of those blocks that the words were forked with, or to, of which a version contains them."""
     events: tuple[int, ...]
     newest: int
 
@@ -236,7 +240,21 @@ class MemoryForgetting:
             return find_events(tx, words.is_in), newest_event(tx)
 
         events, newest = await self._database.read(look)
-        return _Search(block.key, block.head_update, words, nearby, in_block, events, newest)
+        related = await self._related(block, words, whole=passage is None)
+        return _Search(block.key, block.head_update, words, nearby, in_block, related, events, newest)
+
+    async def _related(self, block: Block, words: Forgotten, *, whole: bool) -> tuple[str, ...]:
+        """The ids of blocks to forget in besides: of a whole block its copies, of a passage what else began with it."""
+        look = forked_from if whole else related_blocks
+        ids = await self._database.read(lambda tx: look(tx, block.id))
+        found: list[str] = []
+        for block_id in ids:
+            stored = await self._database.read(lambda tx, one=block_id: stored_block(tx, one))
+            if stored is None or stored.deleted == GONE:
+                continue
+            if whole or await run_on_history(self._database, stored.block, holds_words, words):
+                found.append(block_id)
+        return tuple(found)
 
     def _find(self, tx: Transaction, label: str, passage: str | None) -> Block:
         if label == ARCHIVE and passage is not None:
@@ -308,6 +326,8 @@ class MemoryForgetting:
         appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
         if forgetting is not None:
             self._store(tx, forgetting, WriteRecord(appended.seq, scope.actor, scope.origin, shown_reason, at_ms))
+        for block_id in search.related:
+            self._forget_related(tx, block_id, search, whole=passage is None, at_ms=at_ms)
         redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
@@ -322,6 +342,33 @@ class MemoryForgetting:
                 elsewhere.forget(tx, words, at_ms)
         clean_indexes(tx)
         return done, messages
+
+    def _forget_related(self, tx: Transaction, block_id: str, search: _Search, *, whole: bool, at_ms: int) -> None:
+        """Forget in a copy of the block, or in what it is a copy of; the events are those of the block itself."""
+        stored = stored_block(tx, block_id)
+        if stored is None or stored.deleted == GONE:
+            return
+        reason, scope, key = "It was forked from the same block.", self._scope, stored.block.key
+        if whole:
+            drop_block(tx, stored, reason, at_ms, peer=scope.peer)
+            return
+        forgetting = propose_forgetting(tx, key, search.words, peer=scope.peer)
+        event = BlockForgotten(
+            block_id=block_id,
+            scope=key.scope.value,
+            owner=key.owner,
+            label=key.label,
+            reason=reason,
+            whole=False,
+            events=0,
+            after_hash=forgetting.change.after_hash,
+            redaction=digest_of(()),
+            turn_id=self.turn_id,
+            update_hash=forgetting.change.update_hash,
+            facts_hash=forgetting.change.facts_hash,
+        )
+        appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
+        self._store(tx, forgetting, WriteRecord(appended.seq, scope.actor, scope.origin, reason, at_ms))
 
     def _propose(self, tx: Transaction, search: _Search, passage: str | None) -> ProposedForgetting | None:
         peer = self._scope.peer

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
-from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, Scope
+from pattern_acp.memory.blocks import Block, BlockKey, Scope, shared_owner
 from pattern_acp.memory.deletion import list_deleted
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, HistoryCorruptError
 from pattern_acp.memory.history import (
@@ -116,10 +116,22 @@ class BlockCheck(Struct, frozen=True):
 class MemoryHistory:
     """The history of the blocks that a scope sees."""
 
-    def __init__(self, database: Database, owners: Sequence[tuple[Scope, str]]) -> None:
-        """`owners` are looked through in their order for a label."""
+    def __init__(
+        self,
+        database: Database,
+        owners: Sequence[tuple[Scope, str]],
+        *,
+        inherited: Sequence[tuple[Scope, str]] = (),
+        until_ms: int = 0,
+    ) -> None:
+        """`owners` are looked through in their order for a label.
+
+        A fork also sees what the archive of those `inherited` had at `until_ms`.
+        """
         self._database = database
         self._owners = tuple(owners)
+        self._inherited = tuple(inherited)
+        self._until_ms = until_ms
 
     async def blocks(self) -> tuple[ListedBlock, ...]:
         """All blocks in sight with their newest writes: those of the owners in their order, then shared ones.
@@ -162,7 +174,7 @@ class MemoryHistory:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        owners = (*self._owners, (Scope.SHARED, SHARED_OWNER))
+        owners = (*self._owners, (Scope.SHARED, shared_owner(self._owners)))
         return await self._database.read(lambda tx: list_deleted(tx, owners))
 
     async def elsewhere(self) -> tuple[Block, ...]:
@@ -171,7 +183,7 @@ class MemoryHistory:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        return await self._database.read(lambda tx: unattached(tx, visible_rows(tx, self._owners)))
+        return await self._database.read(lambda tx: unattached(tx, self._owners, visible_rows(tx, self._owners)))
 
     async def archive(self) -> tuple[ArchivedEntry, ...]:
         """The archival entries of the owners, newest first, at most `ARCHIVE_LENGTH`, superseded ones too.
@@ -181,7 +193,11 @@ class MemoryHistory:
         """
 
         def read(tx: Transaction) -> tuple[ArchivedEntry, ...]:
-            found = list_entries(tx, self._owners, limit=ARCHIVE_LENGTH, with_superseded=True)
+            own = list_entries(tx, self._owners, limit=ARCHIVE_LENGTH, with_superseded=True)
+            before = list_entries(
+                tx, self._inherited, limit=ARCHIVE_LENGTH, until_ms=self._until_ms, with_superseded=True
+            )
+            found = (*own, *before)[:ARCHIVE_LENGTH]
             times = times_recalled(tx, [entry.id for entry in found])
             bound = bound_of(tx, [entry.id for entry in found])
             return tuple(ArchivedEntry(entry, times.get(entry.id, 0), bound.get(entry.id)) for entry in found)
@@ -307,7 +323,7 @@ def find_key(tx: Transaction, owners: Sequence[tuple[Scope, str]], label: str) -
 def keys_of(owners: Sequence[tuple[Scope, str]], label: str) -> tuple[BlockKey, ...]:
     """The keys that a label may mean, the likeliest first."""
     scope, slash, rest = label.partition("/")
-    scopes = (*owners, (Scope.SHARED, SHARED_OWNER))
+    scopes = (*owners, (Scope.SHARED, shared_owner(owners)))
     named = tuple(BlockKey(known, owner, rest) for known, owner in scopes if slash and known.value == scope)
     return (*(BlockKey(known, owner, label) for known, owner in owners), *named)
 

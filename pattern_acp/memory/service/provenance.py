@@ -20,6 +20,7 @@ from pattern_acp.db.table_rows import all_rows, columns_of
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.errors import JournalError
+from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import (
     BlockCommitted,
     BlockConfigured,
@@ -30,10 +31,12 @@ from pattern_acp.journal.events import (
     EntryArchived,
     EntryStatusChanged,
     EntryVerified,
+    MemoryForkEnded,
 )
 from pattern_acp.journal.reader import Recorded, read_about, read_everywhere
 from pattern_acp.memory.archive import entry_facts, same_text_hash
 from pattern_acp.memory.block_loader import text_hash
+from pattern_acp.memory.blocks import fork_in
 from pattern_acp.memory.configuring import settings_hash
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.forgotten import lost_words, reads_like
@@ -93,8 +96,11 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
     try:
         for recorded in read_about(tx, (EntryArchived, EntryVerified, EntryStatusChanged), tuple(entries)):
             about.setdefault(recorded.item, []).append(recorded)
-        forgettings = [one.seq for one in read_everywhere(tx, BlockForgotten)]
+        forgettings = [one.seq for one in read_everywhere(tx, BlockForgotten) if not _ends_fork(one)]
         put = read_everywhere(tx, EntryArchived)
+        ended = {
+            one.event.fork_id for one in read_everywhere(tx, MemoryForkEnded) if isinstance(one.event, MemoryForkEnded)
+        }
     except JournalError as error:
         yield Mismatch("", "archive", f"its events cannot be read ({error.sentence})")
         return
@@ -117,8 +123,17 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
     # Forgetting deletes entries and names none, so one that is older than it may be gone for that reason.
     last_forgetting = max(forgettings, default=0)
     for one in put:
-        if isinstance(one.event, EntryArchived) and one.event.entry_id not in entries and one.seq > last_forgetting:
+        if not isinstance(one.event, EntryArchived) or fork_in(one.event.owner) in ended:
+            continue
+        if one.event.entry_id not in entries and one.seq > last_forgetting:
             yield Mismatch(one.event.entry_id, "archive", f"entry {one.event.entry_id} of event {one.seq} is gone")
+
+
+def _ends_fork(recorded: Recorded) -> bool:
+    """Tell whether the program took away a block of a fork, and no entry that anybody kept."""
+    event = recorded.event
+    is_of_fork = isinstance(event, BlockForgotten) and event.whole and bool(fork_in(event.owner))
+    return is_of_fork and recorded.actor is Actor.SYSTEM
 
 
 def _of_entry(

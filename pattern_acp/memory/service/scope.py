@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, Scope, default_blocks
+from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, MemoryFork, Scope, default_blocks, owner_in
 from pattern_acp.memory.edits import Authoring
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.templates.loading import Templates
@@ -18,22 +18,35 @@ from pattern_acp.memory.write_validation import SecretRule
 
 
 class MemoryScope(Struct, frozen=True):
-    """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session."""
+    """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session.
+
+    With a `fork`, the owners are those of the fork.
+    """
 
     persona: str
     project_key: str
     session_id: SessionId
+    fork: MemoryFork | None = None
+
+    @property
+    def lasting(self) -> "MemoryScope":
+        """The same outside of any fork."""
+        return replace(self, fork=None)
 
     @property
     def owners(self) -> tuple[tuple[Scope, str], ...]:
         """The owners whose blocks the session sees, in the order they are shown."""
-        return (Scope.PERSONA, self.persona), (Scope.PROJECT, self.project_key)
+        return tuple((scope, self.owner_of(scope)) for scope in (Scope.PERSONA, Scope.PROJECT))
+
+    @property
+    def sources(self) -> tuple[tuple[Scope, str], ...]:
+        """All owners whose facts the session sees: in a fork, those that it was forked from, too."""
+        return self.owners if self.fork is None else (*self.owners, *self.lasting.owners)
 
     def owner_of(self, scope: Scope) -> str:
         """The owner of new things of a scope."""
-        if scope is Scope.SHARED:
-            return SHARED_OWNER
-        return self.project_key if scope is Scope.PROJECT else self.persona
+        names = {Scope.SHARED: SHARED_OWNER, Scope.PROJECT: self.project_key, Scope.PERSONA: self.persona}
+        return owner_in(names[scope], "" if self.fork is None else self.fork.id)
 
 
 class Writer(Struct, frozen=True):
@@ -67,7 +80,10 @@ class MemoryRules(Struct, frozen=True):
 
     def defaults(self, owner: MemoryScope) -> tuple[BlockSpec, ...]:
         """The blocks that have to exist: none of a persona that the project does not see."""
-        specs = default_blocks(owner.persona, owner.project_key)
+        specs = [
+            replace(spec, key=replace(spec.key, owner=owner.owner_of(spec.key.scope)))
+            for spec in default_blocks(owner.persona, owner.project_key)
+        ]
         hidden = self.isolation is Isolation.FULL
         return tuple(spec for spec in specs if not (hidden and spec.key.scope is Scope.PERSONA))
 

@@ -16,7 +16,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.blocks import Scope, lasting_owner
 from pattern_acp.memory.embeddings import EmbeddingModel
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
@@ -45,6 +45,8 @@ MOST_SEEN = 40
 
 _MESSAGES = frozenset({"user", "assistant"})
 
+_ARCHIVE = frozenset({"archival", "superseded"})
+
 _SESSION = re.compile(r" session ses_\w+$")
 
 
@@ -59,8 +61,11 @@ class SessionSearch:
         *,
         clock: Clock,
         indexer: Indexer | None,
+        forked_ms: int | None = None,
     ) -> None:
+        """Search for a session; in a fork, also what those that it was forked from kept until `forked_ms`."""
         self._database = database
+        self._forked_ms = forked_ms
         self._owners = owners
         self._session_id = session_id
         self.in_context: Callable[[], Set[str] | None] = lambda: None
@@ -92,7 +97,7 @@ class SessionSearch:
             return tuple(replace(hit, is_guess=guess) for hit in hits)
 
         def find(tx: Transaction, vector: QueryVector | None) -> tuple[SearchResult, ...]:
-            attached = self._attached(tx, narrowing, filters)
+            attached = (*self._attached(tx, narrowing, filters), *self._inherited(filters))
             wanted = limit if seen is None else limit + min(len(seen), MOST_SEEN)
             found = search(tx, query, filters, limit=wanted, now_ms=now_ms, vector=vector, attached=attached)
             found = _of_this_machine(tx, found, now_ms=now_ms)
@@ -130,6 +135,22 @@ class SessionSearch:
             replace(filters, owners=(owner,), kinds=("block",), session=block_id, exclude_session="")
             for block_id, owner in shared_sources(tx, self._owners).items()
             if owner not in filters.owners
+        )
+
+    def _inherited(self, filters: Filters) -> tuple[Filters, ...]:
+        """The further scopes of a search in a fork: what was said and done, and the archive as it was.
+
+        Its blocks are copies, so those that they were made of are not searched.
+        """
+        if self._forked_ms is None:
+            return ()
+        owners = tuple(lasting_owner(owner) for owner in filters.owners)
+        facts = tuple(kind for kind in filters.kinds if kind in _ARCHIVE)
+        others = tuple(kind for kind in filters.kinds if kind not in _ARCHIVE and kind != "block")
+        until_ms = min(filters.until_ms, self._forked_ms)
+        return (
+            replace(filters, owners=owners, kinds=facts, until_ms=until_ms),
+            replace(filters, owners=owners, kinds=others),
         )
 
     def _filters(self, narrowing: MemoryFilter) -> Filters:

@@ -116,7 +116,14 @@ class ConstellationMemory:
         self.repeats = SessionRepeats(owner, self._rules.isolation)
         isolated = self._rules.isolation is not Isolation.NONE
         searched = owner.owners[1:] if isolated else owner.owners
-        self.searching = SessionSearch(database, searched, owner.session_id, clock=clock, indexer=indexer)
+        self.searching = SessionSearch(
+            database,
+            searched,
+            owner.session_id,
+            clock=clock,
+            indexer=indexer,
+            forked_ms=None if owner.fork is None else owner.fork.forked_ms,
+        )
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
@@ -143,7 +150,7 @@ class ConstellationMemory:
             there.update(one.visible.block.key for one in damaged)
         if not self._default_keys <= there:
             writing = self._writing(None)
-            await self._database.write(lambda tx: create_defaults(tx, writing))
+            await self._database.write(lambda tx: _create_defaults(tx, writing))
             seen, damaged, touched, from_data = await self._database.read(
                 lambda tx: _visible(tx, self.owner, isolation)
             )
@@ -205,7 +212,7 @@ class ConstellationMemory:
         based = self._based(edits)
 
         def attempt(tx: Transaction) -> None:
-            raise _DoneError(apply_edits(tx, based, writing))
+            raise _DoneError(_apply(tx, based, writing))
 
         try:
             await self._database.write(attempt)
@@ -235,7 +242,7 @@ class ConstellationMemory:
         """
         writing = self._writing(call_id, templates=await self._templates(edits), consented=consented)
         based = self._based(edits)
-        applied = await self._database.write(lambda tx: apply_edits(tx, based, writing))
+        applied = await self._database.write(lambda tx: _apply(tx, based, writing))
         for edit, change in zip(edits, (one.change for one in applied), strict=True):
             seen = self._seen.get(change.label, change.before)
             self._seen[change.label] = known_after(seen, edit, change, at_ms=writing.at_ms)
@@ -299,6 +306,24 @@ class _DoneError(Exception):
     def __init__(self, applied: tuple[Applied, ...]) -> None:
         super().__init__("tried")
         self.applied = applied
+
+
+def _apply(tx: Transaction, edits: Sequence[MemoryEdit], writing: WriteContext) -> tuple[Applied, ...]:
+    _look_behind_fork(tx, writing)
+    return apply_edits(tx, edits, writing)
+
+
+def _create_defaults(tx: Transaction, writing: WriteContext) -> None:
+    _look_behind_fork(tx, writing)
+    create_defaults(tx, writing)
+
+
+def _look_behind_fork(tx: Transaction, writing: WriteContext) -> None:
+    if writing.owner.fork is not None:
+        # Late: most sessions have no fork.
+        from pattern_acp.memory.service.forking import fall_through
+
+        fall_through(tx, writing)
 
 
 def _visible(

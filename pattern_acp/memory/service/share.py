@@ -41,7 +41,7 @@ class MemorySetup:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        return await self._database.read(lambda tx: bound_entries(tx, self._owner.owners))
+        return await self._database.read(lambda tx: bound_entries(tx, self._owner.sources))
 
     async def configure(self, label: str, setting: str, value: str) -> Block:
         """Change a setting of a block; the block afterwards.
@@ -131,6 +131,9 @@ class MemorySetup:
         return await self._database.read(lambda tx: self._own(tx, label))
 
     def _own(self, tx: Transaction, label: str) -> Block:
+        if self._owner.fork is not None:
+            problem = "it is forked memory, which is set up as it was; do that after /merge or /discard."
+            raise UnusableEditError(label, problem)
         key = find_key(tx, self._owner.owners, label)
         if key.scope is not Scope.SHARED and (key.scope, key.owner) not in self._owner.owners:
             raise UnusableEditError(
@@ -146,7 +149,7 @@ class MemorySetup:
 
 def attach_first(tx: Transaction, block: Block, writing: WriteContext) -> None:
     """Attach a new shared block to the project it was made in, so that whoever made it sees it."""
-    project = writing.owner.project_key
+    project = writing.owner.owner_of(Scope.PROJECT)
     event = _shared(block, Scope.PROJECT, project, block.permission, writing.turn_id)
     writer, stream = writing.writer, writing.owner.session_id
     appended = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms)

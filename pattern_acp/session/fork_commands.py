@@ -1,0 +1,251 @@
+"""/merge and /discard, and the question of /fork: what becomes of memory that was forked with a conversation.
+
+Owns: what is asked, what is shown before, and which memory the session goes on with. Must not know: how memory is
+forked or merged (memory/service/forking.py). What is asked about is worked out first, in a transaction that is rolled
+back; when memory changed before the answer, nothing is done.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import fenced, one_line, plural, short_diff
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
+from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
+from pattern_acp.memory import forks
+from pattern_acp.memory.blocks import MemoryFork
+from pattern_acp.memory.errors import StaleProposalError
+from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork
+from pattern_acp.memory.service.scope import PERSON, WriteContext
+from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.session.opening import memory_rules
+from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+FORK_CALL = "memory_fork"
+"""Name of the calls that show these questions."""
+
+MOST_DIFF = 6_000
+"""Characters of the difference of a block that are shown."""
+
+MOST_FACTS = 30
+"""Facts that are shown one by one."""
+
+FORKED = "Fork memory: what the fork learns stays in it until /merge"
+SHARED = "Share memory: what one conversation learns, the other knows"
+NEITHER = "Do not fork"
+
+
+async def choose_memory(session: "Session") -> str:
+    """Ask what a fork of the session has of memory: `shared` or `forked`; empty to fork nothing.
+
+    Without a question, memory that says nothing yet is shared, and so is forked memory.
+    """
+    owner = memory_owner(session.state)
+    if owner.fork is not None or await session.constellation.database.read(lambda tx: is_untouched(tx, owner)):
+        return "shared"
+    options = (
+        ApprovalOption(PermissionAnswer.ALLOW_ONCE, SHARED),
+        ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, FORKED),
+        ApprovalOption(PermissionAnswer.REJECT_ONCE, NEITHER),
+    )
+    reason = "A fork can use the same memory, as today, or have a fork of it that /merge brings back."
+    answer = await _ask(session, "Fork this conversation: what about memory?", reason, options, ())
+    if not answer.allows:
+        return ""
+    return "forked" if answer is PermissionAnswer.ALLOW_ALWAYS else "shared"
+
+
+async def run_merge(session: "Session", argument: str) -> str:
+    """Bring back what forked memory learned, after the user has seen it.
+
+    Raises:
+        CommandMisusedError: memory is not forked here, or there are words behind the command.
+        BlockError: nothing was changed, and why.
+    """
+    fork = _fork_of(session, argument, "merge")
+    found = await _tried(session, fork)
+    if found.is_empty:
+        await _end(session, lambda tx: merge_fork(tx, fork, _writing(session)))
+        return "The fork learned nothing. From here on this conversation uses the memory that it was forked from."
+    options = (
+        ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Bring it back, and end the fork"),
+        ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
+    )
+    what = _counted(found)
+    reason = f"{what} would come back to the memory that this was forked from, each with who wrote it and when."
+    answer = await _ask(session, "Merge the memory of this fork?", reason, options, _shown(found))
+    if not answer.allows:
+        return "Nothing was merged; the fork stays."
+
+    def merge(tx: Transaction) -> MergeResult:
+        done = merge_fork(tx, fork, _writing(session))
+        if done.stamp != found.stamp:
+            raise StaleProposalError(next((one.label for one in done.blocks), "memory"))
+        return done
+
+    done = await _end(session, merge)
+    lines = [f"Merged: {_counted(done)}. From here on this conversation uses that memory."]
+    lines += [f"- `{block.label}`: {note}" for block in done.blocks for note in block.notes]
+    return "\n".join([*lines, *(f"- {one}" for one in done.left)])
+
+
+async def run_discard(session: "Session", argument: str) -> str:
+    """Drop what forked memory learned, after a question.
+
+    Raises:
+        CommandMisusedError: memory is not forked here, or there are words behind the command.
+        BlockError: nothing was changed, and why.
+    """
+    fork = _fork_of(session, argument, "discard")
+    found = await _tried(session, fork)
+    if not found.is_empty:
+        options = (
+            ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Drop it for good"),
+            ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
+        )
+        reason = f"{_counted(found)} would be gone for good; the memory that this was forked from stays as it is."
+        answer = await _ask(session, "Drop the memory of this fork?", reason, options, _shown(found))
+        if not answer.allows:
+            return "Nothing was dropped; the fork stays."
+    await _end(session, lambda tx: discard_fork(tx, fork, _writing(session)))
+    return "The fork's memory is gone. From here on this conversation uses the memory that it was forked from."
+
+
+async def leave_ended_fork(session: "Session") -> None:
+    """Go on with the memory that the session's was forked from, once another session has merged or discarded it.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    fork = session.state.memory_fork
+    if fork is None:
+        return
+    outcome = await session.constellation.database.read(lambda tx: forks.outcome_of(tx, fork.id))
+    if outcome != "open":
+        _go_on(session)
+        session.state.notices.append(
+            f"The forked memory of this conversation was {outcome} by another one that used it, too; this one goes on "
+            "with the memory that it was forked from."
+        )
+
+
+_Done = TypeVar("_Done")
+
+
+async def _end(session: "Session", work: Callable[[Transaction], _Done]) -> _Done:
+    """End the fork as `work` does, and go on with the memory that it was forked from."""
+    done = await session.constellation.database.write(work)
+    _go_on(session)
+    return done
+
+
+def _go_on(session: "Session") -> None:
+    session.state.memory_fork = session.state.shown = None
+    session.remember_as()
+
+
+def _fork_of(session: "Session", argument: str, verb: str) -> MemoryFork:
+    if argument:
+        raise CommandMisusedError(f"/{verb} takes nothing behind it; it is about the memory of this conversation.")
+    fork = session.state.memory_fork
+    if fork is None:
+        raise CommandMisusedError(
+            f"There is nothing to {verb}: this conversation's memory is no fork. /fork --memory forked begins one."
+        )
+    return fork
+
+
+def _writing(session: "Session") -> WriteContext:
+    """The user's writes to the memory that the session's was forked from."""
+    shared = session.constellation
+    return WriteContext(
+        memory_owner(session.state).lasting,
+        PERSON,
+        memory_rules(shared, session.state.settings),
+        shared.ids,
+        shared.peer,
+        shared.clock.now_ms(),
+        NO_TEMPLATES,
+        session.person_memory.turn_id,
+    )
+
+
+class _TriedError(Exception):
+    """Ends a trial, so that its transaction is rolled back, and carries out what it did."""
+
+    def __init__(self, result: MergeResult) -> None:
+        super().__init__("tried")
+        self.result = result
+
+
+async def _tried(session: "Session", fork: MemoryFork) -> MergeResult:
+    """Work out what a merge would do now."""
+    writing = _writing(session)
+
+    def attempt(tx: Transaction) -> None:
+        raise _TriedError(merge_fork(tx, fork, writing))
+
+    try:
+        await session.constellation.database.write(attempt)
+    except _TriedError as tried:
+        return tried.result
+    raise AssertionError("the attempt always ends in what it did")
+
+
+def _counted(found: MergeResult) -> str:
+    parts = [plural(len(found.blocks), "block")] if found.blocks else []
+    parts += [plural(len(found.facts), "fact")] if found.facts else []
+    return " and ".join(parts) or "Nothing"
+
+
+def _shown(found: MergeResult) -> tuple[ToolContent, ...]:
+    """Show what would change, block by block."""
+    parts = [
+        "\n\n".join(
+            (
+                f"`{block.label}`",
+                fenced(short_diff(block.before, block.after, MOST_DIFF), "diff"),
+                *block.notes,
+            )
+        )
+        for block in found.blocks
+    ]
+    parts += [f"Fact: {one_line(fact)}" for fact in found.facts[:MOST_FACTS]]
+    more = len(found.facts) - MOST_FACTS
+    parts += [f"and {plural(more, 'fact')} more"] if more > 0 else []
+    return tuple(TextContent(part) for part in (*parts, *found.left))
+
+
+async def _ask(
+    session: "Session", title: str, reason: str, options: Sequence[ApprovalOption], content: tuple[ToolContent, ...]
+) -> PermissionAnswer:
+    """Ask the user, and record the question with what it shows, and the answer."""
+    turn_id = session.person_memory.turn_id or TurnId("")
+    call = ToolCallView(
+        ToolCallId(session.constellation.ids.new("call")), FORK_CALL, title, ToolKind.EDIT, {}, content=content
+    )
+    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in options))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    answer = PermissionAnswer.CANCELLED
+    try:
+        answer = await session.approver.ask(ApprovalRequest(call, reason, tuple(options)))
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+            status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+            chosen = next((each.name for each in options if each.answer is answer), "Nobody answered.")
+            await session.recorder.record(
+                NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+                NewEvent(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
+            )
+    return answer
