@@ -6,6 +6,7 @@ a command does. Nothing on the way of `pattern-acp acp` imports it (cli/serving.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import click
@@ -168,7 +169,6 @@ def _main() -> click.Group:
 
     made = _Verbs(
         PROGRAM,
-        commands=[_group(one) for one in GROUPS],
         params=_options((acp, json, *SETTINGS)),
         help=ABOUT,
         epilog=MORE,
@@ -176,6 +176,7 @@ def _main() -> click.Group:
         add_help_option=False,
         callback=serve,
     )
+    made.makers = {one.name: partial(_group, one) for one in GROUPS}
     made.usage = "[COMMAND] [ARGUMENT ...]"
     return made
 
@@ -212,8 +213,12 @@ class _Command(click.Command):
 
 
 class _Verbs(click.Group, _Command):
-    """A group whose default verb takes the words that name none."""
+    """A group whose default verb takes the words that name none, and whose verbs are made when they are asked for.
 
+    All of them together cost more than most commands themselves.
+    """
+
+    makers: Mapping[str, Callable[[], click.Command]] = {}
     default = ""
     takes_words = False
     unknown = ""
@@ -221,7 +226,14 @@ class _Verbs(click.Group, _Command):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order of their rows."""
         del ctx
-        return list(self.commands)
+        return list(self.makers)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Make a verb, or return the one that was made."""
+        del ctx
+        if cmd_name not in self.commands and cmd_name in self.makers:
+            self.commands[cmd_name] = self.makers[cmd_name]()
+        return self.commands.get(cmd_name)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Without click's own word for verbs."""
@@ -236,38 +248,42 @@ class _Verbs(click.Group, _Command):
         self, ctx: click.Context, args: list[str]
     ) -> "tuple[str | None, click.Command | None, list[str]]":
         """The verb, else the default one with all words."""
-        if self.takes_words and args[0] not in self.commands:
-            return self.default, self.commands[self.default], args
-        if self.unknown and args[0] not in self.commands:
+        if self.takes_words and args[0] not in self.makers:
+            return self.default, self.get_command(ctx, self.default), args
+        if self.unknown and args[0] not in self.makers:
             raise click.UsageError(self.unknown, ctx)
+        if args[0] not in self.makers:
+            # The sentence about it offers names like it.
+            self.commands = {name: make() for name, make in self.makers.items()}
         return super().resolve_command(ctx, args)
 
 
 def _group(group: Group) -> click.Command:
     if len(group.commands) == 1 and not group.commands[0].name:
         return _command(group, group.commands[0])
-    verbs = [_command(group, one) for one in group.commands if one.only != "slash"]
+    verbs = {one.name: one for one in group.commands if one.only != "slash"}
     made = _Verbs(
         group.name,
-        commands=verbs,
         params=_options((*group.shared, *_own(group, group.default), *SETTINGS)),
         help=group.description,
         short_help=group.summary,
         invoke_without_command=True,
         add_help_option=False,
     )
+    made.makers = {name: partial(_command, group, one) for name, one in verbs.items()}
     made.default = group.default
     made.usage = group.words
     made.unknown = group.unknown
-    default = made.commands.get(group.default)
-    made.takes_words = isinstance(default, _Command) and bool(default.words) and not group.unknown
+    taken = verbs[group.default].taken("terminal") if group.default in verbs else ()
+    made.takes_words = any(not one.option for one in taken) and not group.unknown
 
     @click.pass_context
     def call_default(ctx: click.Context, **_: object) -> TypedCommand | None:
         if ctx.invoked_subcommand is not None:
             return None
+        default = made.get_command(ctx, group.default)
         if default is None:
-            raise click.UsageError(f"{group.name} needs one of {', '.join(made.commands)}.", ctx)
+            raise click.UsageError(f"{group.name} needs one of {', '.join(verbs)}.", ctx)
         with default.make_context(group.default, [], ctx) as inner:
             return default.invoke(inner)
 
