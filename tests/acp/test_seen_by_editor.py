@@ -1,6 +1,7 @@
 """What an editor has is not shown again by a new agent's replay, and what it lacks is; in both versions."""
 
 import json
+from typing import cast
 
 import msgspec
 import pytest
@@ -46,6 +47,11 @@ def shown(seen: SeenByEditor, *lines: bytes) -> list[JsonDict]:
     return [json.loads(each)["params"]["update"] for each in passed]
 
 
+def words_of(shown_update: JsonDict) -> str:
+    content = cast("JsonDict | list[JsonDict]", shown_update["content"])
+    return str(content["text"] if isinstance(content, dict) else content[0]["text"])
+
+
 @given(st.text(max_size=12), st.integers(0, 12))
 def test_a_message_that_was_cut_anywhere_is_shown_whole_once_in_version_2(words: str, cut: int) -> None:
     seen = opened(SECOND)
@@ -53,11 +59,7 @@ def test_a_message_that_was_cut_anywhere_is_shown_whole_once_in_version_2(words:
     seen.begin_anew()
     whole = update("agent_message", messageId="m", content=[text(words)])
     behind = shown(seen, whole)
-    said = "".join(str(one["content"]["text"]) for one in before)
-    for one in behind:
-        content = one["content"]
-        said += str(content["text"] if isinstance(content, dict) else content[0]["text"])
-    assert said == words
+    assert "".join(map(words_of, [*before, *behind])) == words
 
 
 def test_in_version_2_known_prompts_ended_calls_and_their_terminals_are_not_shown_again() -> None:
