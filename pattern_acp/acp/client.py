@@ -238,7 +238,7 @@ class EditorView:
                     tool_call_shows(call_id, content, self._abilities, title), self._terminal_meta(call_id, content)
                 )
             case JobShown() | JobStreamed() | JobOver():
-                # Version 1 has no word for what runs beside a turn; calls, /jobs and the next prompt tell of it.
+                # Version 1 has no word for what runs beside a turn; calls, /background and the next prompt tell of it.
                 pass
             case _:
                 for update in await _updates_of(event, self._abilities, self._compactions):
@@ -380,6 +380,9 @@ def available_commands(more: Sequence[ServerCommand] = ()) -> tuple[schema.Avail
     )
 
 
+MOST_WORDS = 2000
+"""Characters that are taken of what a user writes beside a refusal."""
+
 CANCEL_SECONDS = 0.5
 """Longest wait of a withdrawn question for the cancel that clients send after it: VS Code and Zed answer what is open
 first. Meanwhile no other question may come up and no model be asked. Without one it is a refusal like any other."""
@@ -406,7 +409,7 @@ class EditorApprover:
 
     async def choose(self, request: ApprovalRequest) -> PermissionAnswer | None:
         """See `Onlooker.choose`."""
-        chosen = await self._chosen(request.call.call_id, self._params(request))
+        chosen = await self._chosen(request.call.call_id, self._params(request), request.hear)
         if chosen is None:
             return PermissionAnswer.CANCELLED
         return {option.answer.value: option.answer for option in request.options}.get(chosen)
@@ -420,8 +423,13 @@ class EditorApprover:
         chosen = await self._chosen(question.call.call_id, self._question(question))
         return "" if chosen is None else chosen_option(question, chosen)
 
-    async def _chosen(self, call_id: ToolCallId, params: schema.Wire) -> str | None:
-        """The id of the chosen option, empty without a readable one; None for a question that was withdrawn."""
+    async def _chosen(
+        self, call_id: ToolCallId, params: schema.Wire, hear: Callable[[str], None] = lambda _: None
+    ) -> str | None:
+        """The id of the chosen option, empty without a readable one; None for a question that was withdrawn.
+
+        `hear` takes the words that the client sends beside it.
+        """
         try:
             response = await self._answer(call_id, "session/request_permission", params, schema.PermissionResponse)
         except ConnectionClosedError:
@@ -431,6 +439,8 @@ class EditorApprover:
         if response.outcome.outcome == "cancelled":
             await anyio.sleep(CANCEL_SECONDS)
             return None
+        if words := _words_of(response.meta) or _words_of(response.outcome.meta):
+            hear(words)
         return (response.outcome.option_id or "") if response.outcome.outcome == "selected" else ""
 
     async def _filled(self, question: UserQuestion) -> str | None:
@@ -520,6 +530,13 @@ def answer_options(question: UserQuestion) -> tuple[schema.PermissionOption, ...
         for option_id, name in _answers(question)
     ]
     return (*answers, schema.PermissionOption(option_id=refused, name="Answer in my own words", kind=refused))
+
+
+def _words_of(meta: dict[str, object] | None) -> str:
+    """Words of the user beside the option that they chose (docs/reference/extensions.md)."""
+    ours = meta.get("pattern") if meta else None
+    words = cast("dict[str, object]", ours).get("words") if isinstance(ours, dict) else None
+    return words.strip()[:MOST_WORDS] if isinstance(words, str) else ""
 
 
 def chosen_option(question: UserQuestion, option_id: str) -> str | None:

@@ -10,23 +10,16 @@ from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path
-from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns
+from pattern_acp.commands.document import Paragraph, Part, Result
+from pattern_acp.commands.jobs import JobList, newest_jobs
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.text_limits import one_line
-from pattern_acp.domain.usage import amount_text
 from pattern_acp.jobs import store
 from pattern_acp.jobs.checking import JobReport, verify_jobs
 from pattern_acp.jobs.errors import JobNotFoundError
-from pattern_acp.jobs.model import JobRow
 from pattern_acp.jobs.showing import quote_text, receipt_text
 from pattern_acp.journal.job_events import JobQuoted, JobSettled
-
-MOST_LISTED = 100
-"""Jobs of a list, the newest."""
-
-LONGEST_GOAL = 80
 
 
 class JobDesk(Struct, frozen=True):
@@ -45,45 +38,6 @@ async def open_jobs(call: TypedCommand, process: Process) -> AsyncGenerator[JobD
     del call
     async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
         yield JobDesk(database)
-
-
-class ListedJob(Struct, frozen=True):
-    """One job of a list."""
-
-    number: int
-    state: str
-    outcome: str
-    goal: str
-    persona: str
-    model: str
-    session: str
-    tokens: int
-    micro_units: int
-
-
-class JobList(Result, frozen=True):
-    """Jobs, the newest first."""
-
-    jobs: tuple[ListedJob, ...] = ()
-
-    @property
-    def document(self) -> Sequence[Part]:
-        """A table."""
-        if not self.jobs:
-            return (Paragraph("There are no jobs yet; `/job GOAL` in a session asks for an estimate."),)
-        rows = tuple(
-            (
-                str(job.number),
-                job.outcome or job.state,
-                one_line(job.goal, LONGEST_GOAL),
-                job.model,
-                f"{job.tokens:,}",
-                amount_text(job.micro_units),
-            )
-            for job in self.jobs
-        )
-        right = (Column(title, right=True) for title in ("Tokens", "Cost"))
-        return (Table(columns(Column("Job", "cyan"), "State", "Goal", "Model", *right), rows),)
 
 
 class JobView(Result, frozen=True):
@@ -121,24 +75,7 @@ class JobsChecked(Result, frozen=True):
 
 async def list_jobs(desk: JobDesk) -> JobList:
     """List the newest jobs."""
-    return await desk.database.read(
-        lambda tx: JobList(tuple(_listed(tx, row) for row in store.list_jobs(tx, limit=MOST_LISTED)))
-    )
-
-
-def _listed(tx: Transaction, row: JobRow) -> ListedJob:
-    used = {hold.meter: hold.spent + hold.over for hold in store.read_holds(tx, row.id) if hold.node == store.JOB}
-    return ListedJob(
-        row.number,
-        row.state.value,
-        row.outcome,
-        store.quoted_of(tx, row).terms.goal,
-        row.persona,
-        row.model,
-        row.session_id,
-        used.get(store.Meter.TOKENS, 0),
-        used.get(store.Meter.MONEY, 0),
-    )
+    return await desk.database.read(newest_jobs)
 
 
 async def show(desk: JobDesk, number: int) -> JobView:

@@ -150,6 +150,11 @@ COMMANDS: dict[str, Command] = {
             hint="[TURN | NAME | last | undo] [conversation] [files] [memory]",
         ),
         Command(
+            "undo",
+            "Take the last turn back, conversation and files; shows first what would change",
+            "pattern_acp.session.rewind_commands:run_undo",
+        ),
+        Command(
             "export",
             "Write the conversation as Markdown",
             "pattern_acp.session.conversation_commands:run_export",
@@ -162,9 +167,21 @@ COMMANDS: dict[str, Command] = {
             hint="FILE [all | memory | facts | sessions | 1,3-5] [mine | theirs | both]",
         ),
         Command(
-            "jobs",
+            "init",
+            "Write AGENTS.md for this project from the code map; shows it first",
+            "pattern_acp.session.project_commands:run_init",
+            hint="[--overwrite]",
+        ),
+        Command(
+            "review",
+            "Have the model review the changes since the last commit",
+            "pattern_acp.session.project_commands:run_review",
+            hint="[WHAT TO LOOK FOR]",
+        ),
+        Command(
+            "background",
             "Background commands: list, stop",
-            "pattern_acp.session.jobs:run_jobs",
+            "pattern_acp.session.jobs:run_background",
             hint="[stop ID]",
             beside=True,
         ),
@@ -192,6 +209,12 @@ COMMANDS: dict[str, Command] = {
             "Work that you agree to first: estimate, budget, paths, checks, receipt",
             "pattern_acp.session.agreed_jobs:run_job",
             hint='"GOAL" [--max 2 USD] [--paths GLOBS] [--check CMD]… | N | resume N | stop N',
+        ),
+        Command(
+            "jobs",
+            "Jobs that were agreed to, in all sessions, with what they cost",
+            "pattern_acp.session.agreed_jobs:run_jobs",
+            beside=True,
         ),
         Command(
             "board",

@@ -221,9 +221,14 @@ def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Perso
         return Persona(name, template.replace("{persona}", name).strip())
     prompt = template.replace("{persona}", "Pattern").strip()
     if name != "default":
-        role = Path(__file__).parent / "prompts" / f"persona_{name}.md"
-        prompt = f"{prompt}\n\n{role.read_text(encoding='utf-8').strip()}"
+        prompt = f"{prompt}\n\n{role_of(name)}"
     return Persona(name, prompt, description=BUILT_IN[name])
+
+
+def role_of(name: str) -> str:
+    """Return what a persona that comes with the program is told of its role."""
+    role = Path(__file__).parent / "prompts" / f"persona_{name}.md"
+    return role.read_text(encoding="utf-8").strip()
 
 
 def subagent_prompt(kind: str, name: str) -> str:

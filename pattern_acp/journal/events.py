@@ -383,11 +383,15 @@ class PermissionAsked(Struct, frozen=True):
 
 
 class PermissionAnswered(Struct, frozen=True):
-    """The user answered, or the client did in their place. `answer` is a policy `Answer` value."""
+    """The user answered, or the client did in their place. `answer` is a policy `Answer` value.
+
+    `words` are what the user wrote beside it.
+    """
 
     turn_id: TurnId
     call_id: ToolCallId
     answer: str
+    words: str = ""
 
 
 class ToolCallFinished(Struct, frozen=True):

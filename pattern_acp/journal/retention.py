@@ -49,6 +49,7 @@ CONTENT_KINDS = frozenset(
         "tool_call_started",
         "permission_decided",
         "permission_asked",
+        "permission_answered",
         "tool_call_finished",
         "tool_result_extended",
         "plan_updated",

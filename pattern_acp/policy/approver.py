@@ -1,5 +1,6 @@
 """The `Approver` port: ask the user."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -50,6 +51,8 @@ class ApprovalRequest(Struct, frozen=True):
     call: ToolCallView
     reason: str
     options: tuple[ApprovalOption, ...]
+    hear: Callable[[str], None] = lambda _: None
+    """Takes what the user wrote beside their answer, before `Approver.ask` returns it."""
 
     @property
     def first_of_each_kind(self) -> tuple[ApprovalOption, ...]:

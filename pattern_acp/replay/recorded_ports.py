@@ -261,6 +261,8 @@ class RecordedApprover:
             if self._position.turn.was_cut:
                 await self._position.cut()
             return PermissionAnswer.CANCELLED
+        if answered.words:
+            request.hear(answered.words)
         return PermissionAnswer(answered.answer)
 
 

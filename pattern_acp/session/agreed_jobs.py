@@ -1,4 +1,4 @@
-"""Jobs of a session: /job, the question about quotes, the work within its terms, and the receipt.
+"""Jobs that were agreed to: /job and /jobs, the question about quotes, the work within its terms, and the receipt.
 
 Owns: when a job moves, and what the model reads of it. Must not know: what an estimate is made of (`jobs/quote.py`), or
 how holds are counted (`jobs/store.py`). A job is worked on in a turn of its session; a turn that ends early, or a
@@ -69,6 +69,7 @@ from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.commands.jobs import JobList
     from pattern_acp.session.session import Session
     from pattern_acp.session.turn_tools import TurnTools
 
@@ -82,6 +83,8 @@ MOST_FAILED_ROUNDS = 3
 """Times that a check may fail behind an answer before the job ends with it."""
 
 NARROW, DECLINE = "Narrow it first", "No, leave it"
+
+MOVED = "Background commands are under `/background`; `/jobs` lists the work that you agreed to with `/job`."
 
 HELP = (
     f"`/job {USAGE}` asks for an estimate. `/job N` shows one, `/job resume N` goes on with one that was interrupted, "
@@ -106,6 +109,22 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
             raise JobTermsError(f"Job {row.number} is of another session; open that one to go on with it.")
         return await (_resume if verb == "resume" else _stop)(session, row)
     return await _offer(session, parse_terms(argument))
+
+
+async def run_jobs(session: "Session", argument: str) -> "str | JobList":
+    """List the jobs of all sessions.
+
+    Raises:
+        CommandMisusedError: something else is asked for.
+    """
+    if argument.strip():
+        # What this command was for once; the user's hands know it.
+        from pattern_acp.session.jobs import run_background
+
+        return f"{await run_background(session, argument)}\n\n{MOVED}"
+    from pattern_acp.commands.jobs import newest_jobs
+
+    return await session.constellation.database.read(newest_jobs)
 
 
 async def _list(session: "Session") -> str:

@@ -88,7 +88,7 @@ async def run_status(session: "Session", argument: str) -> str:
         *await place_rows(session),
         *((("Instructions", instructions_summary(session.state)),) if instructions_summary(session.state) else ()),
         *((("Folder", f"{session.trust.summary} (/trust)"),) if session.trust.summary else ()),
-        *((("Background jobs", f"{jobs_summary(session.jobs)} (/jobs)"),) if jobs_summary(session.jobs) else ()),
+        *((("Background jobs", f"{jobs_summary(session.jobs)} (/background)"),) if jobs_summary(session.jobs) else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),
     ]
     lines = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)]

@@ -1,7 +1,7 @@
 """The background commands of one session.
 
-Owns: their records in the journal, what the model is told of them with every request, and /jobs. Must not know: how a
-command runs or ends (`workspace.jobs`).
+Owns: their records in the journal, what the model is told of them with every request, and /background. Must not know:
+how a command runs or ends (`workspace.jobs`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -122,7 +122,7 @@ def running_warnings(jobs: "Jobs | None") -> str:
     running = [job for job in (jobs.all() if jobs is not None else ()) if job.is_running]
     lines = (
         f"\n\n> {job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) still runs and may change files again; "
-        f"`/jobs stop {job.job_id}` ends it."
+        f"`/background stop {job.job_id}` ends it."
         for job in running
     )
     return "".join(lines)
@@ -152,14 +152,14 @@ async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:
     return tuple(notes)
 
 
-async def run_jobs(session: "Session", argument: str) -> str:
+async def run_background(session: "Session", argument: str) -> str:
     """List background commands, or stop one."""
     jobs = session.jobs
     if jobs is None:
         return NO_JOBS
     words = argument.split()
     if words and (words[0] != "stop" or len(words) != 2):
-        raise CommandMisusedError("`/jobs` lists background commands; `/jobs stop ID` ends one.")
+        raise CommandMisusedError("`/background` lists background commands; `/background stop ID` ends one.")
     if words:
         job = jobs.get(words[1])
         if not job.is_running:
@@ -173,7 +173,7 @@ async def run_jobs(session: "Session", argument: str) -> str:
     now = session.constellation.clock.now_ms()
     rows = ["| Job | Command | State | For | Last line |", "| --- | --- | --- | --- | --- |"]
     rows += [_row(job, now) for job in jobs.all()]
-    return "\n".join([*rows, "", "Stop one with `/jobs stop ID`."])
+    return "\n".join([*rows, "", "Stop one with `/background stop ID`."])
 
 
 def jobs_summary(jobs: "Jobs | None") -> str:

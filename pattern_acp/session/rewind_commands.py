@@ -1,4 +1,4 @@
-"""The slash commands /checkpoint, /checkpoints and /rewind.
+"""The slash commands /checkpoint, /checkpoints, /rewind and /undo.
 
 Owns: what they take, what they ask and what they answer. Must not know: how files are put back.
 """
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 TOOL_NAME = "rewind"
+UNDONE = ("conversation", "files")
+"""Parts that /undo puts back; what was remembered stays."""
 LONGEST_NAME = 60
 MOST_DIFFS = 20
 """Most files of which the preview shows the difference; all are named."""
@@ -88,7 +90,19 @@ async def run_rewind(session: "Session", argument: str) -> str:
     """Go back to a turn or checkpoint, after a preview."""
     if not argument.strip():
         return await run_checkpoints(session, "")
-    asked = parse_rewind(argument)
+    return await _go_back(session, parse_rewind(argument))
+
+
+async def run_undo(session: "Session", argument: str) -> str:
+    """Take the last turn back, its files and its conversation, after a preview."""
+    if argument.strip() not in {"", "yes"}:
+        raise CommandMisusedError(
+            "/undo takes the last turn back; /rewind goes back further, and takes memory back too."
+        )
+    return await _go_back(session, RewindArguments(LAST, UNDONE, yes=argument.strip() == "yes"))
+
+
+async def _go_back(session: "Session", asked: RewindArguments) -> str:
     await session.checkpoints.close_turn()
     recorded = await recorded_of(session.checkpoints.scope)
     target = find_target(recorded, asked.named)

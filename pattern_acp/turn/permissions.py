@@ -53,6 +53,8 @@ REFUSED = (
     "continue without it or ask the user what they prefer."
 )
 
+REFUSED_WITH_WORDS = f"{USER_REFUSED} It did not run and nothing was changed. They wrote: {{}}"
+
 PATHS_NAMED = 5
 """Files that a question about a call that does not work names."""
 
@@ -278,8 +280,8 @@ class PermissionChecker:
                 if latest.verdict is not Verdict.ASK:
                     await self.announce(turn_id, latest, accesses, view.call_id)
                     return _settled(latest)
-                answer = await self._ask(turn_id, latest, accesses, view)
-        return None if answer.allows else Denied(REFUSED, REFUSED_BY_PERSON)
+                answer, words = await self._ask(turn_id, latest, accesses, view)
+        return None if answer.allows else _refused(words)
 
     async def offer_outside(
         self, turn_id: TurnId, accesses: tuple[Access, ...], view: ToolCallView, stopped: str
@@ -297,21 +299,26 @@ class PermissionChecker:
         with self._waits.waiting():
             async with self._state.asking:
                 await self.announce(turn_id, decision, accesses, view.call_id)
-                answer = await self._ask(turn_id, decision, accesses, view)
+                answer, words = await self._ask(turn_id, decision, accesses, view)
         if answer.allows:
             return ""
         self._state.declined_outside.add(accesses)
-        return f"{stopped} The user declined to run it outside the sandbox."
+        said = f" They wrote: {words}" if words else ""
+        return f"{stopped} The user declined to run it outside the sandbox.{said}"
 
     async def _ask(
         self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
-    ) -> PermissionAnswer:
+    ) -> tuple[PermissionAnswer, str]:
+        """The user's answer, and what they wrote beside it."""
+        heard: list[str] = []
         trust_files = self._state.trusting_files() if decision.settled_by_trust else None
         options = approval_options(replace(decision, settled_by_trust=trust_files is not None), accesses)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._recorder.record(NewEvent(asked, Actor.SYSTEM))
-        answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options))
-        events = [NewEvent(PermissionAnswered(turn_id, view.call_id, answer.value), Actor.HUMAN, Origin.PERSON)]
+        answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options, heard.append))
+        words = "\n".join(heard)
+        answered = PermissionAnswered(turn_id, view.call_id, answer.value, words)
+        events = [NewEvent(answered, Actor.HUMAN, Origin.PERSON)]
         grant = grant_for(answer, decision)
         if grant is not None:
             owner = self._state.owner.of(grant.lifetime)
@@ -330,7 +337,7 @@ class PermissionChecker:
             self._state.grants.append(grant)
         if trust_files is not None and answer is PermissionAnswer.ALLOW_ALWAYS:
             await trust_files()
-        return answer
+        return answer, words
 
 
 class LookedAt:
@@ -433,6 +440,13 @@ class LookedAt:
     async def remove_file(self, path: str) -> None:
         """See `FileSystem.remove_file`."""
         await self._files.remove_file(path)
+
+
+def _refused(words: str) -> Denied:
+    """The user's refusal, with what they wrote, which the model is to follow."""
+    if not words:
+        return Denied(REFUSED, REFUSED_BY_PERSON)
+    return Denied(REFUSED_WITH_WORDS.format(words), f"{REFUSED_BY_PERSON} You wrote: {words}")
 
 
 def _settled(decision: Decision) -> Denied | None:

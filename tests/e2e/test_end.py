@@ -242,5 +242,5 @@ async def test_a_killed_agent_takes_its_background_commands_with_it_and_the_next
         async with running_process(Launch(tmp_path, environment=script)) as agent:
             params: JsonDict = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
             await agent.editor.request("session/load", params)
-            await agent.editor.prompt(session, "/jobs")
+            await agent.editor.prompt(session, "/background")
             assert "was lost" in agent.editor.said()

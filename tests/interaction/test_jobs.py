@@ -64,24 +64,24 @@ async def test_a_server_is_left_running_between_turns_and_stopped_by_the_person(
     model = ScriptedProvider([calls("run_command", command=SERVE, background=True), says("It runs."), says("Yes.")])
     async with running_agent(model, settings=AUTO) as agent:
         session = await opened(agent)
-        assert await answer(agent, session, "/jobs") == "Nothing runs in the background of this session."
+        assert await answer(agent, session, "/background") == "Nothing runs in the background of this session."
         await answer(agent, session, "Start the server.")
         assert last_result(model.requests[1]).text == f"job1 (`{SERVE}`) is running.\nlistening"
         assert counts(agent) == [1]
         await answer(agent, session, "Does it run?")
         assert f"<note>Background job job1 (`{SERVE}`) is running.</note>" in notes(model)
-        listed = await answer(agent, session, "/jobs")
+        listed = await answer(agent, session, "/background")
         assert f"| job1 | `{SERVE}` | is running |" in listed
         assert "| `listening` |" in listed
-        assert "1 running, 0 ended (/jobs)" in await answer(agent, session, "/status")
-        running = await agent.editor.prompt(session, "/jobs")
+        assert "1 running, 0 ended (/background)" in await answer(agent, session, "/status")
+        running = await agent.editor.prompt(session, "/background")
         assert running == {"stopReason": "end_turn", "_meta": {"pattern": {"backgroundJobs": 1}}}
-        assert "was stopped." in await answer(agent, session, "/jobs stop job1")
+        assert "was stopped." in await answer(agent, session, "/background stop job1")
         assert counts(agent) == [0]
-        assert await agent.editor.prompt(session, "/jobs") == {"stopReason": "end_turn"}
-        assert "There is nothing to stop." in await answer(agent, session, "/jobs stop 1")
-        assert "no job 'job9'" in await answer(agent, session, "/jobs stop job9")
-        assert "`/jobs stop ID` ends one" in await answer(agent, session, "/jobs restart")
+        assert await agent.editor.prompt(session, "/background") == {"stopReason": "end_turn"}
+        assert "There is nothing to stop." in await answer(agent, session, "/background stop 1")
+        assert "no job 'job9'" in await answer(agent, session, "/background stop job9")
+        assert "`/background stop ID` ends one" in await answer(agent, session, "/background restart")
         events = await events_of(agent, session)
         assert of_type(events, JobStarted) == [JobStarted("job1", SERVE, str(agent.folder))]
         assert of_type(events, JobEnded) == [JobEnded("job1", "stopped", None, None, "listening")]
@@ -150,7 +150,7 @@ async def test_a_job_runs_in_the_editor_s_terminal_where_there_is_one_and_keeps_
         assert jobs is not None
         await jobs.get("job1").done.wait()
         assert states[0].released
-        assert "exited with code 1" in await answer(agent, session, "/jobs")
+        assert "exited with code 1" in await answer(agent, session, "/background")
 
 
 async def test_jobs_that_a_dead_process_took_with_it_are_told_to_person_and_model():
@@ -172,7 +172,7 @@ async def test_jobs_that_a_dead_process_took_with_it_are_told_to_person_and_mode
         assert "Background job job1 (`npm run dev`) was lost" in notes(model)
         await answer(agent, session, "Go on.")
         assert "job1" not in notes(model)
-        assert "was lost" in await answer(agent, session, "/jobs")
+        assert "was lost" in await answer(agent, session, "/background")
 
 
 @posix
@@ -195,4 +195,4 @@ async def test_a_slow_command_goes_on_as_a_job_where_the_person_wants_that():
         async with passing(2, partial(shown_to_run, agent)):
             await answer(agent, session, "Go.")
         assert "job1 (`echo begun; sleep 60`) is running." in last_result(model.requests[1]).text
-        assert "| job1 | `echo begun; sleep 60` | is running |" in await answer(agent, session, "/jobs")
+        assert "| job1 | `echo begun; sleep 60` | is running |" in await answer(agent, session, "/background")

@@ -190,9 +190,8 @@ async def test_a_rewind_of_files_warns_of_a_background_command_that_still_runs()
     async with running_agent(ScriptedProvider([start, says("Runs.")]), settings=AUTO) as agent:
         session = await opened(agent)
         await answer(agent, session, "Start it.")
-        warning = (
-            "job1 (`echo x | tee made; sleep 300`) still runs and may change files again; `/jobs stop job1` ends it."
-        )
+        line = "`echo x | tee made; sleep 300`"
+        warning = f"job1 ({line}) still runs and may change files again; `/background stop job1` ends it."
         assert warning in await answer(agent, session, "/rewind 1")
         [asked] = agent.editor.asked
         assert warning in str(asked["toolCall"]["content"])

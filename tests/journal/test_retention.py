@@ -63,7 +63,6 @@ STAYS = {
     "session_deleted",
     "session_restored",
     "session_archived",
-    "permission_answered",
     "usage_reported",
     "block_committed",
     "block_deleted",

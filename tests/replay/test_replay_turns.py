@@ -20,6 +20,7 @@ from pattern_acp.config.settings import (
     Settings,
     TurnSettings,
 )
+from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import (
@@ -27,6 +28,7 @@ from pattern_acp.journal.events import (
     Event,
     MessageRecorded,
     ModelRequested,
+    PermissionAnswered,
     ToolCallFinished,
     ToolCallStarted,
 )
@@ -137,6 +139,24 @@ async def test_what_the_user_refuses_and_calls_that_fail_again_and_again_replay_
     assert "The person refused" in str(in_earlier_words(recorded))
     assert (report.difference, report.requests) == (None, 7)
     assert earlier.difference is None
+
+
+async def test_a_refusal_with_the_users_words_reaches_the_model_is_recorded_and_replays_the_same():
+    async def refuse(_params: JsonDict) -> JsonDict:
+        return {"outcome": "selected", "optionId": "reject_once", "_meta": {"pattern": {"words": " Use make. "}}}
+
+    model = ScriptedProvider([calls("run_command", command="touch x"), says("Well.")])
+    async with running_agent(model, permission=refuse) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        report = await replayed(agent, session)
+        [result] = [one for one in model.requests[1].messages[-1].parts if isinstance(one, ToolResultPart)]
+        assert (
+            result.text == "The user refused this call. It did not run and nothing was changed. They wrote: Use make."
+        )
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+    assert [one.event.words for one in recorded if isinstance(one.event, PermissionAnswered)] == ["Use make."]
+    assert (report.difference, report.requests) == (None, 2)
 
 
 @pytest.mark.parametrize("place", ["before", "text", "permission", "command"])

@@ -84,7 +84,7 @@ def slash_command(random: Random, sessions: Sequence[str]) -> str:
         f"/rewind {word(random, *NUMBERS, 'c1', 'c2')} {parts}",
         f"/rewind {random.choice(('1', '2', 'last', 'undo'))} {parts} yes",
         f"/export {word(random, '--overwrite out.md', 'out.md', 'sub/out.md', '/nosuch/out.md')}",
-        f"/jobs stop {word(random, 'job_1', '1')}",
+        f"/background stop {word(random, 'job_1', '1')}",
         f"/trust {word(random, 'list', 'revoke')}",
     )
     chance = random.random()

@@ -10,24 +10,30 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pattern_acp.acp import schema
+from pattern_acp.cli.chat.answers import rendered
 from pattern_acp.cli.chat.calls import (
     DIFF_MARGIN,
     DisplayedCall,
     diff_rows,
     diff_text,
+    has_table,
     one_line,
     output_lines,
     plain_text,
 )
-from pattern_acp.cli.chat.events import OfferedChoice, Question, automatic_choice, choice_for, keyed
+from pattern_acp.cli.chat.events import KEYS, OfferedChoice, Question, automatic_choice, choice_for, keyed
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
+from pattern_acp.cli.output import printable
 from pattern_acp.domain.tool_calls import ToolKind
 
 ROWS = 30
 """Rows of one change or text in a question before the key `v` is offered."""
 
 VIEW = "v"
+
+WORDS = "w"
+"""The key of a refusal with the user's own words."""
 
 
 class Keys(Protocol):
@@ -123,12 +129,17 @@ class Asker:
         keys.forget()
         self._screen.print(*question_parts(question.call, cwd, self._marks, rows=ROWS))
         cut = is_cut(question.call, ROWS)
-        self._screen.print(options_text(offered, cut=cut))
-        hint = "/".join([*offered, *([VIEW] if cut else [])])
+        refusal = offered.get(KEYS["reject_once"])
+        self._screen.print(options_text(offered, cut=cut, words=refusal is not None))
+        hint = "/".join([*offered, *([WORDS] if refusal is not None else []), *([VIEW] if cut else [])])
         while key := keys.read(question, hint):
             if key == VIEW and cut:
                 self._screen.print(*question_parts(question.call, cwd, self._marks, rows=None))
-                self._screen.print(options_text(offered, cut=False))
+                self._screen.print(options_text(offered, cut=False, words=refusal is not None))
+                continue
+            if key == WORDS and refusal is not None:
+                if self._refuse_with_words(question, refusal, keys):
+                    return
                 continue
             choice = choice_for(key, offered)
             if choice is not None:
@@ -136,6 +147,18 @@ class Asker:
                 self._screen.print(Text(f"  {self._marks.current} {one_line(choice.name)}", style=style))
                 question.reply(choice.option_id)
                 return
+
+    def _refuse_with_words(self, question: Question, refusal: OfferedChoice, keys: Keys) -> bool:
+        """Refuse with a line of the user's; False when they wrote none, and the question stays open."""
+        self._screen.print(
+            Text("  What should the agent do instead? Enter alone goes back to the question", style="dim")
+        )
+        words = keys.read_line(question)
+        if not words:
+            return words is None
+        question.beside.append(words)
+        question.reply(refusal.option_id)
+        return True
 
 
 def reply_by_flag(question: Question, answer: Literal["allow", "deny"]) -> None:
@@ -157,6 +180,9 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
                 limit = len(item.new_text) + len(item.old_text or "") + 1 if rows is None else rows
                 parts.append(Indented(Hanging(diff_text(item, cwd, marks, limit=limit, whole_lines=True), DIFF_MARGIN)))
                 continue
+            case schema.Content(content=schema.TextContent(text=text)) if has_table(text, call.kind):
+                parts.append(Indented(rendered(printable(text))))
+                continue
             case schema.Content(content=schema.TextContent(text=text)):
                 body = _text_rows(text, call.kind, rows, marks)
                 if one_line(body.plain) == one_line(call.title or ""):
@@ -167,9 +193,11 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
     return parts
 
 
-def options_text(offered: dict[str, OfferedChoice], *, cut: bool) -> Text:
-    """The answers with their keys, a line each."""
+def options_text(offered: dict[str, OfferedChoice], *, cut: bool, words: bool = False) -> Text:
+    """The answers with their keys, a line each; `words` where a refusal may say what to do instead."""
     lines = [(key, one_line(choice.name)) for key, choice in offered.items()]
+    if words:
+        lines.append((WORDS, "Reject, and say what to do instead"))
     if cut:
         lines.append((VIEW, "View all of it"))
     return Text("\n").join(Text.assemble((f"  [{key}]", "bold"), f" {name}", overflow="fold") for key, name in lines)
@@ -182,7 +210,7 @@ def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
             case schema.Diff(new_text=new, old_text=old):
                 if len(diff_rows(old or "", new)) > rows:
                     return True
-            case schema.Content(content=schema.TextContent(text=text)):
+            case schema.Content(content=schema.TextContent(text=text)) if not has_table(text, call.kind):
                 if len(output_lines(plain_text(text, call.kind))) > rows:
                     return True
             case _:
@@ -190,9 +218,15 @@ def is_cut(call: schema.ToolCallUpdate, rows: int) -> bool:
     return False
 
 
-def has_diffs(call: schema.ToolCallUpdate) -> bool:
-    """Tell whether the question shows changes."""
-    return bool(DisplayedCall(call.tool_call_id).updated(call).diffs)
+def shows_at_length(call: schema.ToolCallUpdate) -> bool:
+    """Tell whether the question shows changes or tables, which are not repeated when the call has ended."""
+    shown = DisplayedCall(call.tool_call_id).updated(call)
+    texts = [
+        item.content.text
+        for item in shown.content
+        if isinstance(item, schema.Content) and isinstance(item.content, schema.TextContent)
+    ]
+    return bool(shown.diffs) or any(has_table(text, shown.kind) for text in texts)
 
 
 def _text_rows(text: str, kind: ToolKind | None, rows: int | None, marks: Marks) -> Text:

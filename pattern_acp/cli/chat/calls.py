@@ -15,6 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pattern_acp.acp import schema
+from pattern_acp.cli.chat.answers import rendered
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Indented
 from pattern_acp.cli.output import printable
@@ -135,6 +136,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x
 
 _FENCE = re.compile(r"\A\s*(`{3,})[^\n]*\n(.*?)\n?\1\s*\Z", re.DOTALL)
 
+_TABLE = re.compile(r"^ {0,3}\|.*\n {0,3}\|[ :|-]+\|? *$", re.MULTILINE)
+
 _FENCE_LINE = re.compile(r"\s{0,3}(`{3,})[^`]*\Z")
 
 _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
@@ -192,13 +195,16 @@ def call_line(call: DisplayedCall, marks: Marks, *, running: str = "") -> Text:
 def call_details(
     call: DisplayedCall, cwd: str, marks: Marks, tail: Tail, *, diffs: bool = True
 ) -> list[RenderableType]:
-    """Render the details below the line of a finished call; `diffs` False omits changes that the user has just seen.
+    """Render the details below the line of a finished call; `diffs` False omits changes and tables just seen.
 
     A change that failed was not made, so it is not shown either.
     """
     shown: list[Text] = []
+    tables: list[RenderableType] = []
     for item in call.content:
         match item:
+            case schema.Content(content=schema.TextContent(text=text)) if has_table(text, call.kind):
+                tables += [Indented(rendered(printable(text)))] if diffs else []
             case schema.Diff() if diffs and call.status is not ToolCallStatus.FAILED:
                 shown.append(diff_text(item, cwd, marks, limit=DIFF_ROWS))
             case schema.Terminal(terminal_id=terminal_id):
@@ -210,7 +216,7 @@ def call_details(
                 shown.append(Text(link.rstrip(), style="dim"))
             case _:
                 pass
-    return [Indented(text) for text in shown if text.plain]
+    return [*tables, *(Indented(text) for text in shown if text.plain)]
 
 
 def live_details(call: DisplayedCall, tail: Tail, marks: Marks) -> list[RenderableType]:
@@ -241,6 +247,11 @@ def output_lines(output: str) -> list[str]:
     """Output as lines that cannot steer the terminal; of a progress line that overwrites itself, the last state."""
     lines = _ESCAPES.sub("", output).replace("\r\n", "\n").rstrip().split("\n")
     return [printable(line.rstrip("\r").rsplit("\r", 1)[-1]).expandtabs(8) for line in lines if lines != [""]]
+
+
+def has_table(text: str, kind: ToolKind | None) -> bool:
+    """Tell whether a call's text is Markdown with a table, which lines of text would not show as one."""
+    return kind is not ToolKind.EXECUTE and "|" in text and _FENCE.match(text) is None and bool(_TABLE.search(text))
 
 
 def plain_text(text: str, kind: ToolKind | None) -> str:

@@ -226,7 +226,9 @@ class ChatClient:
         self._incoming.ask(question)
         chosen = await asyncio.wrap_future(question.answer)
         outcome = "cancelled" if chosen is None else "selected"
-        return schema.PermissionResponse(outcome=schema.PermissionOutcome(outcome=outcome, option_id=chosen))
+        words = " ".join(question.beside)
+        meta: dict[str, object] | None = {"pattern": {"words": words}} if words else None
+        return schema.PermissionResponse(outcome=schema.PermissionOutcome(outcome=outcome, option_id=chosen), meta=meta)
 
     async def _ask_words(self, params: msgspec.Raw, context: RequestContext) -> schema.ElicitationResponse:
         """A form of one choice, one text, or both; any other one is declined."""
@@ -234,7 +236,7 @@ class ChatClient:
         fields = form_fields(asked)
         if fields is None:
             return schema.ElicitationResponse(action="decline")
-        question = fields.question(asked.message)
+        question = fields.question(asked.message, asked.tool_call_id)
         context.on_cancel(lambda: question.reply(None))
         self._incoming.ask(question)
         answer = await asyncio.wrap_future(question.answer)
@@ -300,11 +302,11 @@ class FormFields(Struct, frozen=True):
     options: tuple[str, ...]
     words: str
 
-    def question(self, message: str) -> Question:
+    def question(self, message: str, call_id: str = "") -> Question:
         """The form as a question in the terminal."""
         title, _, _ = message.partition("\n")
         content = schema.Content(content=schema.TextContent(text=message))
-        call = schema.ToolCallUpdate(tool_call_id="", title=title, content=(content,))
+        call = schema.ToolCallUpdate(tool_call_id=call_id, title=title, content=(content,))
         return Question(call, tuple(OfferedChoice(name, name, "allow_once") for name in self.options), takes_words=True)
 
 

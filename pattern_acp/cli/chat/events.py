@@ -37,6 +37,8 @@ class Question(Struct, frozen=True):
     """True when the answer may be any words instead of a choice; a choice then has its own name as its id."""
     answer: "concurrent.futures.Future[str | None]" = field(default_factory=concurrent.futures.Future[str | None])
     """The chosen option's id, or the words, empty for no answer; None when the question was cancelled."""
+    beside: list[str] = field(default_factory=list[str])
+    """Words of the user beside a choice, before it was given."""
 
     @property
     def is_open(self) -> bool:

@@ -83,7 +83,9 @@ def header_line(known: SessionInfo, marks: Marks) -> Text:
 
 def jobs_line(running: int) -> Text:
     """Render the number of running background commands."""
-    words = f"{running} in the background (/jobs)" if running else "nothing in the background any more (/jobs)"
+    words = (
+        f"{running} in the background (/background)" if running else "nothing in the background any more (/background)"
+    )
     return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
@@ -324,8 +326,8 @@ class Transcript:
         self._screen.clear()
         self._sections.begin("note")
 
-    def has_shown_diffs(self, call_id: str) -> None:
-        """The user saw the changes of a call in a question; they are not repeated."""
+    def has_shown(self, call_id: str) -> None:
+        """The user saw the changes or the tables of a call in a question; they are not repeated."""
         self._seen_diffs.add(call_id)
 
     def settle(self) -> None:

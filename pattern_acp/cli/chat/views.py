@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.asking import Asker, has_diffs
+from pattern_acp.cli.chat.asking import Asker, shows_at_length
 from pattern_acp.cli.chat.events import PromptAnswered, Question
 from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.chat.transcript import Transcript
@@ -108,8 +108,8 @@ class ScreenView:
         """See `TurnView.ask`."""
         self._transcript.pause()
         self._asker.ask(question, self._transcript.known.cwd)
-        if self._asker.asks and has_diffs(question.call):
-            self._transcript.has_shown_diffs(question.call.tool_call_id)
+        if self._asker.asks and shows_at_length(question.call):
+            self._transcript.has_shown(question.call.tool_call_id)
 
     def tick(self, *, cancelling: bool) -> None:
         """See `TurnView.tick`."""

@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.asking import Asker, has_diffs
+from pattern_acp.cli.chat.asking import Asker, shows_at_length
 from pattern_acp.cli.chat.client import FormFields
 from pattern_acp.cli.chat.events import OfferedChoice, Question
 from pattern_acp.cli.chat.glyphs import UNICODE
@@ -78,6 +78,7 @@ def test_a_question_shows_change_reason_and_keys():
   [a] Allow once
   [A] Always allow edits under src/
   [r] Reject
+  [w] Reject, and say what to do instead
   ▸ Always allow edits under src/
 """)
 
@@ -100,6 +101,28 @@ def test_a_command_is_shown_once_and_a_long_one_in_full():
     )
     _, shown = answer(call, ["r"])
     assert shown.count("x") == 200
+
+
+def test_a_refusal_may_say_what_to_do_instead():
+    question = Question(edit(), CHOICES)
+    screen = Screen(Console(file=io.StringIO(), width=80), live=False)
+    Asker(screen, UNICODE, "ask", TypedKeys(["w", "", "w", "Use the helper."])).ask(question, "/project")
+    assert (question.answer.result(0), question.beside) == ("reject_once", ["Use the helper."])
+    gone = Question(edit(), CHOICES)
+    Asker(screen, UNICODE, "ask", TypedKeys(["w"])).ask(gone, "/project")
+    assert (gone.answer.result(0), gone.beside) == (None, [])
+
+
+def test_a_table_in_a_question_is_drawn_as_one():
+    quotes = "**Job 1: Tidy**\n\n| | model | estimate |\n| --- | --- | --- |\n| 1 | `a/b` | 2 USD |\n\n- Risk: none."
+    content = (schema.Content(content=schema.TextContent(text=quotes)),)
+    call = schema.ToolCallUpdate(tool_call_id="c1", title="Agree to job 1?", content=content)
+    _, shown = answer(call, ["r"])
+    assert "| ---" not in shown
+    assert "────" in shown
+    assert "a/b" in shown
+    assert "Risk: none." in shown
+    assert shows_at_length(call)
 
 
 def test_without_an_answer_the_question_is_cancelled():
@@ -132,8 +155,8 @@ def test_a_question_cannot_steer_the_terminal():
 
 
 def test_a_question_with_changes_is_told_from_one_without():
-    assert has_diffs(edit())
-    assert not has_diffs(schema.ToolCallUpdate(tool_call_id="c"))
+    assert shows_at_length(edit())
+    assert not shows_at_length(schema.ToolCallUpdate(tool_call_id="c"))
 
 
 def answer_words(

@@ -103,7 +103,7 @@ class SdkAgent:
             tool_call=sdk.ToolCallUpdate(tool_call_id="c1", title="Edit a.txt", kind="edit"),
             options=[sdk.PermissionOption(option_id="yes", name="Allow", kind="allow_once")],
         )
-        self.asked.append(("answer", answer.outcome))
+        self.asked.append(("answer", answer))
 
     async def _files(self, session_id: str) -> None:
         path = str(self.folder / "a.txt")
@@ -199,10 +199,12 @@ async def test_a_question_waits_for_the_user_and_a_cancel_withdraws_it(tmp_path:
                 if answer is None:
                     await conversation.cancel()
                 else:
+                    asked.question.beside.append("Not now.")
                     asked.question.reply(answer)
             assert conversation.incoming.inbox.get_nowait() == PromptAnswered("end_turn", session_id="s1")
-        outcomes = [value.outcome for kind, value in agent.asked if kind == "answer"]
-        assert outcomes == ["selected", "cancelled"]
+        values = [value for kind, value in agent.asked if kind == "answer"]
+        assert [value.outcome.outcome for value in values] == ["selected", "cancelled"]
+        assert [value.field_meta for value in values] == [{"pattern": {"words": "Not now."}}, None]
         assert said(agent, "cancel")["session_id"] == "s1"
 
 

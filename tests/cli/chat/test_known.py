@@ -33,7 +33,7 @@ def test_the_line_above_the_prompt_says_how_many_commands_run_in_the_background(
     known.take(schema.SessionInfoUpdate(title="Mend it", meta={"pattern": {"backgroundJobs": 1}}))
     known.take(schema.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": 2}}))
     assert known.title == "Mend it"
-    assert header_line(known, UNICODE).plain.endswith("a/b · 2 in the background (/jobs)")
+    assert header_line(known, UNICODE).plain.endswith("a/b · 2 in the background (/background)")
     known.take(schema.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": 0}}))
     known.take(schema.SessionInfoUpdate(meta={"pattern": "theirs"}))
     known.take(schema.SessionInfoUpdate())

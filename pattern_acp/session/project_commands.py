@@ -1,0 +1,158 @@
+"""Slash commands about the project as a whole: /init writes AGENTS.md, /review has the changes judged.
+
+Owns: what they ask, and what the model reads of a review. Must not know: how the code map is made, or what is drafted
+from it (`codemap.overview`).
+"""
+
+import json
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+from msgspec.structs import replace
+
+from pattern_acp.codemap.overview import agents_file, overview
+from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.context.history import add_context
+from pattern_acp.context.instructions import role_of
+from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import absolute_path, resolve_path
+from pattern_acp.domain.text_limits import one_line, plural
+from pattern_acp.journal.events import ContextAdded, SessionTitled
+from pattern_acp.policy.decision import Mode
+from pattern_acp.tools.edit_file import WriteFile
+from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.tool_runner import ToolRunner
+from pattern_acp.workspace.errors import FileMissingError
+
+if TYPE_CHECKING:
+    from pattern_acp.codemap.model import IndexProgress
+    from pattern_acp.session.session import Session
+    from pattern_acp.tools.base import CodeAccess
+    from pattern_acp.workspace.files import TextFile
+    from pattern_acp.workspace.git import FileDiff
+
+AGENTS_FILE = "AGENTS.md"
+
+MANIFESTS = ("Makefile", "package.json", "pyproject.toml", "Cargo.toml", "go.mod")
+"""Files of a project's root that say how it is built and tested."""
+
+FILES_NAMED = 200
+"""Changed files that a review is told by name; the model finds the others with git."""
+
+SOURCE = "review"
+"""Source of what the model is told of a review."""
+
+
+async def run_init(session: "Session", argument: str) -> str:
+    """Draft AGENTS.md from the code map, show it, and write it once the user agrees.
+
+    Raises:
+        PatternError: a sentence about why it cannot be written.
+    """
+    if argument.strip() not in {"", "--overwrite"}:
+        raise CommandMisusedError("/init writes AGENTS.md; `/init --overwrite` replaces the one that there is.")
+    root, code = session.state.cwd, _code(session)
+    path = absolute_path(AGENTS_FILE, root)
+    before = await _read(session, path)
+    if not argument.strip() and before is not None:
+        return f"`{AGENTS_FILE}` is there already; `/init --overwrite` shows what would replace it."
+    found, _ = await code.ask(root, overview, on_progress=_wait)
+    if found is None or not found.files:
+        raise WorkspaceError("The code map has no files of this folder; write AGENTS.md by hand, or add code first.")
+    manifests = {name: await _read(session, absolute_path(name, root)) for name in MANIFESTS}
+    draft = agents_file(found, {name: file.text for name, file in manifests.items() if file is not None})
+    if not await _write(session, path, draft, before):
+        return "Nothing was written."
+    return (
+        f"`{AGENTS_FILE}` is written, from {plural(found.files, 'file')} of the code map. It counts from your next "
+        "prompt on. Correct it, and add what only people know: conventions, and what must not be touched."
+    )
+
+
+async def run_review(session: "Session", argument: str) -> str | None:
+    """Have the model review the changes since the last commit, as a reviewer; None when it has something to do.
+
+    Raises:
+        PatternError: git cannot say what has changed.
+    """
+    shared, state = session.constellation, session.state
+    changed = await _code(session).changed_files(state.cwd)
+    if not changed:
+        return "There is nothing to review: no file differs from the last commit."
+    turn_id = session.memory.turn_id or TurnId("")
+    message = Message(MessageId(shared.ids.new("msg")), Role.USER, (TextPart(review_text(changed, argument)),))
+    events = [NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON)]
+    if not state.title:
+        state.title = f"Review of {plural(len(changed), 'changed file')}"
+        events.append(NewEvent(SessionTitled(state.title), Actor.SYSTEM, Origin.PERSON))
+    await session.recorder.record(*events)
+    add_context(state.history, message)
+    return None
+
+
+def review_text(changed: "tuple[FileDiff, ...]", wish: str) -> str:
+    """The request to the model: the reviewer's role, and the files that differ from the last commit."""
+    named = "\n".join(f"- {one_line(file.path, 200)}{_how(file)}" for file in changed[:FILES_NAMED])
+    more = f"\n- and {len(changed) - FILES_NAMED} more" if len(changed) > FILES_NAMED else ""
+    only = f"\n\nLook for this above all: {wish.strip()}" if wish.strip() else ""
+    return (
+        "Review the changes of the work tree since the last commit. Change nothing.\n\n"
+        f"{role_of('reviewer')}\n\n"
+        f"Read each change with `git diff HEAD`, and new files whole. These files differ:\n{named}{more}\n\n"
+        "Answer with the findings, the most serious first, each with its place as path:line, what goes wrong and for "
+        f"which input; then what you could not check. Say so plainly when you find nothing.{only}"
+    )
+
+
+def _how(file: "FileDiff") -> str:
+    return " (new)" if file.is_new else " (deleted)" if file.is_deleted else ""
+
+
+def _code(session: "Session") -> "CodeAccess":
+    # Late: it knows every capability that a tool may use.
+    from pattern_acp.session.code import code_of
+
+    code = code_of(session.constellation, session.state)
+    if code is None:
+        raise WorkspaceError("There is no code map here: open a session in the folder of a project.")
+    return code
+
+
+async def _wait(progress: "IndexProgress") -> None:
+    """The answer tells how many files were read."""
+    del progress
+
+
+async def _read(session: "Session", path: str) -> "TextFile | None":
+    try:
+        return await session.workbench.files.read_text_file(path)
+    except FileMissingError:
+        return None
+
+
+async def _write(session: "Session", path: str, text: str, before: "TextFile | None") -> bool:
+    """Write the file as a call that the user is asked about, whatever the mode lets run without a question."""
+    # Late: only a session that runs turns needs it.
+    from pattern_acp.session.turn_tools import tool_context
+
+    shared, policy, turn_id = session.constellation, session.state.policy, session.memory.turn_id or TurnId("")
+    if policy.mode is not Mode.PLAN:
+        policy = replace(policy, mode=Mode.ASK)
+    permissions = PermissionChecker(policy, session.approver, session.recorder, clock=shared.clock)
+    context = tool_context(session, turn_id)
+    if before is not None:
+        # The user sees what is replaced; the model need not have read it.
+        known = {**context.read_fingerprints, await anyio.to_thread.run_sync(resolve_path, path): before.fingerprint}
+        context = replace(context, read_fingerprints=known)
+    runner = ToolRunner(
+        (WriteFile(),), context, permissions, session.recorder, clock=shared.clock, effects=session.checkpoints
+    )
+    arguments = json.dumps({"path": path, "content": text})
+    (result,) = await runner.run(
+        turn_id, (ToolCallPart(ToolCallId(shared.ids.new("call")), WriteFile.spec.name, arguments),)
+    )
+    return not result.is_error
