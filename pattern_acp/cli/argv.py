@@ -38,6 +38,7 @@ from pattern_acp.cli.arguments import (
 )
 from pattern_acp.cli.command_table import GROUPS, seconds_of
 from pattern_acp.commands.parameters import (
+    HERE,
     PROGRAM,
     Command,
     CommandMisusedError,
@@ -397,6 +398,8 @@ def _option(one: Parameter) -> click.Option:
     names = [*one.option.split(), one.name]
     if one.kind is Kind.FLAG:
         return click.Option(names, is_flag=True, help=one.help)
+    if one.kind is Kind.PAGE:
+        return click.Option(names, is_flag=False, flag_value=HERE, metavar=f"[{one.metavar}]", help=one.help)
     kind = click.Choice(one.choices) if one.choices else None
     metavar = None if one.choices else one.metavar or one.name.upper()
     return click.Option(names, type=kind, metavar=metavar, multiple=one.kind is Kind.MANY, help=one.help)

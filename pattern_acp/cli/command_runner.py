@@ -4,6 +4,8 @@ Owns: opening the constellation, what is said when it is gone, showing the resul
 is in segments too before it ends. Must not know: what any command does.
 """
 
+import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,16 +16,19 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.command_table import GROUPS
-from pattern_acp.cli.output import OutputClosed, write_error, write_json
+from pattern_acp.cli.output import OutputClosed, write_error, write_json, write_sentence
 from pattern_acp.cli.rendering import plain, show_parts
-from pattern_acp.commands.document import Result, Said
-from pattern_acp.commands.parameters import Command, Group, TypedCommand
+from pattern_acp.commands.document import HtmlPage, Result, Said
+from pattern_acp.commands.parameters import HERE, Command, Group, TypedCommand
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.redact import newest_event
 from pattern_acp.recovery.backups import lost_constellation
+
+MARK, MARK_WITHIN = b'<meta name="generator" content="pattern-acp">', 2000
+"""Tells a page of ours, which may be replaced, by its first bytes."""
 
 SEGMENT_SECONDS = 10.0
 """Longest that a command waits for its segments. Usually it is some milliseconds; after words were forgotten all are
@@ -65,11 +70,41 @@ def show_result(result: Result, call: TypedCommand, process: Process) -> None:
     Raises:
         OutputClosed: the reader went away.
     """
-    if call.json:
+    if isinstance(result, HtmlPage):
+        path = write_page(result, str(call.values["html"]))
+        if call.json:
+            write_json({"file": str(path)})
+        else:
+            write_sentence(f"The page is in {path}.")
+        if call.values["html"] == HERE and sys.stdout.isatty():
+            # Late: only somebody who looks needs it.
+            import webbrowser
+
+            webbrowser.open(path.as_uri())
+    elif call.json:
         # Words are told to a program as they are to the user.
         write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
     else:
         show_parts(result.document, process.environ, pager=not call.shared.get("no_pager", True))
+
+
+def write_page(page: HtmlPage, named: str) -> Path:
+    """Write a page where only its owner can read it, in the current folder unless a file is named; its path.
+
+    Raises:
+        PatternError: something else is there, or it cannot be written.
+    """
+    path = Path(page.name if named == HERE else named).expanduser().absolute()
+    try:
+        if path.exists() and MARK not in path.read_bytes()[:MARK_WITHIN]:
+            raise PatternError(f"{path} exists and is no page of ours; name another file.", failure_code="cli.usage")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(page.html)
+    except OSError as error:
+        sentence = f"The page cannot be written to {path}: {error.strerror}. Name another file."
+        raise PatternError(sentence, failure_code="cli.usage") from error
+    return path
 
 
 def _row(call: TypedCommand) -> tuple[Group, Command]:

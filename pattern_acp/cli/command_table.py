@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from pattern_acp.commands.memory import VERBS
-from pattern_acp.commands.parameters import Command, Group, Kind, Parameter, Value
+from pattern_acp.commands.parameters import PAGE, Command, Group, Kind, Parameter, Value
 from pattern_acp.commands.sessions import JSON, SESSION_VERBS, TRUST_VERBS, flag, session_id
 from pattern_acp.commands.tasks import TASK_VERBS
 
@@ -667,6 +667,7 @@ GROUPS = (
                     _text("since", "DAY", "only from this day on: 2026-11-01, or 30d for the last 30 days"),
                     JSON,
                     flag("csv", "print comma-separated values"),
+                    PAGE,
                 ),
                 reads=True,
                 begins=False,

@@ -15,7 +15,7 @@ from pattern_acp.cli.arguments import EXIT_OK
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.cli.session_ids import full_id
-from pattern_acp.commands.document import Result
+from pattern_acp.commands.document import HtmlPage, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.sessions import SESSION_VERBS
 from pattern_acp.db.connection import open_for_reading
@@ -27,6 +27,7 @@ from pattern_acp.journal import sessions as store
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import Event, InstructionsCompiled
 from pattern_acp.journal.history import active_events, read_history, readable_history
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.session_commands import PassagePage, SessionChanged, SessionDesk, no_sessions
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def without_constellation(call: TypedCommand) -> Result:
     return no_sessions(here)
 
 
-async def show(desk: TerminalDesk, session: str) -> int:
-    """Write a session as `pattern-acp chat` shows it, or as JSON lines: the updates that a replay of it sends.
+async def show(desk: TerminalDesk, session: str, html: str = "") -> Result | int:
+    """Write a session as `pattern-acp chat` shows it, as a page, or as JSON lines: the updates that a replay sends.
 
     Raises:
         UnknownSessionError: there is no such session.
@@ -90,7 +91,14 @@ async def show(desk: TerminalDesk, session: str) -> int:
     row = await desk.database.read(lambda tx: store.get_session(tx, meant))
     if row is None:
         raise MissingSessionError(session)
-    events = await _events(desk.database, meant)
+    recorded = await _recorded(desk.database, meant)
+    if html:
+        from pattern_acp.session.transcript_html import conversation_html
+
+        about = (("Session", meant), ("Folder", row.cwd), ("Model", row.model))
+        page = conversation_html(recorded, title=row.title or "Untitled", about=about)
+        return HtmlPage(page, f"session-{meant[:12]}.html")
+    events = [item.event for item in recorded]
     if desk.json:
         from pattern_acp.acp.updates import replay_updates
 
@@ -210,7 +218,7 @@ def _compiled_now(
     return InstructionsCompiled(system, persona.identity, files, (), persona.symbol), persona
 
 
-async def _events(database: "Database", session_id: SessionId) -> list[Event]:
+async def _recorded(database: "Database", session_id: SessionId) -> list[Recorded]:
     try:
         recorded = await database.read(lambda tx: read_history(tx, session_id))
     except DatabaseError as error:
@@ -218,7 +226,7 @@ async def _events(database: "Database", session_id: SessionId) -> list[Event]:
             raise
         write_failure(error.failure_code, f"pattern-acp: only a part can be read. {error.sentence}")
         recorded = await database.read(lambda tx: readable_history(tx, session_id))
-    return [item.event for item in active_events(recorded)]
+    return active_events(recorded)
 
 
 def _print_transcript(row: store.SessionRow, events: Iterable[Event]) -> None:

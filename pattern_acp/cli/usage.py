@@ -33,8 +33,10 @@ def without_constellation(call: TypedCommand) -> UsageTotals:
     return UsageTotals(_grouping(str(call.values["by"])), str(call.values["since"]), (), total_of(()))
 
 
-async def sum_usage(desk: tuple[Database, Process | None], by: str, since: str, *, csv: bool) -> Result | int:
-    """Sum up what all sessions used.
+async def sum_usage(
+    desk: tuple[Database, Process | None], by: str, since: str, *, csv: bool, html: str = ""
+) -> Result | int:
+    """Sum up what all sessions used; as a page, by day and by model.
 
     Raises:
         PatternError: there is no such day.
@@ -47,6 +49,10 @@ async def sum_usage(desk: tuple[Database, Process | None], by: str, since: str, 
     used = await database.read(lambda tx: usage_since(tx, begins))
     grouping = _grouping(by)
     assumed = "" if csv or process is None else await assumed_free(process, used)
+    if html:
+        from pattern_acp.commands.pages import usage_page
+
+        return usage_page(used, since, (assumed,))
     totals = UsageTotals(grouping, since, sum_up(used, grouping), total_of(used), assumed)
     if not csv:
         return totals

@@ -143,6 +143,18 @@ class Said(Result, frozen=True):
         return (Paragraph(self.answer),)
 
 
+class HtmlPage(Result, frozen=True):
+    """A page, and the name of the file that it goes into unless the user names one."""
+
+    html: str
+    name: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The text of the page."""
+        return (Paragraph(self.html),)
+
+
 def markdown(parts: Sequence[Part]) -> str:
     """The parts as Markdown."""
     texts: list[str] = []

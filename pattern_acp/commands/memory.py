@@ -6,7 +6,7 @@ else.
 
 from collections.abc import Mapping
 
-from pattern_acp.commands.parameters import Command, Kind, Parameter, Value
+from pattern_acp.commands.parameters import PAGE, Command, Kind, Parameter, Value
 
 SEARCHED = ("block", "archival", "superseded", "user", "assistant", "task", "skill")
 """The kinds that a search may be limited to; a test checks that they equal `memory.filters.ALL_KINDS`."""
@@ -87,7 +87,7 @@ VERBS: dict[str, Command] = {
             "history",
             "Every write: who, when, what, why, and where it is recorded",
             f"{_DO}log",
-            (LABEL, _version("before", "only older writes")),
+            (LABEL, _version("before", "only older writes"), PAGE),
             reads=True,
             begins=False,
         ),

@@ -21,6 +21,7 @@ from pattern_acp.domain.globs import split_patterns
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.diffs import unified_diff
 from pattern_acp.memory.path_notes import WARNING_KINDS, NoteKind, PathNote, Status, entries_about, relative_names
 from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.project import project_key
@@ -38,6 +39,9 @@ from pattern_acp.workspace.git import git_facts
 
 RECALL_LIMIT = 8
 """Results of a search that are shown."""
+
+PAGE_LENGTH = 200
+"""Writes that a page shows: each is compared with the one before."""
 
 RECALLED_FROM = 40
 """Results that are looked at, since the same thing may have been said many times."""
@@ -100,10 +104,28 @@ async def show(desk: Desk, label: str, version: int | None) -> Result:
     return results.version_shown(await desk.history.show(label, version), now_ms=desk.now_ms)
 
 
-async def log(desk: Desk, label: str, before: int | None) -> Result:
-    """The writes of a block."""
-    writes = await desk.history.log(label, before=before, limit=desk.log_length)
-    return results.Log(label, tuple(results.write_row(write) for write in writes))
+async def log(desk: Desk, label: str, before: int | None, html: str = "") -> Result:
+    """The writes of a block; as a page, with what each changed and who wrote which line."""
+    limit = PAGE_LENGTH if html else desk.log_length
+    writes = await desk.history.log(label, before=before, limit=limit)
+    rows = tuple(results.write_row(write) for write in writes)
+    if not html:
+        return results.Log(label, rows)
+    from pattern_acp.commands.pages import block_page
+
+    diffs = {row.number: await _difference(desk, label, row.number) for row in rows}
+    return block_page(label, rows, diffs, results.lines_blamed(await desk.history.blame(label)).rows)
+
+
+async def _difference(desk: Desk, label: str, number: int) -> str | None:
+    """Compare a write with the one before, in the unified format; None where that cannot be said any more."""
+    try:
+        if number > 1:
+            return results.versions_compared(await desk.history.compare(label, number - 1, number), words=False).diff
+        text = (await desk.history.show(label, number)).text
+    except BlockError:
+        return None
+    return unified_diff("", text, before_name="0", after_name="1")
 
 
 async def compare(desk: Desk, label: str, old: int | None, new: int | None, *, words: bool) -> Result:

@@ -41,8 +41,14 @@ class Kind(Enum):
     """Two numbers, such as `10-25`."""
     DAY = "day"
     FLAG = "flag"
+    PAGE = "page"
+    """The file of a page, which may be left out behind its option; `HERE` then."""
     MANY = "many"
     """An option that may be given more than once."""
+
+
+HERE = "-"
+"""Stands for a file of the command's own choice."""
 
 
 class Parameter(Struct, frozen=True):
@@ -84,8 +90,20 @@ class Parameter(Struct, frozen=True):
             return self.metavar or self.name.upper()
         if self.kind is Kind.FLAG:
             return self.option.split()[-1]
+        if self.kind is Kind.PAGE:
+            return f"{self.option} [{self.metavar}]"
         value = "|".join(self.choices) if self.choices and not self.metavar else self.metavar or self.name.upper()
         return f"{self.option.split()[-1]} {value}"
+
+
+PAGE = Parameter(
+    "html",
+    "write one page to look at in a browser, and open it unless FILE is named",
+    Kind.PAGE,
+    "FILE",
+    option="--html",
+    only="terminal",
+)
 
 
 class Command(Struct, frozen=True):

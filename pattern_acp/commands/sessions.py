@@ -4,7 +4,7 @@ Owns: what each takes. Must not know: what it does. Imports nothing heavy, since
 else.
 """
 
-from pattern_acp.commands.parameters import Command, Kind, Parameter
+from pattern_acp.commands.parameters import PAGE, Command, Kind, Parameter
 
 REWIND_PARTS = ("conversation", "files", "memory")
 
@@ -101,7 +101,7 @@ SESSION_VERBS = (
         "show",
         "Show a session as the chat does",
         "pattern_acp.cli.sessions:show",
-        (session_id(),),
+        (session_id(), PAGE),
         reads=True,
         begins=False,
     ),

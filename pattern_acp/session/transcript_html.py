@@ -1,8 +1,8 @@
 """A conversation as one HTML page that needs nothing else, from its journal.
 
-Owns: the form of the page. Must not know: where it is written. Everything that a user, a model or a tool wrote is
-escaped; Markdown becomes tags through a parser that knows no HTML and refuses links that run anything; the page has no
-script, loads nothing, and tells the browser to allow neither.
+Owns: the parts of the page, of which each turn can be folded. Must not know: where it is written, or its frame
+(commands/pages.py). Everything that a user, a model or a tool wrote is escaped; Markdown becomes tags through a parser
+that knows no HTML and refuses links that run anything.
 """
 
 import re
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from pattern_acp.commands.pages import page_html
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.text_limits import cut_middle, one_line, plain_output, with_visible_controls
+from pattern_acp.domain.text_limits import cut_middle, one_line, plain_output
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     FilesChanged,
@@ -43,6 +44,10 @@ from pattern_acp.session.transcript import SHOWN_OUTPUT, SoFar, diff_lines, mome
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markupsafe import Markup
+
+TITLE = 80
+"""Characters of a prompt that name its turn."""
 
 _IMAGES = re.compile(r"image/(?:png|jpeg|gif|webp)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -52,42 +57,12 @@ _CONTEXT = {
     ContextCompacted: "The conversation was compacted here: the model no longer saw all of it.",
 }
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1f2328; --dim: #59636e; --paper: #fff; --card: #f6f8fa; --line: #d1d9e0;
-  --mine: #ddf4ff; --add: #116329; --add-paper: #dafbe1; --del: #a40e26; --del-paper: #ffebe9; --link: #0969da; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --dim: #9198a1; --paper: #0d1117; --card: #161b22;
-  --line: #3d444d; --mine: #12283f; --add: #7ee787; --add-paper: #12261e; --del: #ffa198; --del-paper: #301b1f;
-  --link: #58a6ff; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 54rem; padding: 2rem 1rem 4rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
-dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem 1rem; color: var(--dim);
-  font-size: .875rem; margin: 0 0 2rem; } dd { margin: 0; overflow-wrap: anywhere; } dt { font-weight: 600; }
-.message { margin: 1rem 0; } .who { color: var(--dim); font-size: .8125rem; font-weight: 600; margin-bottom: .25rem; }
-.you { background: var(--mine); border-radius: .5rem; padding: .75rem 1rem; margin-top: 2rem; }
-.you .text { white-space: pre-wrap; }
-.note { color: var(--dim); font-size: .8125rem; margin: .5rem 0; } hr { border: 0; border-top: 1px solid var(--line); }
-details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; background: var(--card); }
-summary { cursor: pointer; padding: .4rem .75rem; font-size: .875rem; } details > div { padding: 0 .75rem .75rem; }
-.failed > summary { color: var(--del); } .status { color: var(--dim); }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: .375rem; padding: .6rem .75rem;
-  margin: .5rem 0; overflow-x: auto; font: 13px/1.45 ui-monospace, monospace; }
-details pre { background: var(--paper); }
-code { font: .875em ui-monospace, monospace; } :not(pre) > code { background: var(--card); padding: .1em .3em;
-  border-radius: .25em; }
-.add { color: var(--add); background: var(--add-paper); } .del { color: var(--del); background: var(--del-paper); }
-.at { color: var(--dim); } pre span { display: block; width: max-content; min-width: 100%; }
-img { max-width: 100%; } a { color: var(--link); }
-table { border-collapse: collapse; display: block; max-width: 100%; overflow-x: auto; }
-td, th { border: 1px solid var(--line); padding: .2rem .5rem; } td code { overflow-wrap: anywhere; }
-thead:not(:has(th:not(:empty))) { display: none; } summary { overflow-wrap: anywhere; }
-pre code { font-size: inherit; } .plan { list-style: "☐ "; font-size: .875rem; margin: .5rem 0; }
-.plan .completed { list-style: "☑ "; color: var(--dim); } .plan .in_progress { list-style: "▸ "; font-weight: 600; }
-blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }
-"""
+class _Turn(Struct, frozen=True):
+    """A turn of the page; without a title it does not fold."""
+
+    title: str
+    parts: "list[Markup]" = field(default_factory=list["Markup"])
 
 
 class _Page(Struct):
@@ -100,25 +75,19 @@ def conversation_html(recorded: Iterable[Recorded], *, title: str, about: Iterab
 
     `about` are names and values for the head.
     """
-    page = _Page(_markdown())
-    body = [part for entry in recorded for part in _parts(entry, page)]
-    name = escape(one_line(title) or "Conversation")
-    in_all = escape(usage_words(page.so_far.total, page.so_far.cost))
-    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in about)
-    text = (
-        (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="referrer" content="no-referrer">\n'
-            f"<title>{name}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<dl>{facts}</dl>\n"
-            + "\n".join(body)
-            + f'\n<hr>\n<p class="note">In all: {in_all}.</p>\n</body>\n</html>\n'
-        )
-        .encode("utf-8", "replace")
-        .decode("utf-8")
-    )
-    return with_visible_controls(text)
+    # Late: only pages need it.
+    from markupsafe import Markup
+
+    page, turns = _Page(_markdown()), [_Turn("")]
+    for entry in recorded:
+        if isinstance(entry.event, TurnStarted):
+            words = one_line(entry.event.message.words, TITLE)
+            turns.append(_Turn(f"Turn {len(turns)}, {moment(entry.at_ms)}{f': {words}' if words else ''}"))
+        # Escaped, each of them, by what makes it.
+        turns[-1].parts.extend(Markup(part) for part in _parts(entry, page))  # noqa: S704
+    in_all = usage_words(page.so_far.total, page.so_far.cost)
+    name = one_line(title) or "Conversation"
+    return page_html("conversation.html", name, tuple(about), turns=turns, in_all=in_all)
 
 
 def _markdown() -> "MarkdownIt":

@@ -156,7 +156,7 @@ def test_bars_keep_their_proportion_in_a_narrow_terminal(width: int):
 
 def test_the_command_line_is_understood_and_a_wrong_day_is_refused():
     wanted = parse_arguments(["usage", "--by", "project", "--since", "30d", "--csv"])
-    values: dict[str, Value] = {"by": "project", "since": "30d", "json": False, "csv": True}
+    values: dict[str, Value] = {"by": "project", "since": "30d", "json": False, "csv": True, "html": ""}
     assert wanted == TypedCommand("usage", "", values)
     assert isinstance(parse_arguments(["usage", "--since", "yesterday"]), BadUsage)
     assert isinstance(parse_arguments(["usage", "--json", "--csv"]), BadUsage)

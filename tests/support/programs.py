@@ -38,6 +38,8 @@ PROBES: Mapping[str, Probe] = {
     "gopls": Probe(("version",)),
     "tmux": Probe(("-V",)),
     "ssh-keygen": Probe(("-q", "-t", "ed25519", "-N", "", "-f", "key")),
+    # As root it wants to be told that there is no sandbox.
+    "chromium": Probe(("--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "about:blank")),
     "ip": Probe(("-V",)),
     "tc": Probe(("-V",)),
 }
