@@ -39,7 +39,7 @@ REWOUND: dict[str, Value] = {**FLAGS, "session": "s1", "to": "last", "files": Tr
             "sessions list --json --all",
             TypedCommand("sessions", "list", {"archived": False}, {"json": True, "everywhere": True}),
         ),
-        ("sessions show s1", TypedCommand("sessions", "show", {"session": "s1"}, LISTED)),
+        ("sessions show s1", TypedCommand("sessions", "show", {"session": "s1", "html": ""}, LISTED)),
         (
             "sessions delete s1 --constellation w",
             TypedCommand("sessions", "delete", {"session": "s1"}, LISTED, Flags(constellation="w")),
