@@ -18,7 +18,7 @@ from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.keys import StoredKeys, renewal_lock, with_stored_key
 from pattern_acp.credentials.model import Credential, SignInTransientError, TokenAnswer
-from pattern_acp.credentials.server_token import SERVER_PREFIX
+from pattern_acp.credentials.server_token import SERVER_PREFIX, SYNC_KEY
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import SystemClock
@@ -113,8 +113,9 @@ class KeysOfPerson:
         return self._aws_keys
 
     def kept(self) -> list[str]:
-        """Return the names of the keys that are kept. Logins at MCP servers and tokens of servers are none of them."""
-        return [name for name in self.store.entries() if not name.startswith((LOGIN_PREFIX, SERVER_PREFIX))]
+        """Return the names of the keys that are kept. Logins, tokens of servers and the key of sync are none."""
+        others = (LOGIN_PREFIX, SERVER_PREFIX)
+        return [name for name in self.store.entries() if name != SYNC_KEY and not name.startswith(others)]
 
     async def forget_all(self) -> None:
         """Forget every key that is kept. Logins at MCP servers stay: `pattern-acp mcp logout` forgets those.

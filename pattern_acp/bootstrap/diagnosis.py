@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -168,6 +168,8 @@ async def diagnose(
     if thorough and path.exists():
         findings += await anyio.to_thread.run_sync(verify, path)
     findings.append(await _meaning(process, indexer))
+    if process.loaded.settings.sync.url and path.exists():
+        findings += await _sync(process, path, database)
     findings += await anyio.to_thread.run_sync(_servers, process)
     findings += await anyio.to_thread.run_sync(_language_servers, process)
     findings += await _provider_findings(process)
@@ -456,6 +458,18 @@ async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
         return Finding("Search by meaning", Health.NOTE, f"{name}: {state.problem}", "Search goes by words until then.")
     waiting = f", {state.waiting:,} texts to go" if state.waiting else ""
     return Finding("Search by meaning", Health.OK, f"{name}{waiting}{about}")
+
+
+async def _sync(process: Process, path: Path, database: Database | None) -> list[Finding]:
+    """Report the exchange with other devices."""
+    # Late: most have none.
+    from pattern_acp.bootstrap.syncing import sync_finding
+
+    with suppress(DatabaseError):
+        async with _opened(path, database) as opened:
+            return [await sync_finding(process, opened)]
+    # What is wrong with the database is said already.
+    return []
 
 
 @asynccontextmanager

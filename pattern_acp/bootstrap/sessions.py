@@ -183,6 +183,12 @@ async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGener
             if settings.backup.segments:
                 segments = partial(_keep_segments, shared, root.answered)
                 tasks.start_soon(beside_sessions, "segments", segments, name="segments")
+            if settings.sync.url:
+                # Late: a start without sync imports nothing of it.
+                from pattern_acp.bootstrap.syncing import keep_in_sync
+
+                syncing = partial(keep_in_sync, process, shared.database, root.answered)
+                tasks.start_soon(beside_sessions, "sync", syncing, name="sync")
             try:
                 yield root
             finally:

@@ -145,11 +145,11 @@ def proposals(tx: Transaction, archive: ArchiveReader, projects: Mapping[str, st
         ArchiveDamagedError: a record is not of the form that it should have.
         NewerArchiveError: a newer pattern-acp wrote it.
     """
-    contents, here = read_contents(archive), _Here(tx, archive, projects)
+    contents, here = read_contents(archive), ArrivalSurroundings(tx, archive, projects)
     found = [
-        *(here.of_block(cid) for cid in _links(archive, contents.blocks)),
-        *(here.of_entry(cid) for cid in _links(archive, contents.entries)),
-        *(here.of_session(cid) for cid in _links(archive, contents.sessions)),
+        *(here.of_block(cid) for cid in links_of(archive, contents.blocks)),
+        *(here.of_entry(cid) for cid in links_of(archive, contents.entries)),
+        *(here.of_session(cid) for cid in links_of(archive, contents.sessions)),
     ]
     return tuple(msgspec.structs.replace(one, number=number) for number, one in enumerate(found, 1))
 
@@ -174,11 +174,11 @@ def accept(
     wanted = [one for one in proposals(tx, archive, projects) if one.is_open and one.number in chosen]
     report = ImportReport(cid_text(archive.root))
     if wanted:
-        _Arrival(tx, archive, projects, chosen, now_ms, report).store(wanted)
+        Arrival(tx, archive, projects, chosen, now_ms, report).store(wanted)
     return report
 
 
-class _Here:
+class ArrivalSurroundings:
     """Comparing records with what is here."""
 
     def __init__(self, tx: Transaction, archive: ArchiveReader, projects: Mapping[str, str]) -> None:
@@ -281,7 +281,7 @@ class _Here:
         return Proposal(0, "session", name, _word(row, "cwd"), state, about, tuple(stores), cid)
 
 
-class _Arrival:
+class Arrival:
     """One import, inside its transaction."""
 
     def __init__(
@@ -294,7 +294,7 @@ class _Arrival:
         report: ImportReport,
     ) -> None:
         self._tx = tx
-        self._here = _Here(tx, archive, projects)
+        self._here = ArrivalSurroundings(tx, archive, projects)
         self._chosen = chosen
         self._now_ms = now_ms
         self._report = report
@@ -309,8 +309,17 @@ class _Arrival:
         self._check_here([one for one in wanted if one.kind == "memory" and one.state == "changed"])
         work = {"memory": self._block, "fact": self._entry, "session": self._session}
         for one in wanted:
-            with _refusing(one.name):
+            with refusing(one.name):
                 work[one.kind](one)
+        seq = self._finish()
+        if report.sessions:
+            self._sources(archive, seq)
+        self._redact()
+        self._check([one for one in wanted if one.kind == "session"])
+
+    def _finish(self) -> int:
+        """Record the import and where each of its events came from; the number of its event."""
+        report = self._report
         stores = tuple(dict.fromkeys(store for _, _, store, _ in self._origins))
         report.events = len(self._origins)
         digest = sha256_hex(canonical_json([list(one) for one in sorted(self._origins)]))
@@ -323,10 +332,7 @@ class _Arrival:
             [(*one, seq) for one in self._origins],
             replace=False,
         )
-        if report.sessions:
-            self._sources(archive, seq)
-        self._redact()
-        self._check([one for one in wanted if one.kind == "session"])
+        return seq
 
     def _append(self, event: Event) -> int:
         actor, origin = Actor.HUMAN, Origin.EDITOR
@@ -601,7 +607,7 @@ class _Arrival:
         return integer(row[0])
 
     def _sources(self, archive: ArchiveReader, seq: int) -> None:
-        for cid in _links(archive, read_contents(archive).sources):
+        for cid in links_of(archive, read_contents(archive).sources):
             row = {**_values(archive.read(cid, SourceRecord).row), "last_seq": seq}
             self._put("definition_sources", [row], replace=False)
 
@@ -678,7 +684,7 @@ class _Arrival:
 
 
 @contextmanager
-def _refusing(name: str) -> Generator[None, None, None]:
+def refusing(name: str) -> Generator[None, None, None]:
     """Turn what goes wrong with a record into an error that names it."""
     try:
         yield
@@ -689,7 +695,12 @@ def _refusing(name: str) -> Generator[None, None, None]:
         ) from error
 
 
-def _links(archive: ArchiveReader, pages: Sequence[bytes]) -> Iterator[bytes]:
+def links_of(archive: ArchiveReader, pages: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the links that pages of them hold.
+
+    Raises:
+        ArchiveDamagedError: a page is missing, or is not one.
+    """
     for page in pages:
         yield from archive.read(page, list[bytes])
 

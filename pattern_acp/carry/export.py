@@ -197,10 +197,12 @@ def export(
         JournalError: an event cannot be read.
         OSError: the file cannot be written.
     """
-    return _Export(tx, ArchiveWriter(file), choice, mask, project_of).run()
+    return Export(tx, ArchiveWriter(file), choice, mask, project_of).run()
 
 
-class _Export:
+class Export:
+    """One writing of an archive."""
+
     def __init__(
         self,
         tx: Transaction,
@@ -218,6 +220,7 @@ class _Export:
         self.report = ExportReport()
 
     def run(self) -> ExportReport:
+        """Write all of it; what went into it."""
         report, with_memory = self.report, not self._choice.session
         blocks = [self._put(one) for one in self._blocks()] if with_memory else []
         entries = [self._put(one) for one in self._entries()] if with_memory else []
@@ -267,17 +270,29 @@ class _Export:
     def _block(self, block_id: str, history: StoredHistory) -> BlockRecord | None:
         """Return the record of a block; None for one that seems to hold a secret."""
         cut = self._cut(history)
-        rows = {integer(row["last_seq"]): row for row in self._rows("block_updates", "block_id", block_id)}
         events = [
-            BlockEvent(record, _cells(rows[seq], _NOT_OF_WRITE) if seq in rows else None)
-            for seq, record in self._events(block_id, BLOCK_KINDS)
-            if cut == 0 or (seq in rows and integer(rows[seq]["number"]) > cut and rows[seq]["data"])
+            event
+            for _, event in self._block_events(block_id)
+            if cut == 0 or (event.write and cast("int", event.write["number"]) > cut and event.write["data"])
         ]
-        said = [history.text, *(str(event.write["reason"]) for event in events if event.write)]
-        if any(self._mask(one) != one for one in (*said, *(() if cut else texts_of_all_versions(history)))):
+        said = [history.text, *(() if cut else texts_of_all_versions(history))]
+        base = document_at(history, cut).shallow_snapshot() if cut else None
+        return self._block_record(block_id, events, said, base)
+
+    def _block_events(self, block_id: str) -> Iterator[tuple[int, BlockEvent]]:
+        """Yield the events of a block with their numbers here."""
+        rows = {integer(row["last_seq"]): row for row in self._rows("block_updates", "block_id", block_id)}
+        for seq, record in self._events(block_id, BLOCK_KINDS):
+            yield seq, BlockEvent(record, _cells(rows[seq], _NOT_OF_WRITE) if seq in rows else None)
+
+    def _block_record(
+        self, block_id: str, events: Sequence[BlockEvent], said: Sequence[str], base: bytes | None = None
+    ) -> BlockRecord | None:
+        """Return the record of a block with these events; None where `said`, or a reason, seems to hold a secret."""
+        reasons = [str(event.write["reason"]) for event in events if event.write]
+        if any(self._mask(one) != one for one in (*said, *reasons)):
             return None
         row = next(self._rows("blocks", "id", block_id))
-        base = document_at(history, cut).shallow_snapshot() if cut else None
         self.report.events += len(events)
         return BlockRecord(_cells(row, _NOT_OF_BLOCK), self._pages([_node(event) for event in events]), base)
 
@@ -297,16 +312,21 @@ class _Export:
             entry_id = text(row[0])
             if not self._is_chosen(text(row[1]), text(row[2]), integer(row[3])):
                 continue
-            entry = next(self._rows("archival_entries", "id", entry_id))
-            if any(self._mask(str(entry[name])) != entry[name] for name in ("text", "reason")):
-                self.report.left_out.append(f"The archival entry {entry_id} seems to hold a secret, so it stays here.")
-                continue
-            bound = next(self._rows("bound_entries", "entry", entry_id), None)
-            events = tuple(record for _, record in self._events(entry_id, ENTRY_KINDS))
-            self.report.events += len(events)
-            yield EntryRecord(
-                _cells(entry, _NOT_OF_ENTRY), None if bound is None else _cells(bound, _NOT_OF_ENTRY), events
-            )
+            if record := self._entry(entry_id):
+                yield record
+
+    def _entry(self, entry_id: str) -> EntryRecord | None:
+        """Return the record of an entry; None for one that seems to hold a secret."""
+        entry = next(self._rows("archival_entries", "id", entry_id))
+        if any(self._mask(str(entry[name])) != entry[name] for name in ("text", "reason")):
+            self.report.left_out.append(f"The archival entry {entry_id} seems to hold a secret, so it stays here.")
+            return None
+        bound = next(self._rows("bound_entries", "entry", entry_id), None)
+        events = tuple(record for _, record in self._events(entry_id, ENTRY_KINDS))
+        self.report.events += len(events)
+        return EntryRecord(
+            _cells(entry, _NOT_OF_ENTRY), None if bound is None else _cells(bound, _NOT_OF_ENTRY), events
+        )
 
     def _sessions(self) -> Iterator[SessionRecord]:
         rows = {text(row[0]): row for row in self._tx.all(QUERIES["sessions_there"])}

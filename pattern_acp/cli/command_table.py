@@ -545,6 +545,53 @@ IMPORT = Group(
     opens=f"{_CARRY}open_carry",
 )
 
+_SYNC = "pattern_acp.cli.sync:"
+SYNC = Group(
+    "sync",
+    "exchange memory with your other devices",
+    "Exchange memory with your other devices, encrypted, through the folder that [sync] url of config.toml names. "
+    "While a session is open it happens by itself.",
+    (
+        Command("now", "Exchange once, and say what came and went", do=f"{_SYNC}sync_now"),
+        Command("status", "Show the devices, and how far each is", do=f"{_SYNC}sync_status"),
+        Command(
+            "key",
+            "Make the key of your devices, show it, or store the one of another device",
+            do=f"{_SYNC}sync_key",
+            parameters=(
+                Parameter(
+                    "action",
+                    "new, show, or set, which reads it from a hidden prompt or stdin",
+                    metavar="ACTION",
+                    required=True,
+                    choices=("new", "show", "set"),
+                    ask="what: new, show or set",
+                ),
+                flag("in_file", "keep it in a private file, not in the keyring", "--file"),
+            ),
+        ),
+        Command(
+            "revoke",
+            "Take nothing of a device any more, and make a new key",
+            do=f"{_SYNC}sync_revoke",
+            parameters=(
+                Parameter(
+                    "device",
+                    "the device, as status shows it",
+                    metavar="DEVICE",
+                    required=True,
+                    ask="which DEVICE (sync status shows them)",
+                ),
+            ),
+        ),
+    ),
+    (JSON,),
+    default="now",
+    words="now | status | key new|show|set | revoke DEVICE",
+    unknown="sync takes now, status, key or revoke.",
+    opens=f"{_SYNC}open_sync",
+)
+
 CONFIG = Group(
     "config",
     "print the schema of config.toml, for editors",
@@ -709,6 +756,7 @@ GROUPS = (
     ),
     EXPORT,
     IMPORT,
+    SYNC,
     _one(
         "gc",
         "take away copies and contents that serve nothing any more",

@@ -29,6 +29,7 @@ from pattern_acp.config.settings import (
     RetentionSettings,
     SearchSettings,
     Settings,
+    SyncSettings,
     TurnSettings,
 )
 from pattern_acp.config.values import (
@@ -38,6 +39,8 @@ from pattern_acp.config.values import (
     FOLDERS,
     MODEL,
     MODELS,
+    NAMED_FOLDERS,
+    SYNC_URL,
     WEB_ADDRESS,
     YES_OR_NO,
     Rule,
@@ -133,6 +136,7 @@ def _delegate_model(field: str, who: str, otherwise: str) -> Key:
 _SETTINGS = Settings()
 _TURN = TurnSettings()
 _MEMORY = MemorySettings()
+_SYNC = SyncSettings()
 _FETCH = FetchSettings()
 _SEARCH = SearchSettings()
 _DEFINITIONS = DefinitionSettings()
@@ -321,6 +325,33 @@ KEYS: tuple[Key, ...] = (
     ),
     _retention(
         "tell_mb", "A start says so when gc could free at least so many MB; 0 to say nothing.", 0, _RETENTION.tell_mb
+    ),
+    Key(
+        name="sync.url",
+        summary="Where memory is exchanged with your other devices: folder:PATH in a folder of any file-sync tool.",
+        rule=SYNC_URL,
+        default=_SYNC.url,
+        when_empty="nowhere",
+    ),
+    Key(
+        name="sync.exclude",
+        summary="Folders of projects of which no memory goes to other devices, and none comes.",
+        rule=FOLDERS,
+        default=_SYNC.exclude,
+        when_empty="none",
+    ),
+    Key(
+        name="sync.projects",
+        summary="Projects that are in other folders on other devices, by a name that is the same on all.",
+        rule=NAMED_FOLDERS,
+        default=_SYNC.projects,
+        when_empty="none",
+    ),
+    Key(
+        name="sync.every_seconds",
+        summary="Longest time between two exchanges while a session is open.",
+        rule=number(1, 86_400),
+        default=_SYNC.every_seconds,
     ),
     Key(
         name="fetch.private_addresses",

@@ -375,6 +375,19 @@ class RetentionSettings(Struct, frozen=True):
     tell_mb: int = 0
 
 
+class SyncSettings(Struct, frozen=True):
+    """Settings of the exchange of memory with the user's other devices (docs/how-to/sync.md)."""
+
+    url: str = ""
+    """`folder:PATH`, or empty for none."""
+    exclude: tuple[str, ...] = ()
+    """Folders of projects of which nothing goes and nothing comes."""
+    projects: tuple[str, ...] = ()
+    """`NAME=FOLDER` of projects that are in other folders on other devices."""
+    every_seconds: int = 30
+    """Longest time between two exchanges while a session is open."""
+
+
 class McpOAuthSettings(Struct, frozen=True):
     """Sign-in at an MCP server that does not describe all of it itself: `[mcp_servers.NAME.oauth]`."""
 
@@ -510,6 +523,7 @@ class Settings(Struct, frozen=True):
     memory: MemorySettings = field(default_factory=MemorySettings)
     backup: BackupSettings = field(default_factory=BackupSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    sync: SyncSettings = field(default_factory=SyncSettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)

@@ -18,6 +18,7 @@ Value: TypeAlias = str | int | tuple[str, ...]
 
 _MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
 _FOLDER = re.compile(r"~/|/.|[A-Za-z]:[\\/]")
+_SYNC_URL = re.compile(r"folder:(?:~/|/.|[A-Za-z]:[\\/]).*")
 _EMBEDDER = re.compile(r"[^\s/]+/\S+")
 
 
@@ -78,6 +79,18 @@ def _folders(raw: object) -> Value | None:
     return tuple(map(str, words)) if all(isinstance(each, str) and _FOLDER.match(each) for each in words) else None
 
 
+def _named_folders(raw: object) -> Value | None:
+    pairs = [str(each).partition("=") for each in cast("list[object]", raw)] if isinstance(raw, list | tuple) else [()]
+    if all(len(pair) == 3 and is_valid_name(pair[0]) and _FOLDER.match(pair[2]) for pair in pairs):
+        return tuple("".join(pair) for pair in pairs)
+    return None
+
+
+def _sync_url(raw: object) -> Value | None:
+    is_place = isinstance(raw, str) and (not raw or _SYNC_URL.fullmatch(raw))
+    return raw if is_place and isinstance(raw, str) else None
+
+
 def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
@@ -104,6 +117,10 @@ MODELS = Rule('a list of text of the form "PROVIDER/MODEL"', _models, list[str])
 """Held as a tuple."""
 
 FOLDERS = Rule("a list of absolute folders, or of folders that begin with ~/", _folders, list[str])
+
+NAMED_FOLDERS = Rule('a list of text of the form "NAME=FOLDER"', _named_folders, list[str])
+
+SYNC_URL = Rule('text of the form "folder:PATH"', _sync_url)
 
 EMBEDDER = Rule('auto, hash, distilled, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
 

@@ -24,6 +24,9 @@ PREFIX = "pat_"
 SERVER_PREFIX = "server:"
 """Begins the names under which clients store the tokens of servers, by URL, among their keys."""
 
+SYNC_KEY = "sync"
+"""The name under which the key of sync is stored among them."""
+
 
 class _File(msgspec.Struct, frozen=True):
     version: int

@@ -26,7 +26,7 @@ from pattern_acp.credentials.model import (
     StoredEntry,
     last_four,
 )
-from pattern_acp.credentials.server_token import SERVER_PREFIX
+from pattern_acp.credentials.server_token import SERVER_PREFIX, SYNC_KEY
 
 FILE_NAME = "credentials.json"
 LOCK_NAME = "credentials.lock"
@@ -65,6 +65,8 @@ class _InKeyring(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _advice(name: str) -> str:
+    if name == SYNC_KEY:
+        return "`pattern-acp sync key set`"
     if name.startswith(SERVER_PREFIX):
         return f"`pattern-acp connect {name.removeprefix(SERVER_PREFIX)} --save-token`"
     return "`pattern-acp mcp login`" if name.startswith("mcp:") else f"`pattern-acp auth login {name}`"

@@ -37,6 +37,7 @@ READING = {
     "mcp": _names("status"),
     "export": _names(""),
     "import": _names(""),
+    "sync": _names("status"),
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
@@ -50,7 +51,7 @@ _READS_WITH = {
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
 _DECIDING = (
     "acp|serve|connect|chat|sessions|memory|tasks|journal|trust|bundle|definitions|auth|mcp|backup|restore|export|"
-    "import|gc|doctor|setup"
+    "import|sync|gc|doctor|setup"
 )
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")

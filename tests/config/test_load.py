@@ -23,6 +23,7 @@ from pattern_acp.config.settings import (
     RetentionSettings,
     SearchSettings,
     Settings,
+    SyncSettings,
     TurnSettings,
 )
 
@@ -142,6 +143,12 @@ copies_days = 4
 snapshots_mb = 5
 tell_mb = 6
 
+[sync]
+url = "folder:~/Sync/pattern"
+exclude = ["~/work"]
+projects = ["shop=~/src/shop"]
+every_seconds = 9
+
 [budget]
 turn = 0.5
 session = "5 USD, 2M tokens"
@@ -177,6 +184,7 @@ day = 20
         lsp=LspSettings("off", 8, 9),
         backup=BackupSettings(1, 2, 3, segments=False),
         retention=RetentionSettings(31, 1, 2, 4, 5, 6),
+        sync=SyncSettings("folder:~/Sync/pattern", ("~/work",), ("shop=~/src/shop",), 9),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)
@@ -252,7 +260,7 @@ blue = 1
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], [claims], [compaction], [definitions], "
-            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
+            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
@@ -263,7 +271,7 @@ blue = 1
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], [claims], [compaction], [definitions], "
-            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [turn], "
+            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",

@@ -56,6 +56,8 @@ def test_every_state_table_names_the_event_it_follows_from():
         "embedding_queue",
         "index_leftovers",
         "vector_codes",
+        "sync_device",
+        "sync_peers",
     }
     for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
         table = str(name)

@@ -1,0 +1,207 @@
+"""Sync, put together: the place that the settings name, the key of the keyring, and exchanges while sessions are open.
+
+Owns: which carrier an address means, and how often is exchanged. Must not know: what goes, or in which form.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.load import known_secrets
+from pattern_acp.config.logs import Redactor
+from pattern_acp.config.settings import SyncSettings
+from pattern_acp.credentials.keyring_access import SystemKeyring
+from pattern_acp.credentials.model import Credential
+from pattern_acp.credentials.server_token import SYNC_KEY
+from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.text_limits import plural
+from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.recovery.checks import Finding, Health
+from pattern_acp.session.stored import project_of_folder
+from pattern_acp.sync.exchange import MemoryExchange, device_of, peers_of
+from pattern_acp.sync.folder import FolderCarrier
+from pattern_acp.sync.outgoing import Sharing, newest_event
+from pattern_acp.sync.segments import Carrier, DeviceRevokedError, SyncError, SyncKeyError, key_text, read_key
+
+_LOGGER = logging.getLogger(__name__)
+
+FOLDER = "folder:"
+
+OWN_SECONDS = 1.0
+"""Between two looks whether something was recorded here that may have to go."""
+
+EXCHANGE_SECONDS = 120.0
+"""Longest that one exchange beside sessions takes; the next goes on where it ended."""
+
+LONGEST_PAUSE_SECONDS = 600.0
+"""Between two attempts where the folder or server cannot be used."""
+
+
+class KeyRing(Struct, frozen=True):
+    """The place of the key of sync: beside the keys of providers, never in a constellation."""
+
+    store: CredentialStore
+
+    @classmethod
+    def of(cls, process: Process) -> "KeyRing":
+        """The one of this user."""
+        return cls(CredentialStore(process.loaded.paths.data, SystemKeyring()))
+
+    def load(self) -> bytes | None:
+        """The key; None without one. Blocking.
+
+        Raises:
+            SignInError: it cannot be had now.
+            SyncKeyError: it is not one.
+        """
+        stored = self.store.load(SYNC_KEY)
+        return None if stored is None else read_key(stored.secret)
+
+    def save(self, key: bytes, *, in_file: bool = False) -> str:
+        """Store a key in place of the old one, in a file where that one is in it, and say where. Blocking.
+
+        Raises:
+            SignInError: it cannot be stored.
+        """
+        old = self.store.entries().get(SYNC_KEY)
+        in_file = in_file or (old is not None and old.place == "file")
+        place = self.store.save(SYNC_KEY, Credential(key_text(key)), in_file=in_file)
+        return "the system's keyring" if place == "keyring" else str(self.store.path)
+
+
+def sharing_of(settings: SyncSettings) -> Sharing:
+    """The projects that are shared. Blocking: looks which repositories the folders are of."""
+    named = (each.partition("=") for each in settings.projects)
+    # A folder that holds projects, and is none itself, is left out with all of them.
+    excluded = (key for each in settings.exclude for key in (_absolute(each), project_of_folder(_absolute(each))))
+    return Sharing(
+        tuple(dict.fromkeys(excluded)), {name: project_of_folder(_absolute(folder)) for name, _, folder in named}
+    )
+
+
+def mask_of(process: Process) -> Callable[[str], str]:
+    """The function that takes secrets out of a text."""
+    known = Redactor(known_secrets(process.loaded.settings))
+    return lambda said: mask_secrets(known.mask(said))
+
+
+def carrier_of(url: str) -> Carrier:
+    """The carrier that an address means.
+
+    Raises:
+        SyncError: it means none.
+    """
+    if url.startswith(FOLDER):
+        return FolderCarrier(Path(_absolute(url.removeprefix(FOLDER))))
+    raise SyncError("There is no place to exchange memory at: set url in [sync] of config.toml (docs/how-to/sync.md).")
+
+
+async def sync_finding(process: Process, database: Database) -> Finding:
+    """Report for doctor what keeps memory from the user's other devices; nobody is asked."""
+    name, url = "Sync", process.loaded.settings.sync.url
+    try:
+        await carrier_of(url).close()
+        if await anyio.to_thread.run_sync(KeyRing.of(process).load) is None:
+            return Finding(name, Health.NOTE, f"{url}, but there is no key yet.", "pattern-acp sync key new (or set)")
+        device, peers = await database.read(lambda tx: (device_of(tx), peers_of(tx)))
+    except PatternError as error:
+        return Finding(name, Health.NOTE, error.sentence, "Do what the sentence says.", code=error.failure_code)
+    if device is not None and any(peer.device == device.name and peer.revoked for peer in peers):
+        return Finding(name, Health.NOTE, "This device was revoked.", "Take url out of [sync] in config.toml.")
+    if wrong := [peer for peer in peers if peer.problem and not peer.revoked]:
+        detail = f"{wrong[0].host or wrong[0].device}: {wrong[0].problem}."
+        return Finding(name, Health.NOTE, detail, "pattern-acp sync status shows all devices.")
+    others = plural(sum(not peer.revoked for peer in peers), "other device")
+    return Finding(name, Health.OK, f"{others} at {url}; the key is there (not asked now)")
+
+
+class OpenExchange(Struct, frozen=True):
+    """An exchange, and the carrier that it uses."""
+
+    exchange: MemoryExchange
+    carrier: Carrier
+
+
+@asynccontextmanager
+async def open_exchange(process: Process, database: Database) -> AsyncGenerator[OpenExchange, None]:
+    """Open what the settings say.
+
+    Raises:
+        SyncError: they name no place.
+        SyncKeyError: there is no key.
+        SignInError: the key cannot be had now.
+    """
+    settings = process.loaded.settings.sync
+    carrier = carrier_of(settings.url)
+    try:
+        key = await anyio.to_thread.run_sync(KeyRing.of(process).load)
+        if key is None:
+            raise SyncKeyError(
+                "There is no key of sync: run `pattern-acp sync key new` on the first device, and "
+                "`pattern-acp sync key set` on each other one."
+            )
+        sharing = await anyio.to_thread.run_sync(sharing_of, settings)
+        yield OpenExchange(
+            MemoryExchange(database, carrier, key, sharing, mask_of(process), SystemClock(), RandomIds()), carrier
+        )
+    finally:
+        await carrier.close()
+
+
+async def keep_in_sync(process: Process, database: Database, answered: anyio.Event) -> None:
+    """MemoryExchange whenever something is new here or there, until cancelled or this device is revoked."""
+    await answered.wait()
+    settings, pause, said = process.loaded.settings.sync, 1.0, ""
+    while True:
+        try:
+            async with open_exchange(process, database) as opened:
+                while True:
+                    known = await database.read(newest_event)
+                    with anyio.fail_after(EXCHANGE_SECONDS):
+                        await opened.exchange.run()
+                    pause, said = 1.0, ""
+                    await _until_news(opened.carrier, database, known, settings.every_seconds)
+        except DeviceRevokedError as error:
+            _LOGGER.warning("%s", error.sentence)
+            return
+        except (PatternError, TimeoutError) as error:
+            sentence = error.sentence if isinstance(error, PatternError) else "An exchange took too long."
+            if sentence != said:
+                _LOGGER.warning("Memory is not exchanged now: %s", sentence)
+            said = sentence
+        await anyio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+async def _until_news(carrier: Carrier, database: Database, known: int, seconds: float) -> None:
+    """Return when there may be something to exchange, at the latest after some time."""
+
+    async def recorded() -> None:
+        while True:
+            await anyio.sleep(OWN_SECONDS)
+            if await database.read(newest_event) != known:
+                return
+
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+
+            async def first(wait: Callable[[], Awaitable[None]]) -> None:
+                await wait()
+                tasks.cancel_scope.cancel()
+
+            for wait in (carrier.news, recorded):
+                tasks.start_soon(first, wait)
+
+
+def _absolute(folder: str) -> str:
+    return str(Path(folder).expanduser().absolute())

@@ -1,0 +1,321 @@
+"""One exchange with the other devices: take over what came, then tell what is new here.
+
+Owns: the order of steps, and how far each device is. Must not know: how segments are moved, or what a change is.
+
+The constellation is the truth, and segments are a projection of it. A process that is killed between two steps leaves a
+state that the next exchange goes on from: a segment is taken over in the transaction that says so, and the number of
+one that is written is taken before it is put there. Where a number of ours is missing there, however that came, all is
+told once more in a segment that stands for those before it.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+from msgspec import Struct, field
+
+from pattern_acp.carry.arrival import ImportReport, NewerArchiveError
+from pattern_acp.carry.car import ArchiveDamagedError, ArchiveReader, read_archive
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Database, SqlValue, Transaction
+from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.ids import IdFactory
+from pattern_acp.journal.processes import host_name
+from pattern_acp.sync.incoming import take_over
+from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, newest_event, read_changes
+from pattern_acp.sync.segments import (
+    DEVICE,
+    Carrier,
+    DeviceRevokedError,
+    Segment,
+    SegmentName,
+    SyncError,
+    SyncKeyError,
+    seal,
+    unseal,
+)
+
+_LOGGER = logging.getLogger(__name__)
+
+WHOLE_EVERY = 100
+"""Segments after which all is told in one, and those before it go."""
+
+PASS_EVENTS = 500
+"""Events without anything to tell after which that is noted, so that they are not looked through again."""
+
+LOCK_SECONDS = 10.0
+"""Longest wait for another window that exchanges."""
+
+
+class Device(Struct, frozen=True):
+    """This device, and how far it has told the others what is here."""
+
+    name: str
+    number: int = 0
+    upto: int = 0
+    whole: int = 0
+    choice: str = ""
+
+
+class Peer(Struct, frozen=True):
+    """Another device, and how far its segments were taken over."""
+
+    device: str
+    host: str
+    number: int
+    seen: int
+    at_ms: int
+    revoked: bool
+    problem: str
+
+
+class ExchangeReport(Struct):
+    """The outcome of an exchange."""
+
+    sent: int = 0
+    """Segments that were written."""
+    received: int = 0
+    blocks: int = 0
+    facts: int = 0
+    waiting: int = 0
+    """Segments that are there and cannot be taken over yet, since one before them is not."""
+    notes: list[str] = field(default_factory=list[str])
+
+
+class MemoryExchange:
+    """Exchanges the memory of one constellation."""
+
+    def __init__(
+        self,
+        database: Database,
+        carrier: Carrier,
+        key: bytes,
+        sharing: Sharing,
+        mask: Callable[[str], str],
+        clock: Clock,
+        ids: IdFactory,
+        *,
+        host: str = "",
+    ) -> None:
+        """`host` is what the other devices call this one; the machine's name without."""
+        self._database = database
+        self._carrier = carrier
+        self._key = key
+        self._sharing = sharing
+        self._mask = mask
+        self._clock = clock
+        self._ids = ids
+        self._host = host or host_name()
+
+    async def run(self) -> ExchangeReport:
+        """MemoryExchange once. One window of a constellation does it at a time.
+
+        Raises:
+            SyncError: the folder or server cannot be used, or another window exchanges and does not come to an end.
+            DeviceRevokedError: another device revoked this one.
+            DatabaseError: the constellation cannot be read or written.
+        """
+        async with _locked(self._database.path):
+            names = await self._carrier.names()
+            device = await self._database.write(lambda tx: self._begin(tx, names))
+            report = ExchangeReport()
+            await self._receive(device, names, report)
+            await self._send(device, names, report)
+            return report
+
+    def _begin(self, tx: Transaction, names: Sequence[SegmentName]) -> Device:
+        """The device, under another name where this one is used by a copy of the constellation, or was before."""
+        row = tx.one(QUERIES["device"])
+        place = str(self._database.path)
+        device = None if row is None or (row[1], row[2]) != (self._host, place) else device_of(tx)
+        if device is not None and any(name.device == device.name and name.number > device.number for name in names):
+            # A backup was restored: what it lacks is in those segments, and is taken over like that of any device.
+            device = None
+        if device is None:
+            named: dict[str, SqlValue] = {"device": self._ids.new("device"), "host": self._host, "place": place}
+            tx.execute(QUERIES["begin_device"], named)
+            device = Device(str(named["device"]))
+        if device.choice != self._sharing.digest:
+            tx.execute(QUERIES["read_again"])
+        return device
+
+    async def _receive(self, device: Device, names: Sequence[SegmentName], report: ExchangeReport) -> None:
+        peers = await self._peers(device)
+        for other in dict.fromkeys(name.device for name in names if name.device != device.name):
+            peer = peers.get(other)
+            if peer is None or not peer.revoked:
+                there = sorted(name for name in names if name.device == other)
+                await self._follow(device, there, 0 if peer is None else peer.number, report)
+        await self._peers(device)
+
+    async def _peers(self, device: Device) -> dict[str, Peer]:
+        """The other devices by their names.
+
+        Raises:
+            DeviceRevokedError: this one was revoked.
+        """
+        peers = {peer.device: peer for peer in await self._database.read(peers_of)}
+        if device.name in peers and peers[device.name].revoked:
+            raise DeviceRevokedError("This device was revoked by another one: nothing is exchanged any more.")
+        return peers
+
+    async def _follow(self, device: Device, there: Sequence[SegmentName], number: int, report: ExchangeReport) -> None:
+        """Take over the segments of one device behind `number`, as far as they follow on each other."""
+        while ahead := [name for name in there if name.number > number]:
+            # The next one; a later one that says all where that one is missing or torn.
+            candidates = [name for name in ahead if name.number == number + 1 or name.whole]
+            problem = "the segment after the last one has not come yet"
+            for name in candidates:
+                try:
+                    segment = unseal(self._key, name, await self._carrier.fetch(name))
+                    if segment is None:
+                        problem = f"the segment {name.number} is not whole, or was changed"
+                        continue
+                    await self._take_over(device, name, segment, report)
+                except (SyncError, SyncKeyError, ArchiveDamagedError, NewerArchiveError) as error:
+                    problem = error.sentence
+                    continue
+                number = name.number
+                break
+            else:
+                report.waiting += len(ahead)
+                await self._database.write(lambda tx: _note_problem(tx, there[0].device, problem))  # noqa: B023
+                return
+
+    async def _take_over(self, device: Device, name: SegmentName, segment: Segment, report: ExchangeReport) -> None:
+        now_ms = self._clock.now_ms()
+
+        def write(tx: Transaction, archive: ArchiveReader) -> ImportReport:
+            taken = take_over(tx, archive, self._sharing, now_ms=now_ms)
+            row: dict[str, SqlValue] = {
+                "device": name.device,
+                "host": segment.host,
+                "number": name.number,
+                "seen": segment.seen.get(device.name, 0),
+                "at_ms": segment.at_ms,
+            }
+            tx.execute(QUERIES["follow_peer"], row)
+            for revoked in segment.revoked:
+                revoke(tx, revoked)
+            return taken
+
+        archive = read_archive(BytesIO(segment.archive))
+        taken = await self._database.write(lambda tx: write(tx, archive))
+        report.received += 1
+        report.blocks += taken.blocks
+        report.facts += taken.facts
+        report.notes += [note for note in dict.fromkeys(taken.notes) if note not in report.notes]
+
+    async def _send(self, device: Device, names: Sequence[SegmentName], report: ExchangeReport) -> None:
+        device = await self._database.read(device_of) or device
+        own = {name.number: name for name in names if name.device == device.name}
+        is_whole = await self._database.read(lambda tx: self._is_whole_due(tx, device, own))
+        changes = await self._database.read(
+            lambda tx: read_changes(tx, self._sharing, 0 if is_whole else device.upto, self._mask)
+        )
+        report.notes += changes.report.left_out
+        if changes.is_empty and not is_whole:
+            if changes.upto - device.upto > PASS_EVENTS:
+                passed: dict[str, SqlValue] = {"device": device.name, "upto": changes.upto, "before": device.number}
+                await self._database.write(lambda tx: tx.execute(QUERIES["pass_events"], passed))
+        else:
+            await self._write(device, changes, report, is_whole=is_whole)
+        for name in own.values():
+            if name.number < device.whole and device.whole in own:
+                await self._carrier.remove(name)
+
+    def _is_whole_due(self, tx: Transaction, device: Device, own: dict[int, SegmentName]) -> bool:
+        """Tell whether all is to be told at once: something is missing there, or too much is."""
+        is_there = all(number in own for number in range(max(1, device.whole), device.number + 1))
+        due = device.number == 0 or not is_there or device.choice != self._sharing.digest
+        forgotten = tx.one(QUERIES["forgotten_after"], {"after": device.upto})
+        return due or device.number - device.whole >= WHOLE_EVERY or (forgotten is not None and forgotten[0] == 1)
+
+    async def _write(self, device: Device, changes: Changes, report: ExchangeReport, *, is_whole: bool) -> None:
+        name = SegmentName(device.name, device.number + 1, is_whole)
+        peers = await self._database.read(peers_of)
+        segment = Segment(
+            changes.archive,
+            self._host,
+            {peer.device: peer.number for peer in peers},
+            tuple(peer.device for peer in peers if peer.revoked),
+            self._clock.now_ms(),
+        )
+        row: dict[str, SqlValue] = {
+            "device": device.name,
+            "number": name.number,
+            "upto": changes.upto,
+            "whole": name.number if is_whole else device.whole,
+            "choice": self._sharing.digest,
+            "before": device.number,
+        }
+        # Before it is put there: a number that peers may have read never stands for something else.
+        if await self._database.write(lambda tx: tx.execute(QUERIES["advance_device"], row)) == 1:
+            content = await anyio.to_thread.run_sync(seal, self._key, name, segment)
+            await self._carrier.put(name, content)
+            report.sent += 1
+
+
+def device_of(tx: Transaction) -> Device | None:
+    """This device; None before its first exchange."""
+    row = tx.one(QUERIES["device"])
+    if row is None:
+        return None
+    return Device(text(row[0]), integer(row[3]), integer(row[4]), integer(row[5]), text(row[6]))
+
+
+def peers_of(tx: Transaction) -> tuple[Peer, ...]:
+    """The devices of which anything was read, or that were revoked; this one too where it was."""
+    return tuple(
+        Peer(text(row[0]), text(row[1]), integer(row[2]), integer(row[3]), integer(row[4]), row[5] == 1, text(row[6]))
+        for row in tx.all(QUERIES["peers"])
+    )
+
+
+def waiting_events(tx: Transaction) -> int:
+    """The number of events that no segment covers; some of them may have nothing to tell."""
+    device = device_of(tx)
+    return newest_event(tx) - (0 if device is None else device.upto)
+
+
+def revoke(tx: Transaction, device: str) -> None:
+    """Take over nothing of a device any more, and tell the others so."""
+    if DEVICE.fullmatch(device):
+        tx.execute(QUERIES["revoke_peer"], {"device": device})
+
+
+def tell_all_again(tx: Transaction) -> None:
+    """Have the next exchange tell all there is in one segment, such as with another key, and read all again."""
+    device = device_of(tx)
+    if device is not None:
+        row: dict[str, SqlValue] = {**msgspec.structs.asdict(device), "device": device.name, "before": device.number}
+        tx.execute(QUERIES["advance_device"], {**row, "choice": ""})
+
+
+def _note_problem(tx: Transaction, device: str, problem: str) -> None:
+    tx.execute(QUERIES["note_problem"], {"device": device, "problem": problem})
+
+
+@asynccontextmanager
+async def _locked(constellation: Path) -> AsyncGenerator[None, None]:
+    """Hold the right to exchange this constellation.
+
+    Raises:
+        SyncError: another window has it for long.
+    """
+    from filelock import FileLock, Timeout
+
+    # A process that is killed gives it up, too.
+    lock = FileLock(constellation.with_suffix(".sync.lock"), timeout=LOCK_SECONDS, mode=0o600, thread_local=False)
+    try:
+        await anyio.to_thread.run_sync(lock.acquire)
+    except Timeout:
+        raise SyncError("Another window exchanges memory just now; try again when it is done.") from None
+    try:
+        yield
+    finally:
+        lock.release()

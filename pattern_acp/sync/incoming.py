@@ -1,0 +1,316 @@
+"""Taking over what another device tells.
+
+Owns: what becomes of a change that was made elsewhere, so that every device comes to the same whatever the order in
+which it hears of them. Must not know: where a segment came from. It is the import of an archive (carry/arrival.py),
+with nobody to ask:
+
+- writes are merged by Loro, each with its author; a write that a deletion did not know of brings the block back;
+- of settings, and of the state of facts, the later change counts;
+- of two blocks with one label the older one has it, and the other is called `LABEL-xxxxxx` everywhere.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from msgspec.structs import replace
+
+from pattern_acp.carry.arrival import (
+    Arrival,
+    ImportReport,
+    links_of,
+    read_contents,
+    refusing,
+)
+from pattern_acp.carry.car import ArchiveReader, cid_text
+from pattern_acp.carry.export import (
+    BLOCK_KINDS,
+    ENTRY_KINDS,
+    BlockEvent,
+    BlockRecord,
+    Cells,
+    EntryRecord,
+    EventRecord,
+)
+from pattern_acp.carry.export import QUERIES as OF_CARRY
+from pattern_acp.db.columns import data, integer, text
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.journal.codec import decode
+from pattern_acp.journal.events import (
+    BlockCommitted,
+    BlockConfigured,
+    BlockDeleted,
+    BlockRestored,
+    EntryStatusChanged,
+    EntryVerified,
+    Event,
+)
+from pattern_acp.journal.reader import read_about
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.archive import verify_entry
+from pattern_acp.memory.block_loader import READING_PEER, text_hash
+from pattern_acp.memory.blocks import BlockKey, Scope
+from pattern_acp.memory.configuring import configured, setting_of, store_settings
+from pattern_acp.memory.deletion import ProposedMark, propose_deletion, propose_restoration, store_mark
+from pattern_acp.memory.edits import Operation
+from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.indexing import index_block
+from pattern_acp.memory.path_notes import NoteStatusChange, Status, bound_of, set_status
+from pattern_acp.memory.recall import remove_source
+from pattern_acp.memory.store import WriteRecord, load_block, load_whole, propose_merge
+from pattern_acp.sync.outgoing import QUERIES, Sharing
+
+RELABELLED = "Another device has an older block of this label."
+"""The reason of the deletion and the restoration between which a block takes another label; they stay here."""
+
+
+def take_over(tx: Transaction, archive: ArchiveReader, sharing: Sharing, *, now_ms: int) -> ImportReport:
+    """Store what an archive of another device brings and is not here.
+
+    Raises:
+        ArchiveDamagedError: a record is not sound; nothing was stored.
+        NewerArchiveError: a newer pattern-acp wrote it.
+        DatabaseError: the constellation cannot be written.
+    """
+    report = ImportReport(cid_text(archive.root))
+    _Following(tx, archive, sharing, now_ms, report).run()
+    return report
+
+
+class _Following(Arrival):
+    """The taking over of one segment, inside its transaction."""
+
+    def __init__(
+        self, tx: Transaction, archive: ArchiveReader, sharing: Sharing, now_ms: int, report: ImportReport
+    ) -> None:
+        super().__init__(tx, archive, sharing.keys, {}, now_ms, report)
+        self._archive = archive
+        self._sharing = sharing
+        self._is_changed = False
+
+    def run(self) -> None:
+        contents = read_contents(self._archive)
+        for cid in links_of(self._archive, contents.blocks):
+            record = self._archive.read(cid, BlockRecord)
+            with refusing(str(record.row.get("label"))):
+                self._follow_block(record)
+        for cid in links_of(self._archive, contents.entries):
+            with refusing("A fact"):
+                self._follow_entry(cid)
+        if self._is_changed or self._origins:
+            self._finish()
+            self._check([])
+
+    def _append(self, event: Event) -> int:
+        actor, origin = Actor.IMPORT, Origin.WORKSPACE
+        return append(self._tx, CONSTELLATION_STREAM, event, actor=actor, origin=origin, at_ms=self._now_ms).seq
+
+    def _follow_block(self, record: BlockRecord) -> None:
+        row, block_id = record.row, str(record.row["id"])
+        if self._sharing.leaves_out(str(row["scope"]), str(row["owner"])):
+            return
+        scope, owner = self._here.owner(row)
+        if self._sharing.leaves_out(scope.value, owner):
+            return
+        events = self._here.block_events(record)
+        there = self._tx.one(OF_CARRY["block_of_id"], {"id": block_id})
+        if there is None:
+            self._begin(BlockKey(scope, owner, str(row["label"])), BlockId(block_id), record, events)
+            return
+        before = len(self._origins)
+        for one in events:
+            if not self._here.is_known(one.event):
+                self._follow(block_id, one)
+        if len(self._origins) > before:
+            self._touched(block_id)
+            self._report.blocks += 1
+
+    def _begin(self, key: BlockKey, block_id: BlockId, record: BlockRecord, events: Sequence[BlockEvent]) -> None:
+        """Store a block that was never here."""
+        marks = [one.event.kind for one in events if one.event.kind in {"block_deleted", "block_restored"}]
+        if marks[-1:] == ["block_deleted"]:
+            return
+        first = next((one.write for one in events if one.write is not None), None)
+        if first is None or first.get("number") != 1:
+            raise BlockCorruptError(key.label, "what was written to it before did not come")
+        settled = self._settled(key, block_id, cast("int", record.row["created_ms"]))
+        self._verbatim(settled, block_id, record)
+        self._blocks[block_id] = settled.label
+        self._report.blocks += 1
+
+    def _key_of(self, block_id: str) -> tuple[BlockKey, int]:
+        """The block's key here, and whether it is deleted."""
+        row = self._tx.one(OF_CARRY["block_of_id"], {"id": block_id})
+        if row is None:
+            raise BlockCorruptError(block_id, "its row is gone")
+        return BlockKey(Scope(text(row[0])), text(row[1]), text(row[2])), integer(row[3])
+
+    def _touched(self, block_id: str) -> None:
+        self._blocks[block_id] = self._key_of(block_id)[0].label
+        self._is_changed = True
+
+    def _follow(self, block_id: str, one: BlockEvent) -> None:
+        """Take over one event about a block that is here."""
+        key, deleted = self._key_of(block_id)
+        if deleted == 2:
+            return
+        match decode(one.event.kind, one.event.version, self._addressed(one.event, key, BLOCK_KINDS)):
+            case BlockCommitted() if one.write is not None and one.write.get("data"):
+                self._follow_write(block_id, one.event, one.write)
+            case BlockConfigured() as event if not deleted:
+                self._follow_setting(block_id, key, one.event, event)
+            case BlockDeleted(reason=reason) if reason != RELABELLED and not deleted and one.write is not None:
+                frontiers = self._state(block_id)[0]
+                # What was written here meanwhile is more than the deletion knew of.
+                if _bytes(one.write["frontiers_after"]) == frontiers and self._is_later(block_id, one.event):
+                    self._mark(propose_deletion(self._tx, key), reason, one.event)
+            case BlockRestored(reason=reason) if reason != RELABELLED and deleted:
+                if self._is_later(block_id, one.event):
+                    self._restore(block_id, key, reason, one.event)
+            case _:
+                pass
+
+    def _follow_write(self, block_id: str, event: EventRecord, write: Cells) -> None:
+        key, deleted = self._key_of(block_id)
+        if deleted:
+            self._restore(block_id, key, "It was written to on another device.", None)
+            key, _ = self._key_of(block_id)
+        if _bytes(write["frontiers_before"]) != self._state(block_id)[0]:
+            self._report.notes.append(f"{key.label} was written to on two devices at once; both are in it.")
+        operation = Operation(str(write["operation"]))
+        change = propose_merge(self._tx, key, cast("bytes", write["data"]), operation, peer=int(str(write["peer"])))
+        if change is not None:
+            actor, origin = Actor(event.actor), Origin(event.origin)
+            self._commit(change, str(write["reason"]), actor, origin, event.at_ms, event)
+
+    def _follow_setting(self, block_id: str, key: BlockKey, came: EventRecord, event: BlockConfigured) -> None:
+        known = [
+            (one.at_ms, one.event.after)
+            for one in read_about(self._tx, (BlockConfigured,), (block_id,))
+            if isinstance(one.event, BlockConfigured) and one.event.setting == event.setting
+        ]
+        if known and max(known) >= (came.at_ms, event.after):
+            return
+        block = load_block(self._tx, key)
+        changed = configured(block, event.setting, event.after)
+        here = replace(event, before=setting_of(block, event.setting), after=setting_of(changed, event.setting))
+        store_settings(self._tx, changed, seq=self._record(here, came))
+
+    def _record(self, event: Event, came: EventRecord) -> int:
+        """Append an event in the name of whoever caused it elsewhere."""
+        actor, origin = Actor(came.actor), Origin(came.origin)
+        seq = append(self._tx, CONSTELLATION_STREAM, event, actor=actor, origin=origin, at_ms=came.at_ms).seq
+        self._came(seq, came)
+        return seq
+
+    def _state(self, block_id: str) -> tuple[bytes, int, bool]:
+        """The block's version, when it was made, and whether anybody but the program wrote to it."""
+        row = self._tx.one(QUERIES["state_of_block"], {"id": block_id})
+        if row is None:
+            raise BlockCorruptError(block_id, "its row is gone")
+        return data(row[0]), integer(row[1]), integer(row[2]) == 1
+
+    def _is_later(self, block_id: str, event: EventRecord) -> bool:
+        row = self._tx.one(QUERIES["marked_last"], {"item": block_id})
+        return row is None or event.at_ms >= integer(row[0])
+
+    def _restore(self, block_id: str, key: BlockKey, reason: str, came: EventRecord | None) -> None:
+        settled = self._settled(key, block_id, self._state(block_id)[1])
+        if settled != key:
+            self._tx.execute(QUERIES["set_label"], {"id": block_id, "label": settled.label})
+        self._mark(self._restoration(block_id, settled), reason, came)
+
+    def _restoration(self, block_id: str, key: BlockKey) -> ProposedMark:
+        skip = 0
+        while (mark := propose_restoration(self._tx, key, skip)).block.id != block_id:
+            skip += 1
+        return mark
+
+    def _mark(self, mark: ProposedMark, reason: str, came: EventRecord | None) -> None:
+        """Delete or restore a block."""
+        block, key = mark.block, mark.block.key
+        facts = mark.as_change(READING_PEER).facts_hash
+        about = (block.id, key.scope, key.owner, key.label, reason, text_hash(block.text), None, facts)
+        is_deletion = mark.operation is Operation.DELETE
+        event = BlockDeleted(*about, discarded=mark.discarded) if is_deletion else BlockRestored(*about)
+        if came is None:
+            record = WriteRecord(self._append(event), Actor.IMPORT, Origin.WORKSPACE, reason, self._now_ms)
+        else:
+            seq = self._record(event, came)
+            record = WriteRecord(seq, Actor(came.actor), Origin(came.origin), reason, came.at_ms)
+        store_mark(self._tx, mark, record, peer=READING_PEER)
+        if is_deletion:
+            remove_source(self._tx, block.id)
+        else:
+            index_block(self._tx, load_whole(self._tx, key), at_ms=record.at_ms, seq=record.seq)
+        self._touched(block.id)
+
+    def _settled(self, key: BlockKey, block_id: str, created_ms: int) -> BlockKey:
+        """The key for a block that comes to life here, once whatever has its label there is older or out of its way."""
+        asked = {"scope": key.scope, "owner": key.owner, "label": key.label}
+        other = self._tx.one(OF_CARRY["block_of_label"], asked)
+        if other is None or other[0] == block_id:
+            return key
+        other_id = text(other[0])
+        _, made_ms, is_written = self._state(other_id)
+        if not is_written:
+            reason = "It makes room for the one of another device."
+            self._mark(replace(propose_deletion(self._tx, key), discarded=True), reason, None)
+            return key
+        if (made_ms, other_id) < (created_ms, block_id):
+            return _relabelled(key, block_id)
+        self._mark(propose_deletion(self._tx, key), RELABELLED, None)
+        renamed = _relabelled(key, other_id)
+        self._tx.execute(QUERIES["set_label"], {"id": other_id, "label": renamed.label})
+        self._mark(self._restoration(other_id, renamed), RELABELLED, None)
+        self._report.notes.append(f"{key.label} of this device is {renamed.label} now: another one has an older one.")
+        return key
+
+    def _follow_entry(self, cid: bytes) -> None:
+        record = self._archive.read(cid, EntryRecord)
+        row = record.row
+        if self._sharing.leaves_out(str(row["scope"]), str(row["owner"])):
+            return
+        scope, owner = self._here.owner(row)
+        if self._sharing.leaves_out(scope.value, owner):
+            return
+        if self._tx.one(OF_CARRY["is_entry"], {"id": str(row["id"])}):
+            before = len(self._origins)
+            for one in record.events:
+                if one.kind in {"entry_verified", "entry_status_changed"} and not self._here.is_known(one):
+                    self._follow_state(BlockKey(scope, owner, ""), one)
+            self._report.facts += len(self._origins) > before
+            return
+        proposal = self._here.of_entry(cid)
+        if proposal.is_open:
+            self._entry(proposal)
+
+    def _follow_state(self, key: BlockKey, came: EventRecord) -> None:
+        """Take over what was found out about a fact that is here."""
+        last = self._tx.one(QUERIES["last_of_kind"], {"item": came.item, "kind": came.kind})
+        if last is not None and integer(last[0]) >= came.at_ms:
+            return
+        event = decode(came.kind, came.version, self._addressed(came, key, ENTRY_KINDS))
+        if isinstance(event, EntryVerified):
+            verify_entry(self._tx, event.entry_id, verified_ms=came.at_ms, seq=self._record(event, came))
+        elif isinstance(event, EntryStatusChanged):
+            bound = bound_of(self._tx, [event.entry_id]).get(event.entry_id)
+            if bound is not None and bound.stored_status != event.status:
+                seq = self._record(event, came)
+                change = NoteStatusChange(Actor(came.actor), came.at_ms, event.reason)
+                set_status(self._tx, event.entry_id, Status(event.status), change, seq=seq)
+        self._facts.add(came.item)
+
+
+def _relabelled(key: BlockKey, block_id: str) -> BlockKey:
+    return replace(key, label=f"{key.label[:50]}-{block_id[-6:]}")
+
+
+def _bytes(cell: object) -> bytes:
+    """The value of a cell that is bytes."""
+    match cell:
+        case ["hex", str(digits)]:
+            return bytes.fromhex(digits)
+        case _:
+            raise TypeError("a row of it lacks its version")

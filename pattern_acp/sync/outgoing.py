@@ -1,0 +1,171 @@
+"""The content of a segment: the changes since the last one, or all there is, as an archive (pattern_acp/carry).
+
+Owns: which changes go, and what stays. Must not know: what they are encrypted with, or who moves them.
+
+All that is here goes, also what came from another device: so each device's segments stand on nothing but those before
+them, and one that is gone for good takes nothing with it.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pattern_acp.carry.car import ArchiveWriter
+from pattern_acp.carry.export import (
+    BLOCK_KINDS,
+    ENTRY_KINDS,
+    BlockEvent,
+    BlockRecord,
+    Cells,
+    Choice,
+    EntryRecord,
+    Export,
+    ExportReport,
+    SessionRecord,
+)
+from pattern_acp.db.columns import integer, text
+from pattern_acp.db.connection import Transaction
+from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.errors import BlockError
+from pattern_acp.journal.codec import kinds_of
+from pattern_acp.memory.blocks import Block, BlockKey, Scope, fork_in
+from pattern_acp.memory.deletion import propose_restoration
+from pattern_acp.memory.history import read_history, texts_of_all_versions
+from pattern_acp.memory.store import load_block
+
+QUERIES = load_queries("pattern_acp.sync")
+
+_NAMED = "project:"
+"""Begins the owner of memory of a project that has the same name everywhere, and other folders."""
+
+
+class Sharing(Struct, frozen=True):
+    """The projects that are shared, and what the devices call them."""
+
+    excluded: tuple[str, ...] = ()
+    """Folders of which nothing goes and nothing comes, with all that is in them."""
+    folders: Mapping[str, str] = {}
+    """The project here of each name that the devices share."""
+
+    def leaves_out(self, scope: str, owner: str) -> bool:
+        """True when memory of this owner, here or in a segment, is not shared."""
+        if fork_in(owner):
+            return True
+        if scope != Scope.PROJECT.value:
+            return False
+        if owner.startswith(_NAMED) and owner.removeprefix(_NAMED) not in self.folders:
+            return True
+        return any(owner == folder or owner.startswith(f"{folder.rstrip('/')}/") for folder in self.excluded)
+
+    def name_of(self, scope: str, owner: str) -> str:
+        """The owner as the devices call it."""
+        named = next((name for name, folder in self.folders.items() if folder == owner), "")
+        return f"{_NAMED}{named}" if named and scope == Scope.PROJECT.value else owner
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The project here of each owner in a segment that has a name."""
+        return {f"{_NAMED}{name}": folder for name, folder in self.folders.items()}
+
+    @property
+    def digest(self) -> str:
+        """A hash of all this."""
+        return sha256_hex(canonical_json([list(self.excluded), dict(self.folders)]))
+
+
+class Changes(Struct, frozen=True):
+    """The changes up to an event, as an archive."""
+
+    archive: bytes
+    upto: int
+    report: ExportReport
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is nothing to tell."""
+        return not (self.report.blocks or self.report.entries)
+
+
+def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: Callable[[str], str]) -> Changes:
+    """The changes behind an event; behind 0, all there is. `mask` takes secrets out of a text.
+
+    Raises:
+        DatabaseError: the constellation cannot be read.
+    """
+    file = BytesIO()
+    report = _Increment(tx, file, sharing, after, mask).run()
+    return Changes(file.getvalue(), newest_event(tx), report)
+
+
+def newest_event(tx: Transaction) -> int:
+    """The number of the last event; 0 without any."""
+    row = tx.one(QUERIES["newest_event"])
+    return 0 if row is None else integer(row[0])
+
+
+class _Increment(Export):
+    """The writing of what changed since an event."""
+
+    def __init__(
+        self, tx: Transaction, file: BytesIO, sharing: Sharing, after: int, mask: Callable[[str], str]
+    ) -> None:
+        super().__init__(tx, ArchiveWriter(file), Choice(), mask, str)
+        self._sharing = sharing
+        self._after = after
+
+    def _blocks(self) -> Iterator[BlockRecord]:
+        asked = {"after": self._after, "kinds": json.dumps(kinds_of(BLOCK_KINDS))}
+        for row in self._tx.all(QUERIES["changed_blocks"], asked):
+            block_id, scope, owner, label, deleted, was_told, is_written = row
+            # What the program made and nobody has written to yet is on every device, each time another block.
+            if not integer(is_written) or self._sharing.leaves_out(text(scope), text(owner)):
+                continue
+            key = BlockKey(Scope(text(scope)), text(owner), text(label))
+            events = self._new_events(text(block_id), self._after if integer(was_told) else 0)
+            try:
+                block = self._deleted(key, text(block_id)) if integer(deleted) else load_block(self._tx, key)
+                history = read_history(self._tx, block)
+                record = self._block_record(block.id, events, [history.text, *texts_of_all_versions(history)])
+            except BlockError as error:
+                self.report.left_out.append(f"The memory block {key.label} stays here: {error.sentence}")
+                continue
+            if record is None:
+                self.report.left_out.append(f"The memory block {key.label} seems to hold a secret, so it stays here.")
+            else:
+                yield replace(record, row=self._named(record.row))
+
+    def _new_events(self, block_id: str, after: int) -> list[BlockEvent]:
+        events = list(self._block_events(block_id))
+        if any(seq > after and one.event.kind == "block_restored" for seq, one in events):
+            # A device that never had it, since it was deleted, has none of what was before.
+            after = 0
+        return [one for seq, one in events if seq > after]
+
+    def _deleted(self, key: BlockKey, block_id: str) -> Block:
+        """The deleted block of this id, of those that had the label.
+
+        Raises:
+            NothingDeletedError: there is none.
+        """
+        skip = 0
+        while (mark := propose_restoration(self._tx, key, skip)).block.id != block_id:
+            skip += 1
+        return mark.block
+
+    def _entries(self) -> Iterator[EntryRecord]:
+        asked = {"after": self._after, "kinds": json.dumps(kinds_of(ENTRY_KINDS))}
+        for row in self._tx.all(QUERIES["changed_entries"], asked):
+            if self._sharing.leaves_out(text(row[1]), text(row[2])) or not (record := self._entry(text(row[0]))):
+                continue
+            bound = None if record.bound is None else self._named(record.bound)
+            yield replace(record, row=self._named(record.row), bound=bound)
+
+    def _sessions(self) -> Iterator[SessionRecord]:
+        return iter(())
+
+    def _named(self, row: Cells) -> Cells:
+        return {**row, "owner": self._sharing.name_of(str(row["scope"]), str(row["owner"]))}

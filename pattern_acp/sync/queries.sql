@@ -1,0 +1,92 @@
+-- Statements of sync.
+
+-- name: device
+-- What this device is called there, and how far it has told the others what is here.
+SELECT device, host, place, number, upto, whole, choice FROM sync_device;
+
+-- name: begin_device
+-- This device under a name that no segment has yet.
+INSERT OR REPLACE INTO sync_device (id, device, host, place, number, upto, whole, choice)
+VALUES (1, :device, :host, :place, 0, 0, 0, '');
+
+-- name: advance_device
+-- That a segment is about to be written, unless another window did it meanwhile.
+UPDATE sync_device SET number = :number, upto = :upto, whole = :whole, choice = :choice
+WHERE device = :device AND number = :before;
+
+-- name: pass_events
+-- That there was nothing to tell up to an event.
+UPDATE sync_device SET upto = :upto WHERE device = :device AND number = :before;
+
+-- name: peers
+-- The other devices, and how far their segments were taken over.
+SELECT device, host, number, seen, at_ms, revoked, problem FROM sync_peers ORDER BY device;
+
+-- name: follow_peer
+-- A segment of another device that was taken over.
+INSERT INTO sync_peers (device, host, number, seen, at_ms, revoked, problem)
+VALUES (:device, :host, :number, :seen, :at_ms, 0, '')
+ON CONFLICT (device) DO UPDATE SET host = :host, number = :number, seen = :seen, at_ms = :at_ms, problem = '';
+
+-- name: note_problem
+-- Why the next segment of another device cannot be taken over.
+INSERT INTO sync_peers (device, host, number, seen, at_ms, revoked, problem)
+VALUES (:device, '', 0, 0, 0, 0, :problem)
+ON CONFLICT (device) DO UPDATE SET problem = :problem;
+
+-- name: revoke_peer
+-- That nothing of a device is taken over any more.
+INSERT INTO sync_peers (device, host, number, seen, at_ms, revoked, problem)
+VALUES (:device, '', 0, 0, 0, 1, '')
+ON CONFLICT (device) DO UPDATE SET revoked = 1;
+
+-- name: read_again
+-- That segments of all devices are to be read anew, since other projects are shared now.
+UPDATE sync_peers SET number = 0;
+
+-- name: newest_event
+-- The number of the last event.
+SELECT coalesce(max(seq), 0) FROM events;
+
+-- name: forgotten_after
+-- Whether words were forgotten after an event.
+SELECT EXISTS (SELECT 1 FROM events WHERE kind = 'block_forgotten' AND seq > :after);
+
+-- name: changed_blocks
+-- The blocks that events after one are about, with whether anybody but the program had written to them before and has
+-- now.
+SELECT b.id, b.scope, b.owner, b.label, b.deleted,
+    EXISTS (SELECT 1 FROM block_updates WHERE block_id = b.id AND actor <> 'system' AND last_seq <= :after),
+    EXISTS (SELECT 1 FROM block_updates WHERE block_id = b.id AND actor <> 'system')
+FROM blocks AS b
+WHERE b.deleted < 2 AND b.id IN (
+    SELECT e.item FROM events AS e WHERE e.seq > :after AND e.kind IN (SELECT value FROM json_each(:kinds))
+)
+ORDER BY b.id;
+
+-- name: changed_entries
+-- The archival entries that events after one are about, oldest first.
+SELECT a.id, a.scope, a.owner
+FROM archival_entries AS a
+WHERE a.id IN (
+    SELECT e.item FROM events AS e WHERE e.seq > :after AND e.kind IN (SELECT value FROM json_each(:kinds))
+)
+ORDER BY a.at_ms, a.id;
+
+-- name: state_of_block
+-- The version of a block, when it was made, and whether anybody but the program wrote to it.
+SELECT frontiers, created_ms,
+    EXISTS (SELECT 1 FROM block_updates WHERE block_id = blocks.id AND actor <> 'system')
+FROM blocks WHERE id = :id;
+
+-- name: set_label
+-- A block under another label, which its next event names.
+UPDATE blocks SET label = :label WHERE id = :id;
+
+-- name: last_of_kind
+-- When something was last said of an entry.
+SELECT coalesce(max(at_ms), 0) FROM events WHERE item = :item AND kind = :kind;
+
+-- name: marked_last
+-- When a block was last deleted or restored.
+SELECT coalesce(max(at_ms), 0) FROM events WHERE item = :item AND kind IN ('block_deleted', 'block_restored');

@@ -1,0 +1,199 @@
+"""Segments: the encrypted pieces in which a device tells the others what its memory says, and the port that moves them.
+
+Owns: the form of a segment, its name and its encryption. Must not know: what the archive inside says.
+
+Whoever moves segments sees their names, sizes and times, and nothing else. A segment that was changed, or that stands
+under another name, does not open: its name is part of what the cipher proves. So a carrier can drop, repeat, reorder
+or replay segments, which costs time, and it cannot make one.
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from pattern_acp.domain.errors import PatternError
+
+MAGIC = b"pattern-acp sync 1\n"
+KEY_BYTES = 32
+_KEY_ID_BYTES = 8
+_NONCE_BYTES = 12
+_HEADER_BYTES = len(MAGIC) + _KEY_ID_BYTES + _NONCE_BYTES
+
+_NAME = re.compile(r"(?P<number>\d{8})(?P<whole>\.whole)?\.segment")
+DEVICE = re.compile(r"device_[0-9a-f]{32}")
+
+
+class SyncError(PatternError):
+    """Memory could not be exchanged with the other devices; nothing is lost, and it is tried again."""
+
+    failure_code = "sync.unavailable"
+
+
+class SyncKeyError(PatternError):
+    """There is no usable key, or the devices have different ones."""
+
+    failure_code = "sync.key"
+
+
+class DeviceRevokedError(PatternError):
+    """This device was revoked by another one of the user."""
+
+    failure_code = "sync.revoked"
+
+
+class SegmentName(Struct, frozen=True, order=True):
+    """The name of a segment. Numbers of a device go up by one; a `whole` one says all that those before it said."""
+
+    device: str
+    number: int
+    whole: bool = False
+
+    @property
+    def file(self) -> str:
+        """The name as a file of the device's folder."""
+        return f"{self.number:08d}{'.whole' if self.whole else ''}.segment"
+
+
+def name_of(device: str, file: str) -> SegmentName | None:
+    """The name of a segment; None for anything else, such as the copies that a file-sync tool makes of a conflict."""
+    found = _NAME.fullmatch(file)
+    if found is None or not DEVICE.fullmatch(device):
+        return None
+    return SegmentName(device, int(found["number"]), found["whole"] is not None)
+
+
+class Segment(Struct, frozen=True):
+    """The content of a segment."""
+
+    archive: bytes
+    """An archive of the changes (pattern_acp/carry)."""
+    host: str
+    """The name that the user knows the device by."""
+    seen: dict[str, int]
+    """The last segment of each other device that this one has."""
+    revoked: tuple[str, ...] = ()
+    """Devices whose segments nobody should take any more."""
+    at_ms: int = 0
+
+
+class Carrier(Protocol):
+    """Moves segments between devices. It may lose, repeat, delay or mix them up; it must not be trusted."""
+
+    async def names(self) -> Sequence[SegmentName]:
+        """The segments that are there.
+
+        Raises:
+            SyncError: it cannot be reached.
+        """
+        ...
+
+    async def fetch(self, name: SegmentName) -> bytes:
+        """A segment as it was put there, or whatever is there now.
+
+        Raises:
+            SyncError: it is not there, or cannot be had now.
+        """
+        ...
+
+    async def put(self, name: SegmentName, content: bytes) -> None:
+        """Put a segment there, as a whole or not at all.
+
+        Raises:
+            SyncError: it cannot be put there.
+        """
+        ...
+
+    async def remove(self, name: SegmentName) -> None:
+        """Remove a segment; one that is not there is removed already.
+
+        Raises:
+            SyncError: it cannot be removed.
+        """
+        ...
+
+    async def news(self) -> None:
+        """Return once there may be segments that were not there before."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+def new_key() -> bytes:
+    """A key that nobody else has."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def key_text(key: bytes) -> str:
+    """A key as the user copies it from one device to another: groups of letters and digits, and a check at the end."""
+    digits = (key + _check(key)).hex()
+    return "-".join(digits[at : at + 6] for at in range(0, len(digits), 6))
+
+
+def read_key(text: str) -> bytes:
+    """The key of a text that `key_text` made.
+
+    Raises:
+        SyncKeyError: it is none, or was not copied as a whole.
+    """
+    try:
+        content = bytes.fromhex("".join(text.split()).replace("-", ""))
+    except ValueError:
+        content = b""
+    key, check = content[:KEY_BYTES], content[KEY_BYTES:]
+    if len(key) != KEY_BYTES or check != _check(key):
+        raise SyncKeyError("That is not a key of sync; copy all that `pattern-acp sync key show` prints.")
+    return key
+
+
+def seal(key: bytes, name: SegmentName, segment: Segment) -> bytes:
+    """Encrypt a segment under its name."""
+    # Late: a start without sync loads no cipher.
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    header = MAGIC + _key_id(key) + nonce
+    sealed = ChaCha20Poly1305(key).encrypt(nonce, msgspec.msgpack.encode(segment), _proven(header, name))
+    return header + sealed
+
+
+def unseal(key: bytes, name: SegmentName, content: bytes) -> Segment | None:
+    """The content of a segment; None for one that is torn, was changed, or is not the one of this name.
+
+    Raises:
+        SyncKeyError: it was encrypted with another key.
+    """
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    header = content[:_HEADER_BYTES]
+    if len(header) < _HEADER_BYTES or not header.startswith(MAGIC):
+        return None
+    if header[len(MAGIC) : -_NONCE_BYTES] != _key_id(key):
+        raise SyncKeyError(
+            "A device writes with another key: run `pattern-acp sync key show` on one device, and "
+            "`pattern-acp sync key set` on the other."
+        )
+    try:
+        said = ChaCha20Poly1305(key).decrypt(header[-_NONCE_BYTES:], content[_HEADER_BYTES:], _proven(header, name))
+        return msgspec.msgpack.decode(said, type=Segment)
+    except (InvalidTag, msgspec.MsgspecError):
+        return None
+
+
+def _proven(header: bytes, name: SegmentName) -> bytes:
+    return header + f"{name.device}/{name.file}".encode()
+
+
+def _key_id(key: bytes) -> bytes:
+    return sha256(b"pattern-acp sync key\n" + key).digest()[:_KEY_ID_BYTES]
+
+
+def _check(key: bytes) -> bytes:
+    return sha256(b"pattern-acp sync check\n" + key).digest()[:4]

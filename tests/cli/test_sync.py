@@ -1,0 +1,146 @@
+"""`pattern-acp sync` in a terminal: a move to a new laptop through a folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pattern_acp.bootstrap.diagnosis import diagnose
+from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.syncing import KeyRing, open_exchange, sync_finding
+from pattern_acp.cli.command_runner import open_for_command
+from pattern_acp.cli.main import run_with
+from pattern_acp.config.settings import Flags
+from pattern_acp.recovery.checks import Health
+from pattern_acp.sync.segments import new_key, read_key
+from tests.support.process import agent_environment, typed
+
+
+def machine(tmp_path: Path, name: str, folder: Path, more: str = "") -> Process:
+    home = tmp_path / name
+    home.mkdir()
+    (home / "config.toml").write_text(f'[sync]\nurl = "folder:{folder}"\n{more}', encoding="utf-8")
+    environ = {"PATTERN_ACP_HOME": str(home), "PATTERN_ACP_MODEL": "offline/offline", "PATH": "/usr/bin:/bin"}
+    return start_process(Flags(), environ)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "synced"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def desktop(tmp_path: Path, folder: Path) -> Process:
+    return machine(tmp_path, "desktop", folder)
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, folder: Path) -> Process:
+    return machine(tmp_path, "laptop", folder)
+
+
+def made_key(process: Process, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run_with(typed("sync", "key", "new", "--file", "--json"), process) == 0
+    return json.loads(capsys.readouterr().out)["sync_key"]
+
+
+def pipe_key(home: Path, key: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pattern_acp", "sync", "key", "set", "--file"]
+    return subprocess.run(command, input=key, env=agent_environment(home), capture_output=True, text=True, check=False)
+
+
+def test_memory_moves_to_a_new_laptop_through_a_folder(
+    desktop: Process, laptop: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    key = made_key(desktop, capsys)
+    assert run_with(typed("memory", "decision", "Use tabs everywhere."), desktop) == 0
+    assert run_with(typed("sync"), desktop) == 0
+    assert "what is new here went" in capsys.readouterr().out
+    assert "is stored in" in pipe_key(tmp_path / "laptop", key).stdout
+    assert run_with(typed("sync"), laptop) == 0
+    assert "0 memory blocks and 1 fact came" in capsys.readouterr().out
+    assert run_with(typed("memory", "traps"), laptop) == 0
+    assert "Use tabs everywhere." in capsys.readouterr().out
+    assert run_with(typed("sync", "status", "--json"), laptop) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert (state["key"], state["to_tell"], len(state["devices"])) == (True, 0, 1)
+    assert run_with(typed("sync", "now"), desktop) == 0
+    capsys.readouterr()
+    assert run_with(typed("sync", "status"), desktop) == 0
+    shown = capsys.readouterr().out
+    assert "nothing to tell" in shown
+    assert "yes" in shown
+
+
+def test_each_thing_that_is_missing_is_named_with_what_to_do(
+    home: Process, desktop: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run_with(typed("sync"), home) == 1
+    assert "set url in [sync]" in capsys.readouterr().err
+    assert run_with(typed("sync", "status"), home) == 0
+    assert "There is no key yet" in capsys.readouterr().out
+    assert run_with(typed("sync", "key", "show"), home) == 1
+    assert "sync key new" in capsys.readouterr().err
+    assert run_with(typed("sync"), desktop) == 1
+    assert "There is no key of sync" in capsys.readouterr().err
+    key = made_key(desktop, capsys)
+    assert run_with(typed("sync", "key", "new"), desktop) == 1
+    assert "There is a key already" in capsys.readouterr().err
+    assert run_with(typed("sync", "key", "show"), desktop) == 0
+    assert capsys.readouterr().out.strip() == key
+    assert "not a key of sync" in pipe_key(tmp_path / "desktop", "no key").stderr
+    folder.rmdir()
+    assert run_with(typed("sync"), desktop) == 1
+    assert "is not there; make it" in capsys.readouterr().err
+
+
+def test_a_lost_device_is_revoked_and_the_others_go_on_with_a_new_key(
+    desktop: Process, laptop: Process, capsys: pytest.CaptureFixture[str]
+):
+    KeyRing.of(laptop).save(read_key(made_key(desktop, capsys)), in_file=True)
+    for each in (laptop, desktop):
+        assert run_with(typed("sync"), each) == 0
+    capsys.readouterr()
+    assert run_with(typed("sync", "status", "--json"), desktop) == 0
+    (lost,) = json.loads(capsys.readouterr().out)["devices"]
+    assert run_with(typed("sync", "revoke", "nobody"), desktop) == 1
+    assert "No device is called nobody" in capsys.readouterr().err
+    assert run_with(typed("sync", "revoke", lost["device"][:14], "--json"), desktop) == 0
+    key = json.loads(capsys.readouterr().out)["sync_key"]
+    assert run_with(typed("sync"), desktop) == 0
+    KeyRing.of(laptop).save(read_key(key))
+    assert run_with(typed("sync"), laptop) == 1
+    assert "was revoked" in capsys.readouterr().err
+    assert run_with(typed("sync", "status"), desktop) == 0
+    assert "revoked" in capsys.readouterr().out
+
+
+async def test_doctor_says_what_keeps_memory_from_the_other_devices(
+    desktop: Process, laptop: Process, capsys: pytest.CaptureFixture[str]
+):
+    async def found(process: Process) -> tuple[Health, str]:
+        async with open_for_command(process) as database:
+            finding = await sync_finding(process, database)
+            assert finding in (await diagnose(process, database)).findings
+            return finding.health, finding.detail
+
+    assert (await found(desktop))[1].endswith("but there is no key yet.")
+    for each in (desktop, laptop):
+        KeyRing.of(each).save(new_key(), in_file=True)
+        async with open_for_command(each) as database, open_exchange(each, database) as opened:
+            await opened.exchange.run()
+    health, detail = await found(laptop)
+    assert health is Health.NOTE
+    assert "writes with another key" in detail
+    key = KeyRing.of(desktop).load()
+    assert key is not None
+    KeyRing.of(laptop).save(key)
+    async with open_for_command(laptop) as database, open_exchange(laptop, database) as opened:
+        await opened.exchange.run()
+    health, detail = await found(laptop)
+    assert health is Health.OK
+    assert detail.startswith("1 other device at folder:")

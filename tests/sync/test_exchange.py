@@ -1,0 +1,332 @@
+"""Memory of several devices comes to the same, through whatever lies between them."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.blocks import BlockKey, Scope
+from pattern_acp.memory.history import blame_lines, list_writes, read_history
+from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
+from pattern_acp.memory.service.history import HistoryScope
+from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
+from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.service.undo import MemoryReverts
+from pattern_acp.memory.store import load_block
+from pattern_acp.memory.write_validation import SecretRule
+from pattern_acp.recovery.checks import Health, check_rows
+from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange, peers_of, revoke, tell_all_again
+from pattern_acp.sync.outgoing import Sharing
+from pattern_acp.sync.segments import Carrier, DeviceRevokedError, SyncError, new_key
+from tests.support.carriers import Depot, LyingCarrier, MemoryCarrier
+from tests.support.constellation import FakeClock
+
+PROJECT, SECRET = "/project", "/work/secret"
+KEY = new_key()
+
+
+class Device:
+    """One machine of the user: a constellation of its own, and its way to the others."""
+
+    def __init__(self, database: Database, name: str, peer: int, carrier: Carrier, clock: FakeClock) -> None:
+        self.database = database
+        self.name = name
+        self.peer = peer
+        self.clock = clock
+        self.carrier = carrier
+
+    def memory(self, project: str = PROJECT) -> ConstellationMemory:
+        owner = MemoryScope("tester", project, SessionId(CONSTELLATION_STREAM))
+        rules = MemoryRules(secrets=SecretRule.ASK)
+        return ConstellationMemory(
+            self.database, owner, clock=self.clock, ids=RandomIds(), peer=self.peer, writer=PERSON, rules=rules
+        )
+
+    async def say(self, label: str, text: str, project: str = PROJECT, operation: str = "append") -> None:
+        self.clock.advance(1_000)
+        edit = MemoryEdit(label, operation, text, reason=f"Said on {self.name}.", description="Of a test.")
+        await self.memory(project).commit(edit, None)
+
+    async def exchange(self, sharing: Sharing | None = None, key: bytes = KEY) -> ExchangeReport:
+        self.clock.advance(1_000)
+        one = MemoryExchange(
+            self.database,
+            self.carrier,
+            key,
+            sharing or Sharing(),
+            mask_secrets,
+            self.clock,
+            RandomIds(),
+            host=self.name,
+        )
+        return await one.run()
+
+    async def texts(self, owner: str = PROJECT) -> dict[str, str]:
+        def read(tx: Transaction) -> dict[str, str]:
+            rows = tx.all(
+                "SELECT label, text FROM blocks AS b WHERE deleted = 0 AND owner = ? AND EXISTS (SELECT 1 FROM "
+                "block_updates WHERE block_id = b.id AND actor <> 'system') ORDER BY label",
+                (owner,),
+            )
+            return {str(label): str(text) for label, text in rows}
+
+        return await self.database.read(read)
+
+    async def facts(self) -> list[str]:
+        rows = await self.database.read(lambda tx: tx.all("SELECT text FROM archival_entries ORDER BY text"))
+        return [str(row[0]) for row in rows]
+
+    async def blame(self, label: str = "project") -> dict[str, str]:
+        """Why each line is there, by its text."""
+
+        def read(tx: Transaction) -> dict[str, str]:
+            block = load_block(tx, BlockKey(Scope.PROJECT, PROJECT, label))
+            reasons = {write.number: write.reason for write in list_writes(tx, block, limit=1_000)}
+            return {line.text: reasons[line.number] for line in blame_lines(read_history(tx, block)) if line.number}
+
+        return await self.database.read(read)
+
+    async def is_sound(self) -> list[str]:
+        findings = await self.database.write(lambda tx: list(check_rows(tx)))
+        return [one.detail for one in findings if one.health is Health.BROKEN]
+
+
+@asynccontextmanager
+async def devices(folder: Path, count: int, way: Callable[[], Carrier]) -> AsyncGenerator[tuple[Device, ...], None]:
+    clock = FakeClock()
+    async with AsyncExitStack() as stack:
+        made: list[Device] = []
+        for number in range(count):
+            home = anyio.Path(folder) / f"home-{number}"
+            await home.mkdir(parents=True, exist_ok=True)
+            database = await stack.enter_async_context(open_database(Path(home) / "constellation.db", clock=clock))
+            made.append(Device(database, f"host-{number}", 100 + number, way(), clock))
+        yield tuple(made)
+
+
+async def test_what_is_said_on_one_device_is_known_on_the_other(tmp_path: Path):
+    depot = Depot()
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await one.say("project", "The port is 7433.")
+        await one.say(ARCHIVE, "The parser is recursive descent.")
+        assert (await one.exchange()).sent == 1
+        report = await two.exchange()
+        assert (report.received, report.blocks, report.facts) == (1, 1, 1)
+        assert await two.texts() == {"project": "The port is 7433."}
+        assert await two.facts() == ["The parser is recursive descent."]
+        assert await two.blame() == {"The port is 7433.": "Said on host-0."}
+        await two.say("project", "Build with ninja.")
+        await two.exchange()
+        await one.exchange()
+        assert await one.blame() == {
+            "The port is 7433.": "Said on host-0.",
+            "Build with ninja.": "Said on host-1.",
+        }
+        assert await one.is_sound() == []
+        assert await two.is_sound() == []
+
+
+async def test_an_exchange_without_news_writes_nothing(tmp_path: Path):
+    depot = Depot()
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await one.say("project", "The port is 7433.")
+        for _ in range(3):
+            await one.exchange()
+            await two.exchange()
+        before = dict(depot.there)
+        events = await two.database.read(lambda tx: tx.one("SELECT max(seq) FROM events"))
+        for _ in range(3):
+            assert (await one.exchange()).sent == 0
+            assert (await two.exchange()).sent == 0
+        assert depot.there == before
+        assert await two.database.read(lambda tx: tx.one("SELECT max(seq) FROM events")) == events
+
+
+async def test_blocks_that_two_devices_made_under_one_label_end_under_the_same_two(tmp_path: Path):
+    depot = Depot()
+    async with devices(tmp_path, 3, lambda: MemoryCarrier(depot)) as (one, two, three):
+        await one.say("project", "Written first.")
+        await two.say("project", "Written second.")
+        for _ in range(3):
+            for each in (two, three, one):
+                await each.exchange()
+        texts = await one.texts()
+        assert texts["project"] == "Written first."
+        assert sorted(texts.values()) == ["Written first.", "Written second."]
+        assert await two.texts() == texts
+        assert await three.texts() == texts
+        for each in (one, two, three):
+            assert await each.is_sound() == []
+        await two.say("project", "And more.")
+        await two.exchange()
+        await three.exchange()
+        assert (await three.texts())["project"] == "Written first.\nAnd more."
+
+
+async def test_a_canary_of_an_excluded_project_never_leaves_and_never_comes(tmp_path: Path):
+    depot = Depot()
+    sharing = Sharing(excluded=("/work",))
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await one.say("project", "canary-7f3a", project=SECRET)
+        await one.say(ARCHIVE, "canary-7f3b is a fact", project=SECRET)
+        await one.say("project", "Known to all.")
+        await one.exchange(sharing)
+        await two.exchange()
+        assert await two.texts(SECRET) == {}
+        assert await two.facts() == []
+        assert await two.texts() == {"project": "Known to all."}
+        found = await two.database.read(lambda tx: tx.all("SELECT payload FROM events"))
+        assert not any("canary" in str(row) or SECRET in str(row) for row in found)
+        await two.say("project", "From outside.", project=SECRET)
+        await two.exchange()
+        await one.exchange(sharing)
+        assert await one.texts(SECRET) == {"project": "canary-7f3a"}
+        # Shared from now on: what was passed over before comes, too.
+        await one.exchange()
+        await two.exchange()
+        assert "canary-7f3a" in (await two.texts(SECRET)).values()
+        assert "From outside." in (await one.texts(SECRET)).values()
+
+
+async def test_a_project_in_another_folder_is_joined_by_its_name(tmp_path: Path):
+    depot = Depot()
+    here, there = Sharing(folders={"shop": "/home/ann/shop"}), Sharing(folders={"shop": "/Users/ann/shop"})
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await one.say("project", "The port is 7433.", project="/home/ann/shop")
+        await one.say(ARCHIVE, "A fact.", project="/home/ann/shop")
+        await one.exchange(here)
+        await two.exchange()
+        assert await two.facts() == []
+        await two.exchange(there)
+        assert await two.texts("/Users/ann/shop") == {"project": "The port is 7433."}
+        await two.say("project", "Build with ninja.", project="/Users/ann/shop")
+        await two.exchange(there)
+        await one.exchange(here)
+        assert await one.texts("/home/ann/shop") == {"project": "The port is 7433.\nBuild with ninja."}
+        assert await one.is_sound() == []
+
+
+async def test_a_deletion_is_known_everywhere_unless_somebody_wrote_meanwhile(tmp_path: Path):
+    depot = Depot()
+    async with devices(tmp_path, 3, lambda: MemoryCarrier(depot)) as (one, two, three):
+        await one.say("plan", "First this.", operation="create")
+        await one.say("ideas", "A boat.", operation="create")
+        for each in (one, two, three):
+            await each.exchange()
+        one.clock.advance(1_000)
+        for label in ("plan", "ideas"):
+            await undo_of(one).delete(label, "Done.")
+        await two.say("ideas", "A bigger boat.")
+        for _ in range(3):
+            for each in (one, three, two):
+                await each.exchange()
+        for each in (one, two, three):
+            assert await each.texts() == {"ideas": "A boat.\nA bigger boat."}
+            assert await each.is_sound() == []
+        one.clock.advance(1_000)
+        await undo_of(three).restore("plan")
+        for each in (three, one, two):
+            await each.exchange()
+            assert (await each.texts())["plan"] == "First this."
+
+
+def undo_of(device: Device) -> MemoryReverts:
+    scope = HistoryScope(((Scope.PROJECT, PROJECT),), CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, device.peer)
+    return MemoryReverts(device.database, scope, clock=device.clock)
+
+
+async def test_a_revoked_device_is_refused_by_all_and_told_so(tmp_path: Path):
+    depot = Depot()
+    async with devices(tmp_path, 3, lambda: MemoryCarrier(depot)) as (one, two, lost):
+        await lost.say("project", "Before.")
+        for each in (lost, one, two):
+            await each.exchange()
+        (device,) = [peer.device for peer in await one.database.read(peers_of) if peer.host == "host-2"]
+        await one.database.write(lambda tx: (revoke(tx, device), tell_all_again(tx)))
+        await one.exchange()
+        await lost.say("project", "Afterwards.")
+        with pytest.raises(DeviceRevokedError):
+            await lost.exchange()
+        await two.exchange()
+        await one.exchange()
+        for each in (one, two):
+            assert await each.texts() == {"project": "Before."}
+
+
+async def test_a_device_with_another_key_says_so_and_both_go_on(tmp_path: Path):
+    depot = Depot()
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await one.say("project", "The port is 7433.")
+        await one.exchange()
+        report = await two.exchange(key=new_key())
+        assert (report.received, report.waiting) == (0, 1)
+        (peer,) = await two.database.read(peers_of)
+        assert "another key" in peer.problem
+        await two.database.write(tell_all_again)
+        await two.exchange()
+        assert await two.texts() == {"project": "The port is 7433."}
+        await one.exchange()
+        assert [peer.problem for peer in await one.database.read(peers_of)] == [""]
+
+
+ACTIONS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["say", "exchange", "exchange", "fact"]), st.integers(0, 1)),
+    min_size=6,
+    max_size=30,
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=ACTIONS, seed=st.integers(0, 10_000))
+def test_whatever_a_server_does_three_devices_come_to_the_same_and_nothing_is_lost(
+    actions: list[tuple[int, str, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
+):
+    anyio.run(_converge, actions, seed, tmp_path_factory.mktemp("three"))
+
+
+async def _converge(actions: list[tuple[int, str, int]], seed: int, folder: Path) -> None:
+    depot, luck = Depot(), Random(seed)
+    async with devices(folder, 3, lambda: LyingCarrier(depot, luck)) as three:
+        said: dict[str, str] = {}
+        for number, (which, action, label) in enumerate(actions):
+            device = three[which]
+            if action == "exchange":
+                try:
+                    await device.exchange()
+                except SyncError:
+                    continue
+            elif action == "fact":
+                await device.say(ARCHIVE, f"Fact {number}.")
+            else:
+                name = ("project", "notes")[label]
+                operation = "create" if label and name not in await device.texts() else "append"
+                await device.say(name, f"Line {number}.", operation=operation)
+                said[f"Line {number}."] = f"Said on {device.name}."
+        for device in three:
+            assert isinstance(device.carrier, LyingCarrier)
+            device.carrier.is_honest = True
+        for _ in range(4):
+            for device in three:
+                await device.exchange()
+        texts = await three[0].texts()
+        facts = await three[0].facts()
+        assert facts == sorted(f"Fact {number}." for number, one in enumerate(actions) if one[1] == "fact")
+        assert sorted(line for text in texts.values() for line in text.splitlines() if line in said) == sorted(said)
+        blamed: dict[str, str] = {}
+        for device in three:
+            assert await device.texts() == texts
+            assert await device.facts() == facts
+            assert await device.is_sound() == []
+            blamed = {}
+            for label in texts:
+                blamed |= await device.blame(label)
+            assert {line: reason for line, reason in blamed.items() if line in said} == said
