@@ -179,3 +179,21 @@ async def test_onlookers_of_version_2_see_states_and_are_asked_too() -> None:
             assert states(two) == ["idle", "running", "requires_action", "running", "idle:end_turn"]
             assert states(one) == ["running", "requires_action", "running", "idle:end_turn"]
             assert [withdrawals(one), withdrawals(two)] == [1, 0]
+
+
+@pytest.mark.parametrize("end", ["the server ends", "the client that steers leaves"])
+async def test_a_subscription_ends_with_its_reason_however_it_ends(end: str) -> None:
+    async with temporary_home() as home:
+        home.script([ScriptStep(text="Hello.")])
+        async with served_remotely(home) as served, remote_editor(served) as looks:
+            async with remote_editor(served) as steers:
+                session = await steers.open_session(str(home.project))
+                await steers.prompt(session, "Hi")
+                await looks.request("_pattern/session/subscribe", {"sessionId": session})
+                await looks.wait_until(lambda: bool(looks.session_events))
+                if end == "the server ends":
+                    served.server.stop()
+                    await looks.wait_until(lambda: looks.session_events[-1]["event"]["type"] == "done")
+            await looks.wait_until(lambda: looks.session_events[-1]["event"]["type"] == "done")
+            reason = looks.session_events[-1]["event"]["reason"]
+            assert reason in {"shutdown", "closed"} if end == "the server ends" else reason == "closed"

@@ -92,6 +92,7 @@ async def test_the_agent_in_one_network_works_on_the_files_of_an_editor_in_anoth
         (away / "notes.txt").write_text("old words\n", encoding="utf-8")
         edit = {"path": "notes.txt", "edits": [{"old_text": "old", "new_text": "new"}]}
         turns = [
+            [{"tool": "search_text", "arguments": {"pattern": "old w.*s"}}],
             [{"tool": "read_file", "arguments": {"path": "notes.txt"}}],
             [{"tool": "edit_file", "arguments": edit}],
         ]
@@ -106,6 +107,7 @@ async def test_the_agent_in_one_network_works_on_the_files_of_an_editor_in_anoth
             session = await agent.editor.open_session(str(away))
             assert (await agent.editor.prompt(session, "go"))["stopReason"] == "end_turn"
             assert "Done." in agent.editor.said()
+            assert "1 line" in str(agent.editor.of_kind("tool_call_update"))
             assert agent.editor.files[str(away / "notes.txt")] == "new words\n"
 
 
