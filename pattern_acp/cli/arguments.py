@@ -73,6 +73,8 @@ class Chat(Struct, frozen=True):
     """The session's directory; empty for the current one."""
     images: tuple[str, ...] = ()
     """Files of images that go with the first prompt."""
+    plain: bool = False
+    """Lines of words, for a screen reader."""
     timeout_seconds: float = 0.0
     """The time after which a prompt is cancelled; 0 for no limit."""
 

@@ -656,6 +656,7 @@ GROUPS = (
         Parameter("prompt", "run one turn with this prompt, and what is piped in, and exit", absent=None),
         flag("yes", "allow whatever the agent asks permission for"),
         flag("deny", "refuse whatever the agent asks permission for"),
+        flag("plain", "write plain lines, with words for signs, for a screen reader; nothing is redrawn"),
         Parameter("json", "print the session's updates as JSON lines", Kind.FLAG, option="--json"),
         _text("cwd", "DIR", "the session's directory instead of the current one"),
         Parameter(

@@ -147,3 +147,17 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(folder: Path):
         shown = screen.wait_for("Plainly.")
         assert "\x1b" not in shown
         assert "⠋" not in shown
+
+
+def test_a_screen_reader_gets_words_for_signs_and_nothing_is_redrawn(folder: Path):
+    look: list[Sequence[Mapping[str, object]]] = [
+        [{"tool": "list_directory", "arguments": {"path": "."}}],
+        [{"text": "It is **empty**."}],
+    ]
+    with tmux_screen(folder, (*CHAT, "--plain"), environment(folder, *look)) as screen:
+        ready(screen)
+        screen.type("look")
+        screen.keys("Enter")
+        shown = screen.wait_for("It is **empty**.")
+        assert "done: List" in shown
+        assert not set(shown) & {*UNICODE.kinds.values(), UNICODE.done, UNICODE.prompt, UNICODE.dot} - {"$"}

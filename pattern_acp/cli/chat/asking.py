@@ -171,7 +171,9 @@ def question_parts(call: schema.ToolCallUpdate, cwd: str, marks: Marks, *, rows:
     """Title, changes and texts of a call, at most `rows` of each. Nothing of what is approved is cut in its width."""
     kind = marks.kind(call.kind)
     title = Text.assemble(
-        (f"{marks.question} ", "bold yellow"), (f"{kind} ", "cyan"), (one_line(call.title or ""), "bold")
+        (f"{marks.question} ", "bold yellow"),
+        (f"{kind} " if kind else "", "cyan"),
+        (one_line(call.title or ""), "bold"),
     )
     parts: list[RenderableType] = [title]
     for item in call.content or ():

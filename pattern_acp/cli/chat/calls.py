@@ -187,7 +187,8 @@ def call_line(call: DisplayedCall, marks: Marks, *, running: str = "") -> Text:
     sign, style = signs[call.status]
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{sign} ", style=style)
-    line.append(f"{marks.kind(call.kind)} ", style="cyan")
+    kind = marks.kind(call.kind)
+    line.append(f"{kind} " if kind else "", style="cyan")
     line.append(one_line(call.title) or "tool call", style="red" if call.status is ToolCallStatus.FAILED else "")
     return line
 

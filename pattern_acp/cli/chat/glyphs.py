@@ -1,6 +1,6 @@
-"""The signs that stand for states and kinds, in two alphabets.
+"""The signs that stand for states and kinds, in two alphabets, and words in their place.
 
-Owns: the choice of characters, all one column wide. Must not know: what is drawn with them.
+Owns: the choice of characters; signs are one column wide. Must not know: what is drawn with them.
 """
 
 from collections.abc import Mapping
@@ -70,6 +70,23 @@ ASCII = Marks(
     spinner="|/-\\",
     kinds=_ASCII_KINDS,
 )
+
+
+WORDS = Marks(
+    done="done:",
+    failed="failed:",
+    waiting="waiting:",
+    current="chosen:",
+    dot="-",
+    dots="...",
+    prompt=">",
+    thought="thought:",
+    question="question:",
+    bar="|",
+    spinner=" ",
+    kinds=dict.fromkeys(_KINDS, "") | {"execute": "command"},
+)
+"""Words for a screen reader, which reads signs out by their names or not at all; titles say what a call does."""
 
 
 def marks_for(encoding: str) -> Marks:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pattern_acp.cli.chat.answers import AnswerView, PlainAnswer, RenderedAnswer
 from pattern_acp.cli.chat.asking import Keys
-from pattern_acp.cli.chat.glyphs import ASCII, Marks, marks_for
+from pattern_acp.cli.chat.glyphs import ASCII, WORDS, Marks, marks_for
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.chat.keyboard import LineKeys, TerminalKeys, can_read_keys
 from pattern_acp.cli.chat.screen import Screen
@@ -28,15 +28,15 @@ class Stage(Struct, frozen=True):
     marks: Marks
 
 
-def chat_stage(*, json: bool) -> Stage:
-    """The stage of a chat on this process's standard streams."""
+def chat_stage(*, json: bool, plain: bool = False) -> Stage:
+    """The stage of a chat on this process's standard streams; `plain` for a screen reader."""
     for stream in (sys.stdout, sys.stderr):
         forgive(stream)
     on_terminal = sys.stdout.isatty() and not json
-    console = Console(stderr=not on_terminal)
-    marks = marks_for(console.encoding)
-    can_redraw = console.is_terminal and not console.is_dumb_terminal and not json
-    if on_terminal and marks is not ASCII:
+    console = Console(stderr=not on_terminal, no_color=True if plain else None)
+    marks = WORDS if plain else marks_for(console.encoding)
+    can_redraw = console.is_terminal and not console.is_dumb_terminal and not json and not plain
+    if on_terminal and marks is not ASCII and not plain:
         screen = Screen(console, live=can_redraw)
         return Stage(screen, RenderedAnswer(screen), marks)
     # A plain answer is written past the console, which must not redraw over it.

@@ -195,7 +195,7 @@ def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", op
     from pattern_acp.cli.chat.views import ChatView, JsonView, ScreenView
 
     arguments = chat.arguments
-    stage = chat_stage(json=arguments.json)
+    stage = chat_stage(json=arguments.json, plain=arguments.plain)
     asker = Asker(stage.screen, stage.marks, arguments.answer, keys_of_person(stage, chat.interrupts))
     known = SessionInfo(opened.cwd, opened.title, opened.mode, opened.model)
     tail = conversation.terminals.tail

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.calls import DisplayedCall, call_details, live_details, plain_text
-from pattern_acp.cli.chat.glyphs import Marks
+from pattern_acp.cli.chat.calls import DisplayedCall, call_details, call_line, live_details, plain_text
+from pattern_acp.cli.chat.glyphs import WORDS, Marks
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
 
@@ -66,3 +66,10 @@ def test_why_a_command_did_not_run_is_shown_whole():
     why = f"Not allowed: A hook refused it: {'no ' * 40}end"
     refused = call(ToolKind.EXECUTE, ToolCallStatus.FAILED, why)
     assert " ".join(shown(*call_details(refused, "/w", Marks(), lambda _: "")).split()) == why
+
+
+def test_words_stand_for_signs_where_a_screen_reader_reads():
+    call = DisplayedCall("c", "Read a.py", ToolKind.READ, ToolCallStatus.COMPLETED)
+    assert call_line(call, WORDS).plain == "done: Read a.py"
+    ran = DisplayedCall("c", "make", ToolKind.EXECUTE, ToolCallStatus.FAILED)
+    assert call_line(ran, WORDS).plain == "failed: command make"
