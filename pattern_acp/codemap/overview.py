@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from pattern_acp.codemap.store import FILES, SYMBOLS, file_of, symbol_of
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.transaction import Transaction
+from pattern_acp.domain.text_limits import plural
 
 MOST_FOLDERS = 14
 MOST_CENTRAL = 10
@@ -139,7 +140,9 @@ def agents_file(found: Overview, manifests: Mapping[str, str]) -> str:
 
 def _folder_line(folder: Folder) -> str:
     tests = "tests" if folder.tests == folder.files else f"{folder.tests} of them tests" if folder.tests else ""
-    told = ", ".join(part for part in (f"{folder.files:,} files in {' and '.join(folder.languages)}", tests) if part)
+    told = ", ".join(
+        part for part in (f"{plural(folder.files, 'file')} in {' and '.join(folder.languages)}", tests) if part
+    )
     return f"- `{folder.path}/`: {told}"
 
 

@@ -55,7 +55,7 @@ async def test_init_drafts_agents_md_from_the_code_map_and_asks_in_every_mode():
         for line in (
             "4 source files: 4 in python.",
             "    make check\n    make lint\n    npm run build\n    python -m pytest\n",
-            "- `shop/`: 3 files in python\n- `tests/`: 1 files in python, tests",
+            "- `shop/`: 3 files in python\n- `tests/`: 1 file in python, tests",
             "- `shop/prices.py`, used by 2 files: `total`",
             "It starts in `shop/cli.py`.",
         ):

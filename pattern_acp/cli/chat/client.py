@@ -304,7 +304,7 @@ class FormFields(Struct, frozen=True):
 
     def question(self, message: str, call_id: str = "") -> Question:
         """The form as a question in the terminal."""
-        title, _, _ = message.partition("\n")
+        title = message.partition("\n")[0].strip("*")
         content = schema.Content(content=schema.TextContent(text=message))
         call = schema.ToolCallUpdate(tool_call_id=call_id, title=title, content=(content,))
         return Question(call, tuple(OfferedChoice(name, name, "allow_once") for name in self.options), takes_words=True)

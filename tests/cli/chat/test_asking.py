@@ -164,7 +164,7 @@ def answer_words(
 ) -> tuple[str | None, str]:
     out = io.StringIO()
     screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
-    question = FormFields("answer" if options else "", options, "own_words").question("Where to?\nIt stays there.")
+    question = FormFields("answer" if options else "", options, "own_words").question("**Where to?**\nIt stays there.")
     Asker(screen, UNICODE, flag, TypedKeys([] if line is None else [line])).ask(question, "/project")
     return question.answer.result(0), out.getvalue()
 
