@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -159,6 +160,7 @@ async def diagnose(
         *await anyio.to_thread.run_sync(_definitions, process),
         _grammar(),
         _code_grammars(),
+        _extras(),
         await _sandbox(process),
     ]
     findings += await _database_findings(process, database)
@@ -385,12 +387,28 @@ def _grammar() -> Finding:
 
 def _code_grammars() -> Finding:
     """The grammars of the code map. A language without one is found by its file names only."""
-    absent = absent_grammars()
+    every = absent_grammars()
+    absent = {name: package for name, package in every.items() if not LANGUAGES[name].is_optional}
     if not absent:
-        return Finding("Code map", Health.OK, f"{len(LANGUAGES)} languages can be read")
+        return Finding("Code map", Health.OK, f"{len(LANGUAGES) - len(every)} languages can be read")
     packages = sorted({package.replace("_", "-") for package in absent.values()})
     detail = f"No grammar for {', '.join(sorted(absent))}; their files are found by name only."
     return Finding("Code map", Health.NOTE, detail, f"pip install {' '.join(packages)}")
+
+
+def _extras() -> Finding:
+    """The optional parts that everyday work can need. Those of clouds and embedders are named where they are set up."""
+    absent: dict[str, str] = {}
+    if find_spec("PIL") is None:
+        absent["images"] = "scaling of large images"
+    if find_spec("pypdf") is None:
+        absent["pdf"] = "reading PDF files"
+    if languages := sorted(name for name in absent_grammars() if LANGUAGES[name].is_optional):
+        absent["languages"] = f"the code map of {', '.join(languages)}"
+    if not absent:
+        return Finding("Optional parts", Health.OK, "images, PDF files and all languages of the code map")
+    remedy = f'For these: pip install "pattern-acp[{",".join(absent)}]"'
+    return Finding("Optional parts", Health.NOTE, f"Not installed: {'; '.join(absent.values())}.", remedy)
 
 
 async def _database_findings(process: Process, database: Database | None) -> list[Finding]:

@@ -68,12 +68,14 @@ def run_tour(arguments: Tour, process: Process) -> int:
                 code = _in_home(arguments.flags, home, process.environ, folder, scratch)
             finally:
                 scratch.unlink(missing_ok=True)
+        if code == EXIT_OK:
+            write_line()
+            write_sentence(
+                "That is the tour. Everything that it made is deleted. To choose a model: pattern-acp setup."
+            )
+            write_sentence("In this terminal: pattern-acp chat. In your editor: choose Pattern in its list of agents.")
     except OutputClosed:
         return EXIT_OK
-    if code == EXIT_OK:
-        write_line()
-        write_sentence("That was all of it, and nothing of it is left here. With a model of yours: pattern-acp setup.")
-        write_sentence("In this terminal: pattern-acp chat. In your editor: choose Pattern in its list of agents.")
     return code
 
 

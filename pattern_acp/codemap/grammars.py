@@ -18,7 +18,10 @@ from msgspec import Struct
 
 
 class Language(Struct, frozen=True):
-    """One language. `package` is the module to import and, with dashes, the distribution to install."""
+    """One language. `package` is the module to import and, with dashes, the distribution to install.
+
+    `is_optional`: it comes with the extra `[languages]`.
+    """
 
     name: str
     package: str
@@ -26,6 +29,7 @@ class Language(Struct, frozen=True):
     """Name of the module's function that returns the grammar."""
     endings: tuple[str, ...]
     """Endings of file names, in lower case."""
+    is_optional: bool = False
 
 
 _ALL = (
@@ -37,10 +41,16 @@ _ALL = (
     Language("rust", "tree_sitter_rust", "language", (".rs",)),
     Language("java", "tree_sitter_java", "language", (".java",)),
     Language("c", "tree_sitter_c", "language", (".c", ".h")),
-    Language("cpp", "tree_sitter_cpp", "language", (".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".ipp", ".inl")),
-    Language("ruby", "tree_sitter_ruby", "language", (".rb", ".rake", ".gemspec")),
-    Language("php", "tree_sitter_php", "language_php", (".php", ".phtml")),
-    Language("csharp", "tree_sitter_c_sharp", "language", (".cs",)),
+    Language(
+        "cpp",
+        "tree_sitter_cpp",
+        "language",
+        (".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".ipp", ".inl"),
+        is_optional=True,
+    ),
+    Language("ruby", "tree_sitter_ruby", "language", (".rb", ".rake", ".gemspec"), is_optional=True),
+    Language("php", "tree_sitter_php", "language_php", (".php", ".phtml"), is_optional=True),
+    Language("csharp", "tree_sitter_c_sharp", "language", (".cs",), is_optional=True),
     Language("bash", "tree_sitter_bash", "language", (".sh", ".bash")),
 )
 LANGUAGES = {language.name: language for language in _ALL}

@@ -1,13 +1,16 @@
 """Images from a user or a tool: checked, and made small enough for models.
 
 Owns: which formats and sizes are accepted, and scaling. Must not know: where an image is from, wires, providers. Pillow
-is imported when the first image comes.
+(the extra `[images]`) is imported when the first image comes; without it an image that models take unscaled is sent as
+it is.
 """
 
 import base64
 import binascii
 import io
+import struct
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -34,6 +37,12 @@ GIVEN_PIXELS = 80_000_000
 
 PREVIEW_EDGE = 640
 """Pixels of the longer side of a preview of an image that is too large to be shown."""
+
+UNSCALED_EDGE = 2_000
+"""Pixels of the longer side of an image that is sent as it is; Anthropic refuses larger ones in long conversations."""
+
+INSTALL = 'run: pip install "pattern-acp[images]"'
+"""End of a sentence that says how the part that scales is installed."""
 
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
@@ -77,6 +86,8 @@ def read_image(data: bytes, name: str = "") -> ImagePart:
     kind, media_type = kind_of_bytes(data[:8_192])
     if kind != "image":
         raise ImageError(f"{_called(name)} is not a PNG, JPEG, GIF or WebP image; convert it to one of these.")
+    if find_spec("PIL") is None:
+        return unscaled(data, media_type, name)
     image = _decoded(data, name)
     if max(image.size) <= EDGE and len(data) <= SENT_BYTES:
         return _part(media_type, data, name, image.size)
@@ -85,6 +96,78 @@ def read_image(data: bytes, name: str = "") -> ImagePart:
     if len(data) > SENT_BYTES:
         media_type, data = _encoded(scaled, as_jpeg=True)
     return _part(media_type, data, name, scaled.size)
+
+
+def unscaled(data: bytes, media_type: str, name: str = "") -> ImagePart:
+    """Return an image as it is, with the size that its first bytes state.
+
+    Raises:
+        ImageError: it is cut off, or so large that it must be scaled first.
+    """
+    size = _stated_size(data, media_type)
+    if size is None or 0 in size or not _is_whole(data, media_type):
+        raise ImageError(f"{_called(name)} is damaged and cannot be read; send it again.")
+    if max(size) > UNSCALED_EDGE or len(data) > SENT_BYTES:
+        raise ImageError(
+            f"{_called(name)} has {size[0]} by {size[1]} pixels and must be scaled down; "
+            f"send a smaller one, or {INSTALL}."
+        )
+    return _part(media_type, data, name, size)
+
+
+def _is_whole(data: bytes, media_type: str) -> bool:
+    """Return whether the end of an image is there: a model's server refuses one that is cut off."""
+    match media_type:
+        case "image/png":
+            return b"IEND" in data[-16:]
+        case "image/jpeg":
+            return b"\xff\xd9" in data[-64:]
+        case "image/gif":
+            return data.rstrip(b"\0").endswith(b";")
+        case _:
+            return len(data) >= 8 + int.from_bytes(data[4:8], "little")
+
+
+def _stated_size(data: bytes, media_type: str) -> tuple[int, int] | None:
+    """Width and height by the head of an image; None if it has none."""
+    try:
+        match media_type:
+            case "image/png":
+                return struct.unpack_from(">II", data, 16)
+            case "image/gif":
+                return struct.unpack_from("<HH", data, 6)
+            case "image/jpeg":
+                return _jpeg_size(data)
+            case _:
+                return _webp_size(data)
+    except struct.error:
+        return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while True:
+        marker, kind, length = struct.unpack_from(">BBH", data, at)
+        if marker != 0xFF:  # every segment begins with it
+            return None
+        if kind in range(0xC0, 0xD0) and kind not in {0xC4, 0xC8, 0xCC}:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        at += 2 + length
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    match data[12:16]:
+        case b"VP8 ":
+            width, height = struct.unpack_from("<HH", data, 26)
+            return width & 0x3FFF, height & 0x3FFF
+        case b"VP8L":
+            (bits,) = struct.unpack_from("<I", data, 21)
+            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case b"VP8X" if len(data) >= 30:  # the length of that head
+            return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+        case _:
+            return None
 
 
 async def preview_of(part: ImagePart) -> ImagePart:
@@ -97,6 +180,8 @@ async def preview_of(part: ImagePart) -> ImagePart:
 
 
 def _preview(part: ImagePart) -> ImagePart:
+    if find_spec("PIL") is None:
+        raise ImageError(f"{_called(part.name)} is too large to be shown; {INSTALL} for a preview.")
     small = _scaled(_decoded(decode_base64(part.data, part.name), part.name), PREVIEW_EDGE)
     media_type, data = _encoded(small, as_jpeg=True)
     return _part(media_type, data, part.name, small.size)

@@ -2,11 +2,12 @@
 
 Owns: reading it in a process of its own, with limits of size and time. Must not know: which pages are needed. A PDF is
 a program of sorts: a small one can keep a reader busy for hours, and only a process can be ended. pypdf is imported
-there, and nowhere else.
+there, and nowhere else; it comes with the extra `[pdf]`.
 """
 
 import struct
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
@@ -45,9 +46,13 @@ async def read_pdf(path: str, first: int, last: int, *, name: str = "") -> PdfPa
     Errors call the file `name`; empty for its path.
 
     Raises:
-        WorkspaceError: it is too large, damaged, needs a password, or takes too long.
+        WorkspaceError: it is too large, damaged, needs a password, or takes too long; or pypdf is not installed.
     """
     name = name or path
+    if find_spec("pypdf") is None:
+        raise PdfUnreadableError(
+            f'{name} is a PDF, and the part that reads these is not installed; run: pip install "pattern-acp[pdf]".'
+        )
     try:
         size = (await anyio.Path(path).stat()).st_size
     except OSError as error:

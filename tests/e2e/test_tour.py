@@ -36,9 +36,27 @@ def test_a_tour_shows_memory_an_edit_and_a_rewind_and_leaves_nothing(tmp_path: P
         "1 + This was here after.",
         "Back to before turn 3",
         "rule destructive",
-        "nothing of it is left here",
+        "Everything that it made is deleted",
     ):
         assert words in shown, words
     assert sorted(path.name for path in project.iterdir()) == ["Cargo.toml", "pattern-tour.txt"]
     assert (project / "pattern-tour.txt").read_text(encoding="utf-8") == "of the user\n"
     assert not list(home.rglob("constellation.db"))
+
+
+def test_a_tour_whose_reader_goes_away_ends_quietly(tmp_path: Path):
+    with subprocess.Popen(
+        [*COMMAND, "tour"],
+        cwd=tmp_path,
+        env=agent_environment(tmp_path / "home"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as tour:
+        assert tour.stdout is not None
+        assert tour.stderr is not None
+        tour.stdout.readline()
+        tour.stdout.close()
+        assert "Traceback" not in tour.stderr.read()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == []

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,17 @@ def test_constraints_are_exact_versions_and_nothing_else():
 
 def test_every_package_that_the_project_names_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    # A model of 120 MB is no part of a development install.
+    extras = {name: wanted for name, wanted in project["optional-dependencies"].items() if name != "semantic"}
+    wanted = [*project["dependencies"], *chain.from_iterable(extras.values())]
     names = {normal(re.split(r"[\[<>=!~; ]", requirement)[0]) for requirement in wanted}
-    assert names <= {normal(name) for name in pins()}
+    assert names - {project["name"]} <= {normal(name) for name in pins()}
+
+
+def test_a_development_install_brings_every_extra_that_tests_need():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    (own,) = [name for name in extras["dev"] if name.startswith("pattern-acp[")]
+    assert set(own[len("pattern-acp[") : -1].split(",")) == set(extras) - {"dev", "semantic"}
 
 
 def test_no_pin_wants_a_newer_patch_release_of_python_than_debian_12_has():

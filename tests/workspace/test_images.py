@@ -7,7 +7,16 @@ import pytest
 from PIL import Image
 
 from pattern_acp.workspace.errors import ImageError
-from pattern_acp.workspace.images import EDGE, GIVEN_BYTES, SENT_BYTES, image_of, image_of_base64, preview_of
+from pattern_acp.workspace.images import (
+    EDGE,
+    GIVEN_BYTES,
+    SENT_BYTES,
+    UNSCALED_EDGE,
+    image_of,
+    image_of_base64,
+    preview_of,
+    unscaled,
+)
 
 
 def drawn(image_format: str, size: tuple[int, int] = (8, 6), mode: str = "RGB") -> bytes:
@@ -77,3 +86,38 @@ async def test_text_that_is_no_base64_is_refused():
 async def test_a_preview_is_small():
     preview = await preview_of(await image_of(drawn("PNG", (1_500, 1_000), "RGBA")))
     assert (preview.media_type, preview.width, preview.height) == ("image/jpeg", 640, 427)
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_an_image_that_is_not_decoded_has_the_size_that_its_head_states(image_format: str):
+    data = drawn(image_format, (300, 7))
+    part = unscaled(data, f"image/{image_format.lower()}", "a")
+    assert (part.width, part.height, base64.b64decode(part.data)) == (300, 7, data)
+
+
+@pytest.mark.parametrize(("lossless", "mode"), [(True, "RGB"), (True, "RGBA"), (False, "RGBA")])
+def test_every_form_of_webp_states_its_size(lossless: bool, mode: str):
+    file = io.BytesIO()
+    Image.new(mode, (301, 9), (9, 9, 9, 90)[: len(mode)]).save(file, "WEBP", lossless=lossless)
+    part = unscaled(file.getvalue(), "image/webp")
+    assert (part.width, part.height) == (301, 9)
+
+
+@pytest.mark.parametrize("image_format", ["PNG", "JPEG", "GIF", "WEBP"])
+@pytest.mark.parametrize("length", [12, 29, 60, 200])
+def test_an_image_that_is_cut_off_is_refused_without_decoding_it(image_format: str, length: int):
+    noise = Image.effect_noise((64, 64), 100).convert("RGB")
+    file = io.BytesIO()
+    noise.save(file, image_format)
+    with pytest.raises(ImageError, match="The image a is damaged"):
+        unscaled(file.getvalue()[:length], f"image/{image_format.lower()}", "a")
+
+
+def test_an_image_that_must_be_scaled_says_what_to_install():
+    with pytest.raises(ImageError, match=r'2001 by 3 pixels .* pip install "pattern-acp\[images\]"\.'):
+        unscaled(drawn("PNG", (UNSCALED_EDGE + 1, 3)), "image/png", "a")
+
+
+def test_a_jpeg_without_a_frame_is_damaged():
+    with pytest.raises(ImageError, match="damaged"):
+        unscaled(b"\xff\xd8\x00\x00\x00\x04" + bytes(40) + b"\xff\xd9", "image/jpeg")
