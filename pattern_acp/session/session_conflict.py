@@ -119,7 +119,7 @@ class ConflictChoice(Enum):
 
 
 OPTIONS = (
-    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Go on here in a fork; the other window keeps its session"),
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Continue here in a fork; the other window keeps its session"),
     ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Take the session over; the other window can only read"),
     ApprovalOption(PermissionAnswer.REJECT_ONCE, "Only read; send nothing"),
 )

@@ -1,4 +1,4 @@
-"""The table of faults in docs/how-to/recovery.md is true: every row names a test that exists."""
+"""The table of docs/reference/development/faults.md is true: every row names a test that exists."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| `([\w/]+\.py)::(\w+)` \|$")
 
 
 def rows() -> list[tuple[str, str, str, str]]:
-    text = (ROOT / "docs" / "how-to" / "recovery.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "development" / "faults.md").read_text(encoding="utf-8")
     _, _, table = text.partition("| fault | what happens | test |\n|---|---|---|\n")
     lines = [line for line in table.splitlines() if line.startswith("|")]
     found = [match.groups() for line in lines if (match := ROW.match(line)) is not None]
