@@ -37,7 +37,7 @@ _LOGGER = logging.getLogger(__name__)
 
 FOLDER = "folder:"
 
-OWN_SECONDS = 1.0
+OWN_SECONDS = 0.5
 """Between two looks whether something was recorded here that may have to go."""
 
 EXCHANGE_SECONDS = 120.0
@@ -103,6 +103,13 @@ def carrier_of(url: str) -> Carrier:
     """
     if url.startswith(FOLDER):
         return FolderCarrier(Path(_absolute(url.removeprefix(FOLDER))))
+    if url:
+        try:
+            # Late, and an extra: most have a folder.
+            from pattern_acp.sync.nats_carrier import NatsCarrier
+        except ImportError as error:
+            raise SyncError("A server of NATS needs the extra [sync]: pip install 'pattern-acp[sync]'.") from error
+        return NatsCarrier(url)
     raise SyncError("There is no place to exchange memory at: set url in [sync] of config.toml (docs/how-to/sync.md).")
 
 

@@ -549,8 +549,8 @@ _SYNC = "pattern_acp.cli.sync:"
 SYNC = Group(
     "sync",
     "exchange memory with your other devices",
-    "Exchange memory with your other devices, encrypted, through the folder that [sync] url of config.toml names. "
-    "While a session is open it happens by itself.",
+    "Exchange memory with your other devices, encrypted, through the folder or server that [sync] url of "
+    "config.toml names. While a session is open it happens by itself.",
     (
         Command("now", "Exchange once, and say what came and went", do=f"{_SYNC}sync_now"),
         Command("status", "Show the devices, and how far each is", do=f"{_SYNC}sync_status"),

@@ -328,7 +328,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="sync.url",
-        summary="Where memory is exchanged with your other devices: folder:PATH in a folder of any file-sync tool.",
+        summary="Where memory is exchanged with your other devices: folder:PATH of any file-sync tool, or nats://HOST:PORT.",
         rule=SYNC_URL,
         default=_SYNC.url,
         when_empty="nowhere",

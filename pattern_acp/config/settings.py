@@ -379,7 +379,7 @@ class SyncSettings(Struct, frozen=True):
     """Settings of the exchange of memory with the user's other devices (docs/how-to/sync.md)."""
 
     url: str = ""
-    """`folder:PATH`, or empty for none."""
+    """`folder:PATH`, `nats://HOST:PORT`, or empty for none."""
     exclude: tuple[str, ...] = ()
     """Folders of projects of which nothing goes and nothing comes."""
     projects: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ Value: TypeAlias = str | int | tuple[str, ...]
 
 _MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
 _FOLDER = re.compile(r"~/|/.|[A-Za-z]:[\\/]")
-_SYNC_URL = re.compile(r"folder:(?:~/|/.|[A-Za-z]:[\\/]).*")
+_SYNC_URL = re.compile(r"folder:(?:~/|/.|[A-Za-z]:[\\/]).*|(?:nats|tls)://[^\s/@]{1,300}")
 _EMBEDDER = re.compile(r"[^\s/]+/\S+")
 
 
@@ -120,7 +120,7 @@ FOLDERS = Rule("a list of absolute folders, or of folders that begin with ~/", _
 
 NAMED_FOLDERS = Rule('a list of text of the form "NAME=FOLDER"', _named_folders, list[str])
 
-SYNC_URL = Rule('text of the form "folder:PATH"', _sync_url)
+SYNC_URL = Rule('text of the form "folder:PATH" or "nats://HOST:PORT"', _sync_url)
 
 EMBEDDER = Rule('auto, hash, distilled, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
 

@@ -1,6 +1,6 @@
 """Every carrier of segments keeps to the same contract."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.segments import Carrier, SegmentName, SyncError
 from tests.support.carriers import Depot, MemoryCarrier
+from tests.support.nats_server import nats_server
 
 ONE = SegmentName("device_" + "1" * 32, 1, whole=True)
 NEXT = SegmentName(ONE.device, 2)
@@ -48,9 +49,27 @@ class InMemory(Kind):
         await carrier.close()
 
 
-@pytest.fixture(params=[InFolder, InMemory])
-def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    return request.param(tmp_path)
+class OnServer(Kind):
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Carrier, None]:
+        from pattern_acp.sync.nats_carrier import NatsCarrier
+
+        carrier = NatsCarrier((self.folder / "url").read_text("utf-8"))
+        yield carrier
+        await carrier.close()
+
+
+SERVER = pytest.param(OnServer, marks=[pytest.mark.slow, pytest.mark.needs("nats-server")])
+
+
+@pytest.fixture(params=[InFolder, InMemory, SERVER])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Kind, None, None]:
+    if request.param is not OnServer:
+        yield request.param(tmp_path)
+        return
+    with nats_server(tmp_path / "server") as server:
+        (tmp_path / "url").write_text(server.url, encoding="utf-8")
+        yield OnServer(tmp_path)
 
 
 async def test_what_one_puts_there_another_finds_and_fetches(kind: Kind):

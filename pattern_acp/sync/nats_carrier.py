@@ -1,0 +1,141 @@
+"""Segments on a server of NATS with JetStream, as objects of one bucket.
+
+Owns: the connection and its deadlines. Must not know: what is in a segment. The server is asked for nothing but to keep
+objects by name: it may lose them, or show old ones, as any carrier may. An object is cut into messages of 128 kB, so
+that a segment may be larger than the server lets a message be.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import anyio
+import nats
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+from nats.js.object_store import ObjectStore
+
+from pattern_acp.sync.segments import SegmentName, SyncError, name_of
+
+_LOGGER = logging.getLogger(__name__)
+
+BUCKET = "pattern-acp"
+
+ANSWER_SECONDS = 10.0
+"""Longest wait for a list, or for a connection."""
+
+MOVE_SECONDS = 60.0
+"""Longest wait for a segment to go or come."""
+
+T = TypeVar("T")
+
+
+class NatsCarrier:
+    """Moves segments through a server of NATS. It connects when it is first used."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client: Client | None = None
+        self._bucket: ObjectStore | None = None
+        self._last: Sequence[SegmentName] = ()
+
+    async def names(self) -> Sequence[SegmentName]:
+        """See `Carrier.names`."""
+        self._last = await self._do(_list, ANSWER_SECONDS)
+        return self._last
+
+    async def fetch(self, name: SegmentName) -> bytes:
+        """See `Carrier.fetch`."""
+
+        async def get(bucket: ObjectStore) -> bytes:
+            return (await bucket.get(_object(name))).data or b""
+
+        return await self._do(get, MOVE_SECONDS)
+
+    async def put(self, name: SegmentName, content: bytes) -> None:
+        """See `Carrier.put`."""
+        await self._do(lambda bucket: bucket.put(_object(name), content), MOVE_SECONDS)
+
+    async def remove(self, name: SegmentName) -> None:
+        """See `Carrier.remove`."""
+
+        async def delete(bucket: ObjectStore) -> None:
+            with suppress(nats.js.errors.NotFoundError):
+                await bucket.delete(_object(name))
+
+        await self._do(delete, ANSWER_SECONDS)
+
+    async def news(self) -> None:
+        """See `Carrier.news`."""
+        try:
+            watcher = await self._do(lambda bucket: bucket.watch(ignore_deletes=True), ANSWER_SECONDS)
+            try:
+                there, has_begun = list[SegmentName](), False
+                # Those that are there come first, then a mark, then what is put there.
+                async for info in watcher:
+                    if info is not None and not has_begun:
+                        there += _named(info.name)
+                    elif info is not None or sorted(there) != list(self._last):
+                        return
+                    else:
+                        has_begun = True
+            finally:
+                with anyio.CancelScope(shield=True), suppress(nats.errors.Error):
+                    await watcher.stop()
+        except SyncError:
+            # The next exchange says what is wrong.
+            await anyio.sleep(ANSWER_SECONDS)
+
+    async def close(self) -> None:
+        """See `Carrier.close`."""
+        client, self._client, self._bucket = self._client, None, None
+        if client is not None:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(1), suppress(nats.errors.Error, OSError):
+                await client.close()
+
+    async def _do(self, work: Callable[[ObjectStore], Awaitable[T]], seconds: float) -> T:
+        try:
+            with anyio.fail_after(seconds):
+                return await work(self._bucket or await self._connect())
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            await self.close()
+            detail = "it does not answer in time" if isinstance(error, TimeoutError) else str(error) or "it is gone"
+            raise SyncError(f"The server {self._url} of sync cannot be used ({detail}).") from error
+
+    async def _connect(self) -> ObjectStore:
+        self._client = client = await nats.connect(  # pyright: ignore[reportUnknownMemberType]  its options are untyped
+            self._url,
+            connect_timeout=int(ANSWER_SECONDS),
+            allow_reconnect=False,
+            error_cb=_log,
+        )
+        stream = client.jetstream(timeout=ANSWER_SECONDS)  # pyright: ignore[reportUnknownMemberType]  the same
+        try:
+            self._bucket = await stream.object_store(BUCKET)
+        except nats.js.errors.NotFoundError:
+            self._bucket = await stream.create_object_store(BUCKET)  # pyright: ignore[reportUnknownMemberType]  the same
+        return self._bucket
+
+
+async def _list(bucket: ObjectStore) -> Sequence[SegmentName]:
+    try:
+        found = await bucket.list(ignore_deletes=True)
+    except nats.js.errors.NotFoundError:
+        return ()
+    return sorted(name for info in found for name in _named(info.name))
+
+
+def _object(name: SegmentName) -> str:
+    return f"{name.device}/{name.file}"
+
+
+def _named(text: str | None) -> Sequence[SegmentName]:
+    device, _, file = (text or "").partition("/")
+    found = name_of(device, file)
+    return () if found is None else (found,)
+
+
+async def _log(error: Exception) -> None:
+    _LOGGER.info("The server of sync: %s", error)
