@@ -23,7 +23,7 @@ from pattern_acp.bootstrap.remote_server import CONNECTION_HEADER, MACHINE_HEADE
 from pattern_acp.journal.processes import host_name
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, ConnectionClosedError, ProtocolError, RpcError
 from pattern_acp.jsonrpc.links import CannotResumeError, ResumableLink
-from pattern_acp.jsonrpc.messages import Notification, Request, RequestId, Response, encode_error, parse
+from pattern_acp.jsonrpc.messages import Notification, Request, RequestId, encode_error, parse
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from pattern_acp.jsonrpc.websocket import HANDSHAKE_SECONDS, HandshakeRefusedError, WebSocket, dial
 
@@ -224,7 +224,8 @@ class _Aside:
 
     def __init__(self, link: ResumableLink) -> None:
         self._link = link
-        self._open: set[RequestId] = set()
+        self._taken: set[RequestId] = set()
+        """Ids of all requests so far: one may be withdrawn when it was just answered, and the editor knows none."""
         self._send, self._receive = anyio.create_memory_object_stream[bytes](16)
 
     def __enter__(self) -> Self:
@@ -240,8 +241,8 @@ class _Aside:
         """Take a line, if it is one of them or withdraws one."""
         message = parse(line)
         if isinstance(message, Request) and message.method.startswith(AT_CLIENT):
-            self._open.add(message.id)
-        elif not (isinstance(message, Notification) and cancelled_id(message) in self._open):
+            self._taken.add(message.id)
+        elif not (isinstance(message, Notification) and cancelled_id(message) in self._taken):
             return False
         await self._send.send(line)
         return True
@@ -252,9 +253,6 @@ class _Aside:
 
     async def send(self, line: bytes) -> None:
         """See `Transport.send`."""
-        message = parse(line)
-        if isinstance(message, Response):
-            self._open.discard(message.id)
         await self._link.send(line)
 
 

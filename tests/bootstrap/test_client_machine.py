@@ -7,12 +7,16 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import ByteStream, SocketAttribute
 
 from pattern_acp.bootstrap.client_machine import ClientMachine
+from pattern_acp.bootstrap.connector import Connector
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.links import ResumableLink
 from pattern_acp.jsonrpc.transport import loopback_pair
+from pattern_acp.jsonrpc.websocket import Acceptance, accept
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.agent import temporary_folder
 from tests.support.editor import FakeEditor, JsonDict, leave_unexplained
@@ -184,3 +188,41 @@ async def test_a_client_of_version_2_is_searched_too(project: Path) -> None:
                 await send(editor, session, "look")
                 await until_idle(editor)
                 assert "1 line" in in_terminal(editor)
+
+
+async def test_an_editor_hears_nothing_of_what_the_connector_is_asked_and_of_its_withdrawal(project: Path) -> None:
+    near, far = loopback_pair()
+    editor, link = FakeEditor(far), ResumableLink(resumable=False)
+    server = Dispatcher(link, requests={"initialize": _nothing}, notifications={}, translate=leave_unexplained)
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+
+        async def serve(stream: ByteStream) -> None:
+            socket = await accept(stream, lambda _: Acceptance({}, ""))
+            assert socket is not None
+            await link.carry(socket, 0)
+
+        tasks.start_soon(listener.serve, serve)
+        dial_server = CuttableDial(f"ws://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/acp")  # noqa: S610
+        tasks.start_soon(Connector(near, dial_server, ClientMachine(ENVIRONMENT, project)).run)
+        for run in (editor.dispatcher.run, server.run):
+            tasks.start_soon(run)
+        await editor.initialize()
+        for request_id in (1, 2):
+            asked: JsonDict = {"sessionId": "nobody", "arguments": {}}
+            with pytest.raises(RemoteError, match="no such session"):
+                await server.request("_pattern/workspace/list_directory", asked, JsonDict, deadline=30)
+            await server.notify("$/cancel_request", {"requestId": request_id})
+        await server.notify("$/cancel_request", {"requestId": 7})
+        await server.notify("session/update", {"sessionId": "s", "update": {"sessionUpdate": "plan"}})
+        await editor.wait_until(lambda: bool(editor.updates))
+        heard = [line for line in editor.recording.lines if b"cancel_request" in line or b"workspace" in line]
+        assert len(heard) == 1
+        assert b'"requestId":7' in heard[0]
+        link.end()
+        for stream in dial_server.streams:
+            await anyio.aclose_forcefully(stream)
+        tasks.cancel_scope.cancel()
+
+
+async def _nothing(_raw: object, _context: object) -> JsonDict:
+    return {}
