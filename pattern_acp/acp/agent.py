@@ -147,6 +147,7 @@ class Agent:
             extensions.UNSUBSCRIBE_SESSION: serve(
                 extensions.UnsubscribeRequest, lambda ours: ours.session_feed.unsubscribe
             ),
+            extensions.BOARD: serve(extensions.BoardRequest, lambda ours: ours.board),
             extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.list_checkpoints),
             extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.preview_rewind),
             extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.restore),

@@ -28,6 +28,7 @@ EXTENSIONS: dict[str, object] = {
         "checkpoint": {"list": True, "preview": True, "restore": True},
         "session": {"rewind": True, "fork": True, "open": True, "subscribe": True},
         "subagent": {"stop": True},
+        "board": True,
     }
 }
 """Our own methods, by the parts of their names: `_pattern/memory/subscribe` and what belongs to it."""

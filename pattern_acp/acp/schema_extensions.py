@@ -201,6 +201,56 @@ class StopSubagentResponse(MetaWire, frozen=True, kw_only=True):
     tool_call_id: str
 
 
+BOARD = "_pattern/board"
+
+
+class BoardRequest(MetaWire, frozen=True, kw_only=True):
+    """The question which sessions are open, in any process on the constellation."""
+
+
+class BoardClaim(Wire, frozen=True, kw_only=True):
+    """Something that a session claims. `kind` is `file`, `folder` or `glob`, `state` `active`, `expired` or `stale`.
+
+    `agent` is the subagent that made it last, `wanted_by` the title of the session that asks for it.
+    """
+
+    path: str
+    kind: str
+    state: str
+    since: str
+    agent: str | None = None
+    wanted_by: str | None = None
+
+
+class BoardSession(Wire, frozen=True, kw_only=True):
+    """One open session. `at` is when its last step was; times are ISO 8601 in UTC.
+
+    `waits_for` are questions that nobody has answered; costs are millionths of a US dollar.
+    """
+
+    session_id: str
+    title: str
+    cwd: str
+    editor: str | None = None
+    persona: str
+    model: str
+    alive: bool
+    task: str | None = None
+    step: str | None = None
+    at: str
+    waits_for: tuple[str, ...]
+    used_tokens: int
+    used_micro_units: int
+    budget: str | None = None
+    claims: tuple[BoardClaim, ...]
+
+
+class BoardResponse(Wire, frozen=True, kw_only=True):
+    """The open sessions, the busiest last one first."""
+
+    sessions: tuple[BoardSession, ...]
+
+
 LIST = "_pattern/checkpoint/list"
 PREVIEW = "_pattern/checkpoint/preview"
 RESTORE = "_pattern/checkpoint/restore"

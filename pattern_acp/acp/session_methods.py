@@ -185,6 +185,47 @@ class SessionMethods:
         running[call_id]()
         return extensions.StopSubagentResponse(tool_call_id=call_id)
 
+    async def board(self, _request: extensions.BoardRequest, _context: RequestContext, /) -> object:
+        """`_pattern/board`: every process on the constellation."""
+        # Late: most clients never ask.
+        from pattern_acp.tasks.board import read_board
+
+        shared = self.sessions.constellation
+        now_ms, budget = shared.clock.now_ms(), shared.settings.budget.session
+        rows = await shared.database.read(lambda tx: read_board(tx, now_ms=now_ms, budget=budget))
+        return extensions.BoardResponse(
+            sessions=tuple(
+                extensions.BoardSession(
+                    session_id=row.session_id,
+                    title=row.title,
+                    cwd=row.cwd,
+                    editor=row.editor or None,
+                    persona=row.persona,
+                    model=row.model,
+                    alive=row.alive,
+                    task=row.task or None,
+                    step=row.step or None,
+                    at=iso_time(row.step_ms),
+                    waits_for=row.waits_for,
+                    used_tokens=row.used_tokens,
+                    used_micro_units=row.used_micro_units,
+                    budget=row.budget or None,
+                    claims=tuple(
+                        extensions.BoardClaim(
+                            path=claim.target.path,
+                            kind=claim.target.kind.value,
+                            state=claim.state,
+                            since=iso_time(claim.made_ms),
+                            agent=claim.agent or None,
+                            wanted_by=claim.wanted or None,
+                        )
+                        for claim in row.claims
+                    ),
+                )
+                for row in rows
+            )
+        )
+
     async def list_checkpoints(self, request: extensions.ListCheckpointsRequest, _context: RequestContext, /) -> object:
         """`_pattern/checkpoint/list`."""
         from pattern_acp.session.rewind_requests import points_of

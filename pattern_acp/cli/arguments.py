@@ -282,7 +282,10 @@ def decides_for_user(arguments: Arguments) -> str:
     from pattern_acp.policy.own_program import READING
 
     match arguments:
-        case TypedCommand(group="sessions", command="rewind", values={"preview": True}) | TypedCommand(group="usage"):
+        case (
+            TypedCommand(group="sessions", command="rewind", values={"preview": True})
+            | TypedCommand(group="usage" | "board")
+        ):
             return ""
         case TypedCommand(group=command, command=action):
             action = "" if action == "add" else action

@@ -699,6 +699,24 @@ GROUPS = (
     MCP,
     POLICY,
     Group(
+        "board",
+        "the open sessions: who works on what, and what waits for you",
+        "Show the open sessions of all processes: editor, persona, model, last step, questions that wait for their "
+        "user, task, claims of files, and what is used and left of the budget.",
+        (
+            Command(
+                "",
+                "the open sessions",
+                "pattern_acp.cli.board:show_board",
+                (flag("watch", "show it again whenever it changes, until Ctrl-C"), JSON),
+                reads=True,
+                begins=False,
+            ),
+        ),
+        opens="pattern_acp.cli.board:open_board",
+        without="pattern_acp.cli.board:without_constellation",
+    ),
+    Group(
         "usage",
         "tokens and money by day, model, project or session",
         "Sum up what models used and cost, over all sessions of the constellation: a bar a day, model, project or "

@@ -33,6 +33,17 @@ def write_line(text: str = "") -> None:
     _write(sys.stdout, text)
 
 
+def write_screen(text: str) -> None:
+    """Write `text` to a terminal in the place of all that it shows.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    # The cursor goes home, and what is right of each line and below the last is erased: nothing flickers.
+    lines = text.split("\n")
+    _write(sys.stdout, "\x1b[H" + "\x1b[K\n".join(lines) + "\x1b[K\x1b[J")
+
+
 def write_json(value: object) -> None:
     """Write `value` as one line of JSON to stdout, flushed at once.
 

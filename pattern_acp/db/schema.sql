@@ -90,7 +90,8 @@ CREATE TABLE leases (
     process_started TEXT NOT NULL,       -- start mark of that process, so that a re-used pid is not taken for it
     host TEXT NOT NULL,                  -- its machine
     acquired_ms INTEGER NOT NULL,
-    renewed_ms INTEGER NOT NULL          -- a lease of another machine is dead when this is old
+    renewed_ms INTEGER NOT NULL,         -- a lease of another machine is dead when this is old
+    editor TEXT NOT NULL DEFAULT ''      -- name of the client that has the session open, as it gave it; '' for none
 ) STRICT;
 
 -- What requests that run now are expected to use; a row ends with its request, or with its process.

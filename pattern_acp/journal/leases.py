@@ -53,9 +53,12 @@ def acquire(
     now_ms: int,
     *,
     take_over: bool = False,
+    editor: str = "",
     is_alive: Callable[[int, str], bool] = is_running,
 ) -> bool:
     """Take the session. True: another holder had it, who is dead or is taken it from (`take_over`).
+
+    `editor` is the name of the client for which it is taken.
 
     Raises:
         LeaseHeldError: another process that is alive holds it, and `take_over` is not wanted.
@@ -76,6 +79,7 @@ def acquire(
             "process_started": holder.process_started,
             "host": holder.host,
             "at_ms": now_ms,
+            "editor": storable(editor),
         },
     )
     return lease is not None

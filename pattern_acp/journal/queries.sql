@@ -386,11 +386,11 @@ SELECT holder, pid, process_started, host, acquired_ms, renewed_ms FROM leases W
 
 -- name: take_lease
 -- Gives a session to a holder, whoever had it.
-INSERT INTO leases (session_id, holder, pid, process_started, host, acquired_ms, renewed_ms)
-VALUES (:session_id, :holder, :pid, :process_started, :host, :at_ms, :at_ms)
+INSERT INTO leases (session_id, holder, pid, process_started, host, acquired_ms, renewed_ms, editor)
+VALUES (:session_id, :holder, :pid, :process_started, :host, :at_ms, :at_ms, :editor)
 ON CONFLICT (session_id) DO UPDATE SET
     holder = excluded.holder, pid = excluded.pid, process_started = excluded.process_started, host = excluded.host,
-    acquired_ms = excluded.acquired_ms, renewed_ms = excluded.renewed_ms;
+    acquired_ms = excluded.acquired_ms, renewed_ms = excluded.renewed_ms, editor = excluded.editor;
 
 -- name: renew_lease
 -- The holder still works on the session.

@@ -41,7 +41,7 @@ READING = {
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
-_READS = _names("usage models explain policy")
+_READS = _names("usage board models explain policy")
 _READS_WITH = {
     "doctor": _names("--json --verify --all"),
     "gc": _names("--json --dry-run"),

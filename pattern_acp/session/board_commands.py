@@ -11,6 +11,7 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.session.task_commands import preserved
 from pattern_acp.tasks import claims
+from pattern_acp.tasks.board import board_text, read_board
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -29,8 +30,9 @@ async def run_board(session: "Session", argument: str) -> str:
     match verb, words.strip():
         case "", "":
             now_ms = shared.clock.now_ms()
-            rows = await shared.database.read(lambda tx: claims.read_board(tx, now_ms=now_ms))
-            return preserved(claims.board_text(rows, now_ms=now_ms))
+            budget = session.state.settings.budget.session
+            rows = await shared.database.read(lambda tx: read_board(tx, now_ms=now_ms, budget=budget))
+            return preserved(board_text(rows, now_ms=now_ms))
         case "release", path:
             return await _release(session, path)
         case "claim" | "take", path if path:

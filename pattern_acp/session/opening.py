@@ -142,7 +142,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
         last = append(tx, session_id, compiled, actor=Actor.SYSTEM, origin=Origin.WORKSPACE, at_ms=now)
         for each in sources:
             each.keep(tx, last.seq)
-        leases.acquire(tx, session_id, shared.holder, now)
+        leases.acquire(tx, session_id, shared.holder, now, editor=client.description.name)
         return load_grants(tx, session_id, owner)
 
     grants = await shared.database.write(write)

@@ -115,7 +115,9 @@ async def reopen_session(
     found, sources = await shared.database.read(lambda tx: _sound(tx, known, place))
     # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
     model_of(shared, found.model)
-    lost, interrupted = await shared.database.write(lambda tx: _take(tx, shared, known, place, how))
+    lost, interrupted = await shared.database.write(
+        lambda tx: _take(tx, shared, known, place, how, client.description.name)
+    )
     if begin is not None:
         await begin(await shared.database.read(lambda tx: first_turns(tx, known)))
     # Not in the transaction that takes it: a long history would keep every other writer waiting.
@@ -250,12 +252,12 @@ def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
 
 
 def _take(
-    tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: Reopening
+    tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: Reopening, editor: str
 ) -> tuple[frozenset[str], bool]:
     """Take the lease and close what was left open; ids of background commands that are lost, whether a turn was cut."""
     _get(tx, session_id)
     now = shared.clock.now_ms()
-    leases.acquire(tx, session_id, shared.holder, now, take_over=how.take_over)
+    leases.acquire(tx, session_id, shared.holder, now, take_over=how.take_over, editor=editor)
     closed = close_interrupted(tx, session_id, at_ms=now, how=TAKEN_OVER if how.take_over else PROCESS_ENDED)
     opened = SessionOpened(how.how, place.cwd, place.additional_directories)
     appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)

@@ -1,4 +1,4 @@
-"""Claims: the files that sessions are about to change, and the board of who works where.
+"""Claims: the files that sessions are about to change.
 
 Owns: the table `claims`. Must not know: who is told of a claim, or what becomes of an edit. Like leases, claims are not
 journaled: they say who works now. A claim is in force while its session's lease is, and for `TTL_MS` behind its last
@@ -94,21 +94,6 @@ class Claim(Struct, frozen=True):
         """The session in words."""
         by = f", its subagent {one_line(self.agent, 80)}" if self.agent else ""
         return f"“{one_line(self.title, 80) or 'an untitled session'}” ({self.persona}){by}"
-
-
-class BoardRow(Struct, frozen=True):
-    """A session that is open: who, where, on which task, with which claims. `alive` is False for a dead process."""
-
-    session_id: str
-    title: str
-    cwd: str
-    persona: str
-    model: str
-    updated_ms: int
-    pid: int
-    alive: bool
-    task: str
-    claims: tuple[Claim, ...]
 
 
 IsAlive: TypeAlias = Callable[[int, str], bool]
@@ -234,28 +219,6 @@ def read_claims(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running)
     return _claims(tx.all(_QUERIES["read_claims"]), now_ms, is_alive)
 
 
-def read_board(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running) -> tuple[BoardRow, ...]:
-    """The sessions that are open, the busiest last one first, in two statements."""
-    claims: dict[str, list[Claim]] = {}
-    for claim in read_claims(tx, now_ms=now_ms, is_alive=is_alive):
-        claims.setdefault(claim.session_id, []).append(claim)
-    return tuple(
-        BoardRow(
-            session_id=(session := text(row[0])),
-            title=text(row[1]),
-            cwd=text(row[2]),
-            persona=text(row[3]),
-            model=text(row[4]),
-            updated_ms=integer(row[5]),
-            pid=integer(row[6]),
-            alive=_lives(row[6], row[7], row[8], row[9], now_ms, is_alive),
-            task=text(row[10]),
-            claims=tuple(claims.get(session, ())),
-        )
-        for row in tx.all(_QUERIES["read_board"])
-    )
-
-
 def overlap_text(claims: Sequence[Claim], files: int, overlap: OverlapSetting) -> str:
     """Text for the model instead of the effect: who works there, since when, on what, and the choices."""
     lines = [f"{HELD}, nothing was changed. Another open session works on what this call would change:"]
@@ -291,33 +254,6 @@ def beside_text(files: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def board_text(rows: Sequence[BoardRow], *, now_ms: int) -> str:
-    """The board for the user, a paragraph a session."""
-    if not rows:
-        return "No session is open."
-    parts: list[str] = []
-    for row in rows:
-        dead = "" if row.alive else " (its process is gone)"
-        lines = [f"{one_line(row.title, 80) or 'Untitled'}: {row.persona}, {row.model}, process {row.pid}{dead}"]
-        lines.append(f"  in {row.cwd}, last step {_ago(now_ms - row.updated_ms)}")
-        lines += [f"  task {row.task}"] if row.task else []
-        for claim in row.claims:
-            left = f"{max(0, claim.renewed_ms + TTL_MS - now_ms) // 60_000} min left"
-            notes = [left if claim.state == "active" else claim.state]
-            notes += [f"subagent {one_line(claim.agent, 80)}"] if claim.agent else []
-            notes += [f"“{one_line(claim.wanted, 80)}” asks for it"] if claim.wanted else []
-            lines.append(f"  claims {claim.target.shown} ({', '.join(notes)})")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
-
-
-def _ago(milliseconds: int) -> str:
-    minutes = milliseconds // 60_000
-    if minutes < 1:
-        return "just now"
-    return f"{minutes} min ago" if minutes < 120 else f"{minutes // 60} h ago"
-
-
 def _claims(rows: Sequence[Row], now_ms: int, is_alive: IsAlive) -> tuple[Claim, ...]:
     # A process has many claims, and asking for one costs as much as reading a file.
     alive = lru_cache(maxsize=None)(is_alive)
@@ -332,7 +268,7 @@ def _with_folders(path: str) -> list[str]:
 
 def _claim(row: Row, now_ms: int, is_alive: IsAlive) -> Claim:
     renewed = integer(row[5])
-    alive = _lives(row[8], row[9], row[10], row[11], now_ms, is_alive)
+    alive = is_lease_alive(row[8], row[9], row[10], row[11], now_ms, is_alive)
     return Claim(
         session_id=text(row[0]),
         target=ClaimTarget(text(row[1]), ClaimKind(text(row[2]))),
@@ -347,8 +283,10 @@ def _claim(row: Row, now_ms: int, is_alive: IsAlive) -> Claim:
     )
 
 
-def _lives(pid: object, mark: object, host: object, renewed: object, now_ms: int, is_alive: IsAlive) -> bool:
-    """True if the process of a lease runs; one of another machine counts by the lease's last renewal."""
+def is_lease_alive(
+    pid: SqlValue, mark: SqlValue, host: SqlValue, renewed: SqlValue, now_ms: int, is_alive: IsAlive = is_running
+) -> bool:
+    """Return whether the process of a lease runs; one of another machine counts by the lease's last renewal."""
     if host != host_name():
         return isinstance(renewed, int) and now_ms - renewed <= STALE_MS
     return isinstance(pid, int) and isinstance(mark, str) and is_alive(pid, mark)

@@ -205,12 +205,50 @@ WHERE c.session_id <> :session AND c.renewed_ms > :after AND (
 ORDER BY c.made_ms, c.path;
 
 -- name: read_board
--- The open sessions that had a prompt, or claim something, the newest step first.
-SELECT s.id, s.title, s.cwd, s.persona, s.model, s.updated_ms, l.pid, l.process_started, l.host, l.renewed_ms, {task_of}
+-- The open sessions that had a prompt, or claim something, the newest step first, each with its budget as it was set
+-- there, and what it used.
+SELECT
+    s.id, s.title, s.cwd, s.persona, s.model, s.updated_ms, l.pid, l.process_started, l.host, l.renewed_ms, l.editor,
+    (
+        SELECT e.payload ->> 'allowance' FROM events AS e
+        WHERE e.stream = s.id AND e.item = '' AND e.kind = 'budget_changed' AND e.payload ->> 'scope' = 'session'
+        ORDER BY e.session_seq DESC LIMIT 1
+    ),
+    (
+        SELECT coalesce(sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens), 0)
+        FROM usage WHERE session_id = s.id
+    ),
+    (SELECT coalesce(sum(micro_units), 0) FROM usage WHERE session_id = s.id),
+    {task_of}
 FROM leases AS l
 JOIN sessions AS s ON s.id = l.session_id
 WHERE s.deleted = 0 AND (s.prompt_count > 0 OR EXISTS (SELECT 1 FROM claims AS c WHERE c.session_id = s.id))
 ORDER BY s.updated_ms DESC;
+
+-- name: last_steps
+-- The newest steps of every open session, oldest first: prompts, calls, questions and answers, also of subagents.
+SELECT
+    e.stream, e.at_ms, e.item, iif(e.kind = 'subagent_recorded', e.payload ->> 'kind', e.kind),
+    iif(e.kind = 'subagent_recorded', e.payload -> 'payload', e.payload) ->> '$.call.name',
+    iif(e.kind = 'subagent_recorded', e.payload -> 'payload', e.payload) ->> '$.call.title',
+    iif(e.kind = 'subagent_recorded', e.payload -> 'payload', e.payload) ->> '$.reason',
+    coalesce(e.payload ->> '$.stop_reason', e.payload ->> '$.command')
+FROM leases AS l
+JOIN events AS e ON e.stream = l.session_id
+WHERE e.seq IN (
+    SELECT seq FROM events
+    WHERE stream = l.session_id AND (
+        kind IN (
+            'turn_started', 'turn_ended', 'tool_call_started', 'tool_call_finished', 'permission_asked',
+            'permission_answered'
+        )
+        OR kind = 'subagent_recorded' AND payload ->> 'kind' IN (
+            'tool_call_started', 'tool_call_finished', 'permission_asked', 'permission_answered'
+        )
+    )
+    ORDER BY session_seq DESC LIMIT 32
+)
+ORDER BY e.seq;
 
 -- name: origin_of_fork
 -- The session that a fork comes from, and when it was forked.

@@ -147,6 +147,7 @@ def test_a_switch_may_stand_between_the_action_and_the_session():
         "trust list",
         "auth status",
         "usage",
+        "board",
         "models",
         "backup",
         "restore --latest",

@@ -73,6 +73,8 @@ NOT_REFUSED = (
     "gc --dry-run",
     "backup",
     "usage",
+    "board",
+    "board --watch",
     "policy grants",
     "policy explain ls",
     "models",

@@ -81,7 +81,8 @@ async def test_the_settings_deny_edits_of_what_another_session_works_on():
 
 
 async def test_a_claim_runs_out_and_that_of_a_dead_process_is_seen_as_stale_and_stops_nobody():
-    from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, overlapping, read_board, take_claims
+    from pattern_acp.tasks.board import read_board
+    from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, overlapping, take_claims
 
     model = ScriptedProvider([says("Hello.")])
     async with running_agent(model, settings=AUTO) as agent:

@@ -226,6 +226,8 @@ def _store_commands(random: Random, session: str, folder: Path, number: str, tex
             word(random, "1d", "2026-11-01", "x"),
         ),
         ("usage", "--csv"),
+        ("board",),
+        ("board", "--json"),
         ("models",),
         ("doctor",),
         ("doctor", "--verify"),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, board_text, target_of
+from pattern_acp.tasks.board import board_text
+from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, target_of
 
 
 def target(words: str) -> ClaimTarget:

@@ -9,7 +9,8 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import store
-from pattern_acp.tasks.claims import ClaimTarget, overlapping, read_board, take_claims
+from pattern_acp.tasks.board import read_board
+from pattern_acp.tasks.claims import ClaimTarget, overlapping, take_claims
 from pattern_acp.tasks.model import OPEN, GraphQuery, LinkKind, Task, TaskFilter, TaskPatch, TaskStatus
 from tests.support.constellation import Constellation, temporary_constellation
 
@@ -68,7 +69,7 @@ QUESTIONS: dict[str, tuple[int, Callable[[Transaction], object]]] = {
     "graph": (5, lambda tx: store.walk(tx, OWNERS, GraphQuery("1"))),
     "overlap": (1, lambda tx: overlapping(tx, "ses_1", [ClaimTarget("/w/a.py")], now_ms=1)),
     "claim": (1, lambda tx: take_claims(tx, "ses_1", [], now_ms=1, renews=False) or tx.one("SELECT 1")),
-    "board": (2, lambda tx: read_board(tx, now_ms=1)),
+    "board": (3, lambda tx: read_board(tx, now_ms=1)),
 }
 
 

@@ -100,6 +100,7 @@ def second_version(connection: Connection) -> Tables:
         extensions.UNSUBSCRIBE_SESSION: serve(
             extensions.UnsubscribeRequest, lambda ours: ours.first.session_feed.unsubscribe
         ),
+        extensions.BOARD: serve(extensions.BoardRequest, lambda ours: ours.first.board),
         extensions.LIST: serve(extensions.ListCheckpointsRequest, lambda ours: ours.first.list_checkpoints),
         extensions.PREVIEW: serve(extensions.RewindRequest, lambda ours: ours.first.preview_rewind),
         extensions.RESTORE: serve(extensions.RewindRequest, lambda ours: ours.first.restore),
