@@ -13,6 +13,7 @@ from pattern_acp.bootstrap.constellation import read_persona
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.cli.memory.editing import edit_text, read_edited
+from pattern_acp.cli.output import write_error
 from pattern_acp.commands.document import Fence, Part, Result, Said
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.task_actions import MOST_LISTED, TaskChanged, TaskList, TasksTaken, TaskVerbs
@@ -44,6 +45,7 @@ class TerminalTasks(TaskVerbs, frozen=True):
 
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
+    project: str = ""
 
 
 class ExportedTasks(Result, frozen=True):
@@ -68,7 +70,14 @@ async def open_tasks(call: TypedCommand, process: Process) -> AsyncGenerator[Ter
     clock = SystemClock()
     opened = open_for_reading(constellation_path(process), clock=clock) if reads else open_for_command(process)
     async with opened as database:
-        yield await anyio.to_thread.run_sync(_desk, call, process, database, clock)
+        desk = await anyio.to_thread.run_sync(_desk, call, process, database, clock)
+        yield desk
+        if process.loaded.settings.tasks.files and not reads:
+            # Late: most users keep no files.
+            from pattern_acp.session.task_projection import renew_task_files
+
+            for sentence in await renew_task_files(database, desk.cwd, desk.project):
+                write_error(sentence)
 
 
 def without_constellation(call: TypedCommand) -> Result:
@@ -195,4 +204,4 @@ def _desk(call: TypedCommand, process: Process, database: Database, clock: Syste
     ids, key = RandomIds(), project_key(git_facts(cwd).common_dir, cwd)
     owners = MemoryScope(persona, key, SessionId(CONSTELLATION_STREAM)).owners
     tasks = Tasks(database, TaskDesk(owners, CONSTELLATION_STREAM), clock=clock, ids=ids, peer=ids.peer())
-    return TerminalTasks(tasks, process.environ, cwd)
+    return TerminalTasks(tasks, process.environ, cwd, key)

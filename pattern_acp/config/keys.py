@@ -30,6 +30,7 @@ from pattern_acp.config.settings import (
     SearchSettings,
     Settings,
     SyncSettings,
+    TaskSettings,
     TurnSettings,
 )
 from pattern_acp.config.values import (
@@ -141,6 +142,7 @@ _FETCH = FetchSettings()
 _SEARCH = SearchSettings()
 _DEFINITIONS = DefinitionSettings()
 _CLAIMS = ClaimSettings()
+_TASKS = TaskSettings()
 _POLICY = PolicySettings()
 _DELEGATE = DelegateSettings()
 _COMPACTION = CompactionSettings()
@@ -419,6 +421,12 @@ KEYS: tuple[Key, ...] = (
         summary="What happens before an edit of a file that another open session changes.",
         rule=choice("tell", "ask", "deny"),
         default=_CLAIMS.overlap,
+    ),
+    Key(
+        name="tasks.files",
+        summary="Whether the project's tasks are kept as files in it too, .pattern/tasks/N.md.",
+        rule=YES_OR_NO,
+        default=_TASKS.files,
     ),
     _delegate_model("model", "subagents", "that of the session"),
     _delegate_model("explorer_model", "explorers", "that of all subagents"),

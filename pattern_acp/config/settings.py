@@ -326,6 +326,13 @@ class ClaimSettings(Struct, frozen=True):
     it may not."""
 
 
+class TaskSettings(Struct, frozen=True):
+    """Settings of tasks (docs/how-to/tasks.md)."""
+
+    files: bool = False
+    """True when the project's tasks are written as files into it too, `.pattern/tasks/N.md`."""
+
+
 class CompactionSettings(Struct, frozen=True):
     """Compaction: when the conversation is made shorter for the model, and how (docs/explanation/context.md)."""
 
@@ -520,6 +527,7 @@ class Settings(Struct, frozen=True):
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     definitions: DefinitionSettings = field(default_factory=DefinitionSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
+    tasks: TaskSettings = field(default_factory=TaskSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     backup: BackupSettings = field(default_factory=BackupSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)

@@ -305,9 +305,9 @@ TABLES = StateTables(
         "jobs",
         "job_holds",
     ),
-    whole=("block_shares", "folder_trust", "memory_files", "task_edges"),
+    whole=("block_shares", "folder_trust", "memory_files", "task_edges", "task_files"),
 )
-"""The tables that segments contain besides events and their large payloads. Rows of the last four are deleted when
+"""The tables that segments contain besides events and their large payloads. Rows of the last five are deleted when
 they no longer apply; of the others only forgetting deletes any, and that begins the segments anew."""
 
 MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")

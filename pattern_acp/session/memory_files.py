@@ -83,7 +83,7 @@ async def renew_files(database: Database, root: str, memory: ConstellationMemory
     if not await database.read(lambda tx: files_in(tx, str(folder))):
         return ()
     try:
-        if await anyio.to_thread.run_sync(_leads_elsewhere, folder, root):
+        if await anyio.to_thread.run_sync(leads_elsewhere, folder, root):
             return ()
         views = await memory.blocks()
         owner = memory.owner
@@ -97,8 +97,8 @@ async def renew_files(database: Database, root: str, memory: ConstellationMemory
 async def _guarded(session: "Session", *, takes_in: bool) -> None:
     folder = _folder(session.state)
     try:
-        if await anyio.to_thread.run_sync(_leads_elsewhere, folder, session.state.policy.roots[0]):
-            _report(
+        if await anyio.to_thread.run_sync(leads_elsewhere, folder, session.state.policy.roots[0]):
+            report_once(
                 session.state, str(folder), "The folder .pattern/memory leads out of the project, so it is not used."
             )
             return
@@ -107,15 +107,15 @@ async def _guarded(session: "Session", *, takes_in: bool) -> None:
             views = await session.memory.blocks()
         database, kept = session.constellation.database, _kept(session.memory)
         for name, sentence in await _bring_up_to_date(database, folder, views, kept):
-            _report(session.state, name, sentence)
+            report_once(session.state, name, sentence)
         state, now_ms = session.state, session.constellation.clock.now_ms()
         about = {"project": state.project_key, "persona": state.persona.name, "cwd": state.cwd}
         for name, sentence in await _write_notes(database, folder, about, now_ms):
-            _report(state, name, sentence)
+            report_once(state, name, sentence)
     except PatternError as error:
         logger.warning("memory was not kept as files: %s", type(error).__name__)
     except OSError as error:
-        _report(session.state, str(folder), _not_kept(folder, error))
+        report_once(session.state, str(folder), _not_kept(folder, error))
 
 
 async def _write_notes(
@@ -151,7 +151,7 @@ async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlock
             await _note(session.constellation, folder, one, content)
         except BlockError as error:
             sentence = error if isinstance(error, MemoryFileError) else MemoryFileError(one.file, error.sentence)
-            _report(session.state, one.file + content_hash(content), sentence.sentence)
+            report_once(session.state, one.file + content_hash(content), sentence.sentence)
     return took
 
 
@@ -256,7 +256,8 @@ def _folder(state: "SessionState") -> Path:
     return Path(state.policy.roots[0]).joinpath(*FOLDER)
 
 
-def _leads_elsewhere(folder: Path, root: str) -> bool:
+def leads_elsewhere(folder: Path, root: str) -> bool:
+    """Return whether a folder is a link out of the project. Blocks."""
     return not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root))
 
 
@@ -289,7 +290,8 @@ def _not_kept(folder: Path, error: OSError) -> str:
     return f"Memory could not be kept as files ({error.strerror}); mend {folder}."
 
 
-def _report(state: "SessionState", key: str, sentence: str) -> None:
+def report_once(state: "SessionState", key: str, sentence: str) -> None:
+    """Tell the user of something that is wrong with a file, once for each `key`."""
     if key not in state.reported_files:
         state.reported_files.add(key)
         state.notices.append(sentence)

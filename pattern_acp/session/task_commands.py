@@ -52,8 +52,9 @@ def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
 
 async def run_tasks(session: "Session", argument: str) -> str:
     """List tasks, add one, or make the session's plan one."""
+    await _take_in_files(session)
     verb, _, rest = argument.strip().partition(" ")
-    tasks = _tasks_of_user(session)
+    tasks = tasks_of_user(session)
     match verb:
         case "add":
             if not rest.strip():
@@ -76,7 +77,8 @@ async def run_task(session: "Session", argument: str) -> str:
     verb, _, words = rest.strip().partition(" ")
     if not ref:
         raise CommandMisusedError(f"Name a task by its number. {TASK_USAGE}")
-    tasks = _tasks_of_user(session)
+    await _take_in_files(session)
+    tasks = tasks_of_user(session)
     match verb:
         case "":
             graph = await tasks.graph(GraphQuery(ref, depth=1))
@@ -102,10 +104,19 @@ async def show_task(session: "Session", replayed: Sequence[Event] = ()) -> None:
     Another window may have changed them since; so this is not recorded, only shown.
     """
     session.state.has_tasks = True
-    task = await _tasks_of_user(session).active()
+    task = await tasks_of_user(session).active()
     last = next((event.plan for event in reversed(replayed) if isinstance(event, PlanUpdated)), None)
     if task is not None and task.plan != last:
         await session.view.show(PlanUpdated(TurnId(""), task.plan))
+
+
+async def _take_in_files(session: "Session") -> None:
+    """Take in what the user edited in files of tasks: the answer has it then."""
+    if session.state.settings.tasks.files:
+        # Late: most users keep no files, and files of tasks need what is here.
+        from pattern_acp.session.task_projection import exchange_task_files
+
+        await exchange_task_files(session)
 
 
 async def _keep(session: "Session", title: str) -> str:
@@ -117,7 +128,7 @@ async def _keep(session: "Session", title: str) -> str:
     plan = next((entry.event.plan for entry in reversed(recorded) if isinstance(entry.event, PlanUpdated)), None)
     if plan is None or not plan.entries:
         raise CommandMisusedError(f"This session has no plan yet. {TASKS_USAGE}")
-    task = await _tasks_of_user(session).show_plan(plan, title or plan.entries[0].content)
+    task = await tasks_of_user(session).show_plan(plan, title or plan.entries[0].content)
     session.state.has_tasks = True
     if task is None:
         raise CommandMisusedError(TASKS_USAGE)
@@ -129,7 +140,8 @@ async def _record_plan(session: "Session", task: Task) -> None:
     await session.recorder.record(NewEvent(PlanUpdated(turn_id or TurnId(""), task.plan), Actor.HUMAN, Origin.PERSON))
 
 
-def _tasks_of_user(session: "Session") -> Tasks:
+def tasks_of_user(session: "Session") -> Tasks:
+    """Tasks as the user of a session sees and changes them."""
     return _tasks(session, "user", Actor.HUMAN, Origin.PERSON)
 
 

@@ -67,6 +67,7 @@ from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_context import (
     drop_forgotten,
     exchange_files,
+    keeps_files,
     memory_changes,
     memory_of_request,
     recall_for,
@@ -386,7 +387,7 @@ async def _record_start(state: SessionState, recorder: JournalRecorder, turn: Tu
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
     if insertion is not None:
         recorder.tell_when_recorded(lambda: insertion.inserted(turn.message))
-    if turn.command is None and not state.settings.memory.files:
+    if turn.command is None and not keeps_files(state):
         # The first request to the model takes it along, or whatever is recorded before.
         await recorder.record_soon(*events)
     else:
@@ -453,7 +454,7 @@ async def _answer_of(session: Session, command: Typed) -> str | TurnEnd | None:
 
 async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     """Bring in what changed outside: files of memory, and what the folder offers, about which the user is asked."""
-    if session.state.settings.memory.files:
+    if keeps_files(session.state):
         await exchange_files(session)
     await note_changed_files(session.constellation, session.state)
     commands = more_commands(session.trust, session.mcp)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.columns import data, integer, text
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.origin import Actor, Origin
@@ -78,6 +78,10 @@ def forget_in_tasks(tx: Transaction, words: Forgotten, *, at_ms: int, session: s
             {"id": found.list_id, "number": number, "size": len(tasks), "base": base, "seq": seq},
         )
         project_tasks(tx, found.list_id, tasks, seq)
+        for row in tx.all(_QUERIES["task_files_of_list"], {"id": found.list_id}):
+            # The file itself is made anew without them at the next turn there.
+            file: dict[str, SqlValue] = {"folder": row[0], "task_id": row[1], "base": words.mask(text(row[2]))}
+            tx.execute(_QUERIES["put_task_file_base"], file)
     return count
 
 

@@ -168,6 +168,38 @@ FROM json_each(:owners) AS o
 JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
 GROUP BY t.status;
 
+-- name: tasks_in_files
+-- The tasks of an owner that are open or have a file in a folder, with what was written there.
+SELECT t.task, f.base, f.file_hash, f.next_hash
+FROM tasks AS t
+LEFT JOIN task_files AS f ON f.task_id = t.id AND f.folder = :folder
+WHERE t.scope = :scope AND t.owner = :owner AND (t.status IN ('todo', 'in_progress', 'blocked') OR f.task_id IS NOT NULL)
+ORDER BY t.number
+LIMIT :most;
+
+-- name: task_files_of_list
+-- The files of the tasks of a list.
+SELECT f.folder, f.task_id, f.base FROM task_files AS f JOIN tasks AS t ON t.id = f.task_id WHERE t.list_id = :id;
+
+-- name: put_task_file
+-- A file of a task is being written, or was.
+INSERT INTO task_files (folder, task_id, base, file_hash, next_hash, last_seq)
+SELECT :folder, id, :base, :file_hash, :next_hash, last_seq FROM tasks WHERE id = :task_id
+ON CONFLICT (folder, task_id) DO UPDATE SET
+    base = excluded.base, file_hash = excluded.file_hash, next_hash = excluded.next_hash, last_seq = excluded.last_seq;
+
+-- name: put_task_file_base
+-- The text that an edit in a file is compared with.
+UPDATE task_files SET base = :base WHERE folder = :folder AND task_id = :task_id;
+
+-- name: drop_task_file
+-- A file that is no longer kept.
+DELETE FROM task_files WHERE folder = :folder AND task_id = :task_id;
+
+-- name: has_task_files
+-- Whether a folder has files of tasks.
+SELECT 1 FROM task_files WHERE folder = :folder LIMIT 1;
+
 -- part: task_of
 -- Number and title of the task that the session `s` works on, or ''.
 coalesce(

@@ -157,14 +157,29 @@ class Tasks:
             lambda tx, writer: store.comment_task(tx, self._desk.owners, ref, self._desk.author, words, writer), call_id
         )
 
-    async def edit(self, ref: str, base: "TaskText", edited: "TaskText") -> Task:
+    async def edit(
+        self,
+        ref: str,
+        base: "TaskText",
+        edited: "TaskText",
+        *,
+        note: Callable[[Transaction], None] = lambda _tx: None,
+    ) -> Task:
         """Take in what was edited in the file of a task since it was written of `base`.
+
+        `note` is done in the same transaction.
 
         Raises:
             TaskNotFoundError: it, or the other end of a link, is not in sight.
             TaskRefusedError: a rule is broken.
         """
-        return await self._write(lambda tx, writer: self._edited(tx, ref, base, edited, writer), None)
+
+        def take(tx: Transaction, writer: store.TaskWriter) -> Task:
+            task = self._edited(tx, ref, base, edited, writer)
+            note(tx)
+            return task
+
+        return await self._write(take, None)
 
     async def import_drafts(self, drafts: "Sequence[TaskDraft]", *, scope: Scope = Scope.PROJECT) -> ImportedTasks:
         """Make tasks of the entries of a file, or change those that it made before.

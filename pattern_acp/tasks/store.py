@@ -291,6 +291,53 @@ def list_tasks(tx: Transaction, owners: Owners, asked: TaskFilter) -> tuple[Task
     return tuple(TaskRow(task, tuple(blockers.get(task.id, ()))) for task in tasks)
 
 
+class TaskFile(Struct, frozen=True):
+    """A file of a task as it was written.
+
+    `base` is what an edit is compared with. The hashes are of the file as it was written and as it is being written;
+    empty for none.
+    """
+
+    base: str
+    file_hash: str
+    next_hash: str = ""
+
+
+def tasks_in_files(
+    tx: Transaction, folder: str, scope: Scope, owner: str, *, most: int
+) -> tuple[tuple[Task, TaskFile | None], ...]:
+    """The tasks of an owner that are open or have a file in a folder, with that file."""
+    params: dict[str, SqlValue] = {"folder": folder, "scope": scope.value, "owner": storable(owner), "most": most}
+    return tuple(
+        (_decoded(row[0]), None if row[1] is None else TaskFile(text(row[1]), text(row[2]), text(row[3])))
+        for row in tx.all(_QUERIES["tasks_in_files"], params)
+    )
+
+
+def note_task_file(tx: Transaction, folder: str, task_id: str, file: TaskFile) -> None:
+    """Note that a file is being written, or was."""
+    known: dict[str, SqlValue] = {"base": file.base, "file_hash": file.file_hash, "next_hash": file.next_hash}
+    tx.execute(_QUERIES["put_task_file"], {"folder": folder, "task_id": task_id, **known})
+
+
+def drop_task_file(tx: Transaction, folder: str, task_id: str) -> None:
+    """Forget a file that is no longer kept."""
+    tx.execute(_QUERIES["drop_task_file"], {"folder": folder, "task_id": task_id})
+
+
+def has_task_files(tx: Transaction, folder: str) -> bool:
+    """Return whether tasks were written as files into a folder."""
+    return tx.one(_QUERIES["has_task_files"], {"folder": folder}) is not None
+
+
+def numbers_of(tx: Transaction, owners: Owners, ids: Sequence[str]) -> dict[str, str]:
+    """The numbers of those of these tasks that are in sight, by id."""
+    if not ids:
+        return {}
+    rows = tx.all(_QUERIES["tasks_of"], {"ids": json.dumps(sorted(set(ids))), "owners": json.dumps(owners)})
+    return {task.id: str(task.number) for task in (_decoded(row[0]) for row in rows)}
+
+
 def imported_tasks(tx: Transaction, owners: Owners) -> dict[str, Task]:
     """The tasks in sight that were imported, by what they were imported as."""
     rows = tx.all(_QUERIES["imported_tasks"], {"owners": json.dumps(owners)})

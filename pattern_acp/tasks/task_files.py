@@ -155,7 +155,9 @@ def merge_task(base: TaskText, edited: TaskText, now: Task, read: "Reading") -> 
         ends = _set(base.links, edited.links, tuple((link.kind, read.name_of(link.target)) for link in now.links))
         links = {TaskLink(kind, read.target_of(ref)) for kind, ref in ends}
         after = replace(after, links=tuple(sorted(links, key=lambda link: f"{link.kind} {link.target}")))
-    new = [one for one in edited.comments if one not in base.comments]
+    # A file that was written, and not noted as written since the process died, has comments that are there already.
+    there = {*base.comments, *map(_comment, now.comments)}
+    new = [one for one in edited.comments if one not in there]
     added = tuple(TaskComment(read.author, read.now_ms, _said(one)) for one in new)
     after = replace(after, comments=(*after.comments, *added))
     return after if after == now else replace(after, updated_ms=read.now_ms)

@@ -24,6 +24,7 @@ from pattern_acp.config.settings import (
     SearchSettings,
     Settings,
     SyncSettings,
+    TaskSettings,
     TurnSettings,
 )
 
@@ -109,6 +110,8 @@ sandbox_writable = ["~/.cache", "/var/cache/build"]
 follow = "keep"
 [claims]
 overlap = "deny"
+[tasks]
+files = true
 [search]
 provider = "searxng"
 url = "http://localhost:8080"
@@ -176,6 +179,7 @@ day = 20
         compaction=CompactionSettings("importance", 70, 50),
         definitions=DefinitionSettings("keep"),
         claims=ClaimSettings("deny"),
+        tasks=TaskSettings(files=True),
         search=SearchSettings("searxng", "http://localhost:8080"),
         delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4, "whole"),
         memory=MemorySettings(
@@ -260,7 +264,7 @@ blue = 1
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], [claims], [compaction], [definitions], "
-            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [turn], "
+            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
@@ -271,7 +275,7 @@ blue = 1
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], [claims], [compaction], [definitions], "
-            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [turn], "
+            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",

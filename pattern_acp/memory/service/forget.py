@@ -521,6 +521,7 @@ _PLACES = {
     "memory_files": "name of a memory file",
     "search_entries": "passage of the search index",
     "sessions": "row of a session, such as its title or folder",
+    "task_files": "file of a task",
     "usage": "row of what requests cost",
 }
 """Names for the rows of a table that may contain words; other tables go by their own name."""
