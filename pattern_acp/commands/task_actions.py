@@ -172,7 +172,7 @@ async def show(desk: TaskVerbs, task: str) -> TaskShown:
     Raises:
         TaskNotFoundError: there is none.
     """
-    graph = await desk.tasks.graph(GraphQuery(task, depth=1))
+    graph = await desk.tasks.shown(task)
     edges = tuple(edge for edge in graph.edges if graph.nodes[0].id in {edge.source, edge.target})
     return TaskShown(graph.nodes[0], edges, names_of(graph))
 

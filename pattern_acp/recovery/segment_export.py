@@ -305,10 +305,10 @@ TABLES = StateTables(
         "jobs",
         "job_holds",
     ),
-    whole=("block_shares", "folder_trust", "memory_files", "task_edges", "task_files"),
+    whole=("block_shares", "folder_trust", "memory_files", "task_edges", "task_files", "task_turns"),
 )
-"""The tables that segments contain besides events and their large payloads. Rows of the last five are deleted when
-they no longer apply; of the others only forgetting deletes any, and that begins the segments anew."""
+"""The tables that segments contain besides events and their large payloads. Rows of the last six are deleted when
+they no longer apply, or added; of the others only forgetting deletes any, and that begins the segments anew."""
 
 MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")
 """Tables of state that segments do not contain: the search index is made from the texts, vectors in the background, and

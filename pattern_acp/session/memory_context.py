@@ -155,21 +155,12 @@ def author_of(write: LaterWrite, session_id: SessionId) -> str:
     return _AUTHORS[write.actor]
 
 
-def keeps_files(state: "SessionState") -> bool:
-    """Return whether memory or tasks are kept as files in the project."""
-    return state.settings.memory.files or state.settings.tasks.files
-
-
 async def exchange_files(session: "Session") -> None:
     """See `memory_files.exchange_files`. Forked memory has no files: those of the project are of what is not forked."""
     if session.state.settings.memory.files and session.state.memory_fork is None:
         from pattern_acp.session import memory_files
 
         await memory_files.exchange_files(session)
-    if session.state.settings.tasks.files:
-        from pattern_acp.session import task_projection
-
-        await task_projection.exchange_task_files(session)
 
 
 async def write_files(session: "Session") -> None:

@@ -40,6 +40,7 @@ from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
+from pattern_acp.tasks.presence import note_task_turn
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
 
@@ -168,6 +169,7 @@ class SessionProjections:
         inner = event.event if isinstance(event, SubagentRecorded) else event
         if isinstance(inner, UsageReported):
             note_usage(tx, self._session_id, inner, seq=seq, at_ms=now, subagent=name)
+            note_task_turn(tx, self._session_id, inner.turn_id, seq=seq)
             if self._job[0] and self._job[1] == inner.turn_id:
                 from pattern_acp.jobs.store import JOB, draw_usage
 

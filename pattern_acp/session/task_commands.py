@@ -52,7 +52,6 @@ def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
 
 async def run_tasks(session: "Session", argument: str) -> str:
     """List tasks, add one, or make the session's plan one."""
-    await _take_in_files(session)
     verb, _, rest = argument.strip().partition(" ")
     tasks = tasks_of_user(session)
     match verb:
@@ -77,12 +76,10 @@ async def run_task(session: "Session", argument: str) -> str:
     verb, _, words = rest.strip().partition(" ")
     if not ref:
         raise CommandMisusedError(f"Name a task by its number. {TASK_USAGE}")
-    await _take_in_files(session)
     tasks = tasks_of_user(session)
     match verb:
         case "":
-            graph = await tasks.graph(GraphQuery(ref, depth=1))
-            return preserved(task_text(graph))
+            return preserved(task_text(await tasks.shown(ref)))
         case "graph":
             return preserved(graph_text(await tasks.graph(GraphQuery(ref))))
         case "comment":
@@ -108,15 +105,6 @@ async def show_task(session: "Session", replayed: Sequence[Event] = ()) -> None:
     last = next((event.plan for event in reversed(replayed) if isinstance(event, PlanUpdated)), None)
     if task is not None and task.plan != last:
         await session.view.show(PlanUpdated(TurnId(""), task.plan))
-
-
-async def _take_in_files(session: "Session") -> None:
-    """Take in what the user edited in files of tasks: the answer has it then."""
-    if session.state.settings.tasks.files:
-        # Late: most users keep no files, and files of tasks need what is here.
-        from pattern_acp.session.task_projection import exchange_task_files
-
-        await exchange_task_files(session)
 
 
 async def _keep(session: "Session", title: str) -> str:

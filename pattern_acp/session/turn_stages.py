@@ -67,7 +67,6 @@ from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_context import (
     drop_forgotten,
     exchange_files,
-    keeps_files,
     memory_changes,
     memory_of_request,
     recall_for,
@@ -260,7 +259,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
             await reload_history(session)
         if end.sentence:
             await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
-        await exchange_files(session)
+        await _exchange_files(session)
         await show_notices(session, turn.turn_id)
     except CredentialsError as error:
         # Some editors show another page in place of the chat, or nothing, for this error.
@@ -387,7 +386,7 @@ async def _record_start(state: SessionState, recorder: JournalRecorder, turn: Tu
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
     if insertion is not None:
         recorder.tell_when_recorded(lambda: insertion.inserted(turn.message))
-    if turn.command is None and not keeps_files(state):
+    if turn.command is None and not _keeps_files(state):
         # The first request to the model takes it along, or whatever is recorded before.
         await recorder.record_soon(*events)
     else:
@@ -400,6 +399,9 @@ async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
     """Answer a slash command of ours, which ends the turn."""
     if turn.command is None:
         return None
+    if session.state.settings.tasks.files:
+        # The answer has what was edited in a file just before.
+        await _exchange_files(session)
     end = await run_command(session, turn.turn_id, turn.command)
     if not session.state.title and not session.checkpoints.is_clean:
         # Lists leave out what has no title, and this session has files to go back in.
@@ -452,10 +454,24 @@ async def _answer_of(session: Session, command: Typed) -> str | TurnEnd | None:
     return answer
 
 
+def _keeps_files(state: SessionState) -> bool:
+    return state.settings.memory.files or state.settings.tasks.files
+
+
+async def _exchange_files(session: Session) -> None:
+    """Take in what was edited in files of memory and tasks, and bring them up to date."""
+    await exchange_files(session)
+    if session.state.settings.tasks.files:
+        # Late: most users keep no files.
+        from pattern_acp.session.task_projection import exchange_task_files
+
+        await exchange_task_files(session)
+
+
 async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
     """Bring in what changed outside: files of memory, and what the folder offers, about which the user is asked."""
-    if keeps_files(session.state):
-        await exchange_files(session)
+    if _keeps_files(session.state):
+        await _exchange_files(session)
     await note_changed_files(session.constellation, session.state)
     commands = more_commands(session.trust, session.mcp)
     await ensure_trust(session, turn.turn_id)

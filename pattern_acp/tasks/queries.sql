@@ -93,6 +93,35 @@ LIMIT 1;
 -- Whether a session works on a task.
 SELECT 1 FROM tasks WHERE session = :session AND status IN ('in_progress', 'blocked') LIMIT 1;
 
+-- name: note_task_turn
+-- Note that a model was asked in a turn while its session worked on a task.
+INSERT OR IGNORE INTO task_turns (task_id, session_id, turn_id, last_seq)
+SELECT id, :session, :turn, :seq FROM tasks
+WHERE session = :session AND session <> '' AND status IN ('in_progress', 'blocked')
+ORDER BY updated_ms DESC, number DESC
+LIMIT 1;
+
+-- name: effort_of_task
+-- Tokens, money and time of the turns of a task that have ended.
+SELECT
+    (
+        SELECT coalesce(sum(input_tokens + output_tokens + cache_read_tokens + cache_write_tokens), 0) FROM usage
+        WHERE session_id IN (SELECT session_id FROM task_turns WHERE task_id = :id)
+            AND (session_id, turn_id) IN (SELECT session_id, turn_id FROM task_turns WHERE task_id = :id)
+    ),
+    (
+        SELECT coalesce(sum(micro_units), 0) FROM usage
+        WHERE session_id IN (SELECT session_id FROM task_turns WHERE task_id = :id)
+            AND (session_id, turn_id) IN (SELECT session_id, turn_id FROM task_turns WHERE task_id = :id)
+    ),
+    (
+        SELECT coalesce(sum(ended.at_ms - begun.at_ms), 0)
+        FROM task_turns AS t
+        JOIN events AS begun ON begun.stream = t.session_id AND begun.item = t.turn_id AND begun.kind = 'turn_started'
+        JOIN events AS ended ON ended.stream = t.session_id AND ended.item = t.turn_id AND ended.kind = 'turn_ended'
+        WHERE t.task_id = :id
+    );
+
 -- name: has_tasks
 -- Whether these owners have an open task.
 SELECT 1

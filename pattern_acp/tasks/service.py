@@ -108,6 +108,20 @@ class Tasks:
         """
         return await self._database.read(lambda tx: store.walk(tx, self._desk.owners, asked))
 
+    async def shown(self, ref: str) -> TaskGraph:
+        """A task with what was measured of it, and the tasks that it links to or that link to it.
+
+        Raises:
+            TaskNotFoundError: there is none in sight.
+        """
+
+        def read(tx: Transaction) -> TaskGraph:
+            graph = store.walk(tx, self._desk.owners, GraphQuery(ref, depth=1))
+            task, *others = graph.nodes
+            return replace(graph, nodes=(replace(task, actual=store.measured_effort(tx, task)), *others))
+
+        return await self._database.read(read)
+
     async def active(self) -> Task | None:
         """The task that this session works on, or None."""
         session = self._desk.session

@@ -35,6 +35,7 @@ from pattern_acp.tasks.model import (
     LinkKind,
     Task,
     TaskComment,
+    TaskEffort,
     TaskFilter,
     TaskGraph,
     TaskLink,
@@ -289,6 +290,13 @@ def list_tasks(tx: Transaction, owners: Owners, asked: TaskFilter) -> tuple[Task
     for row in tx.all(_QUERIES["blockers_of"], {"ids": json.dumps([task.id for task in tasks])}):
         blockers.setdefault(text(row[0]), []).append(integer(row[1]))
     return tuple(TaskRow(task, tuple(blockers.get(task.id, ()))) for task in tasks)
+
+
+def measured_effort(tx: Transaction, task: Task) -> TaskEffort:
+    """Tokens, money and time of the turns in which a session worked on a task; its own measure without any."""
+    row = tx.one(_QUERIES["effort_of_task"], {"id": task.id})
+    found = TaskEffort() if row is None else TaskEffort(integer(row[0]), integer(row[1]), integer(row[2]))
+    return task.actual if found == TaskEffort() else found
 
 
 class TaskFile(Struct, frozen=True):

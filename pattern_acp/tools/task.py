@@ -166,11 +166,9 @@ async def _list(asked: TaskArguments, _patch: object, tasks: "Tasks", _call: obj
 
 
 async def _get(asked: TaskArguments, _patch: object, tasks: "Tasks", _call: object) -> "tuple[str, Task | None]":
-    from pattern_acp.tasks.model import GraphQuery
     from pattern_acp.tasks.showing import task_text
 
-    graph = await tasks.graph(GraphQuery(asked.task, depth=1))
-    return task_text(graph), None
+    return task_text(await tasks.shown(asked.task)), None
 
 
 async def _create(

@@ -6,7 +6,7 @@ from pattern_acp.config.settings import FetchSettings, Settings
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
-from tests.support.scripts import calls, says
+from tests.support.scripts import calls, says, uses
 from tests.support.turns import last_result
 from tests.support.web_server import Answer, web_server
 
@@ -67,6 +67,29 @@ async def test_a_task_that_another_open_session_works_on_is_not_taken():
         refused = last_result(model.requests[-1])
         assert refused.is_error
         assert "works on the task #1 in another session that is open" in refused.text
+
+
+async def test_what_a_task_took_is_measured_over_the_turns_in_which_its_session_worked_on_it():
+    model = ScriptedProvider(
+        [
+            says("Before.") + uses(5_000, 1),
+            calls("task", operation="claim", task="1") + uses(100, 10),
+            says("Begun.") + uses(200, 20),
+            says("Going on.") + uses(300, 30),
+            calls("task", operation="update", task="1", status="done") + uses(400, 40),
+            says("Done.") + uses(500, 50),
+            says("After.") + uses(6_000, 1),
+        ]
+    )
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello")
+        await said(agent, session, "/tasks add Parser")
+        assert "took" not in await said(agent, session, "/task 1")
+        second = await agent.editor.open_session(str(agent.folder))
+        for prompt in ("Take it.", "Go on.", "End it.", "And now?"):
+            await agent.editor.prompt(second, prompt)
+        assert "took 1,650 tokens" in await said(agent, session, "/task 1")
 
 
 async def test_the_plan_of_a_session_becomes_a_task_and_its_steps_are_shown_on_load_and_resume():
