@@ -9,24 +9,35 @@ as long as that result stands there. So a trap is told once, again after the con
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+import anyio
 import anyio.to_thread
 
 from pattern_acp.domain.access import Access, RunCommand, WritePath
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolResultPart
+from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.memory.permissions import Isolation
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.paths import is_windows_path
 from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.db.connection import Transaction
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import InjectionQueue, SessionState
+    from pattern_acp.tasks.claims import Claim, ClaimTarget
+    from pattern_acp.turn.budget import UserWaitTimer
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +45,15 @@ logger = logging.getLogger(__name__)
 RENEWED_MS = 60_000
 """The time in milliseconds after which claims of a session that works are renewed."""
 
+
+OVERLAP_CALL = "overlapping_edit"
+"""Name of the call that shows the question."""
+
+OVERLAP_OPTIONS = (
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Go on: edit beside that session"),
+    ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Take over: ask that session, and edit once it gives way"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Wait: leave it alone for now"),
+)
 
 CLAIM_MS = 15 * 60_000
 """Life of a claim behind its last renewal, as in `tasks/claims.py`, which only edits import."""
@@ -43,14 +63,22 @@ class EditWarnings:
     """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
     def __init__(
-        self, session: "Session", queue: "InjectionQueue | SessionState", agent: str = "", *, lands: bool = False
+        self,
+        session: "Session",
+        queue: "InjectionQueue | SessionState",
+        agent: str = "",
+        *,
+        waits: "UserWaitTimer | None" = None,
+        lands: bool = False,
     ) -> None:
         """`agent` is the name of the subagent whose conversation it is; empty for the session's own.
 
-        `lands`: its changes become the user's at its end only, where those that do not fit together are found.
+        `waits` counts the time that the user takes to answer. `lands`: its changes become the user's at its end only,
+        where those that do not fit together are found.
         """
         self._session = session
         self._agent = agent
+        self._waits = waits
         self._lands = lands
         self._heard_by = queue
         self._told: dict[str, int] = {}
@@ -124,31 +152,90 @@ class EditWarnings:
             targets = await anyio.to_thread.run_sync(lambda: [claims.target_of(path, cwd) for path in new])
         else:
             targets = [claims.ClaimTarget(path) for path in new]
-        overlap = state.settings.claims.overlap
+        try:
+            met = await self._taken(targets, due=due)
+        except PatternError as error:
+            logger.warning("files were not claimed: %s", type(error).__name__)
+            return ""
+        if met:
+            overlap = state.settings.claims.overlap
+            held = await self._ask(met, targets) if overlap == "ask" else claims.overlap_text(met, len(new), overlap)
+            if not held or overlap != "ask":
+                state.told_claims |= {(one.session_id, one.target.path) for one in met}
+            # What the user allowed is claimed, too, unless a further session was quicker.
+            return held or await self._claim(paths, of_command=of_command)
+        state.claims |= dict.fromkeys([*state.claims, *new] if due else new, now_ms)
+        if self._agent:
+            state.claiming_agents |= dict.fromkeys(paths, self._agent)
+        return ""
 
-        def look(tx: "Transaction") -> tuple[claims.Claim, ...]:
+    async def _taken(self, targets: "Sequence[ClaimTarget]", *, due: bool) -> "tuple[Claim, ...]":
+        """Claim the targets, unless there are claims of other sessions to tell of, which are returned."""
+        from pattern_acp.tasks import claims
+
+        state, now_ms = self._session.state, self._session.constellation.clock.now_ms()
+        denies = state.settings.claims.overlap == "deny"
+
+        def look(tx: "Transaction") -> "tuple[Claim, ...]":
             met = claims.overlapping(tx, state.session_id, targets, now_ms=now_ms) if targets else ()
-            fresh = tuple(
-                one for one in met if overlap == "deny" or (one.session_id, one.target.path) not in state.told_claims
-            )
+            fresh = tuple(one for one in met if denies or (one.session_id, one.target.path) not in state.told_claims)
             if not fresh:
                 claims.take_claims(
                     tx, state.session_id, targets, now_ms=now_ms, agent=self._agent, renews=due or not state.claims
                 )
             return fresh
 
-        try:
-            met = await session.constellation.database.write(look)
-        except PatternError as error:
-            logger.warning("files were not claimed: %s", type(error).__name__)
+        return await self._session.constellation.database.write(look)
+
+    async def _ask(self, met: "Sequence[Claim]", targets: "Sequence[ClaimTarget]") -> str:
+        """Ask the user about an overlap; empty if the call goes on, else the text that the model reads instead.
+
+        Raises:
+            DatabaseError: the question could not be recorded.
+        """
+        from pattern_acp.tasks import claims
+
+        session, state = self._session, self._session.state
+        reason = claims.overlap_question(met)
+        call = ToolCallView(
+            ToolCallId(session.constellation.ids.new("call")),
+            OVERLAP_CALL,
+            "Another session works there: edit all the same?",
+            ToolKind.OTHER,
+            {"paths": [one.target.shown for one in met]},
+            content=(TextContent(reason),),
+        )
+        turn_id = session.memory.turn_id or TurnId("")
+        asked = PermissionAsked(turn_id, call.call_id, reason, tuple(one.answer.value for one in OVERLAP_OPTIONS))
+        answer = PermissionAnswer.CANCELLED
+        with self._waits.waiting() if self._waits is not None else nullcontext():
+            async with state.policy.asking:
+                await session.recorder.record(
+                    NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM)
+                )
+                try:
+                    answer = await session.approver.ask(ApprovalRequest(call, reason, OVERLAP_OPTIONS))
+                finally:
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                        status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+                        chosen = next((one.name for one in OVERLAP_OPTIONS if one.answer is answer), "Nobody answered.")
+                        await session.recorder.record(
+                            NewEvent(
+                                PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON
+                            ),
+                            NewEvent(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
+                        )
+        if answer is PermissionAnswer.ALLOW_ONCE:
             return ""
-        if met:
-            state.told_claims |= {(one.session_id, one.target.path) for one in met}
-            return claims.overlap_text(met, len(new), overlap)
-        state.claims |= dict.fromkeys([*state.claims, *new] if due else new, now_ms)
-        if self._agent:
-            state.claiming_agents |= dict.fromkeys(paths, self._agent)
-        return ""
+        if not answer.allows:
+            return claims.waiting_text(met, asked=False)
+        now_ms, session_id = session.constellation.clock.now_ms(), state.session_id
+
+        def take(tx: "Transaction") -> bool:
+            asked = [claims.take_over(tx, session_id, target, now_ms=now_ms)[1] for target in targets]
+            return any(asked)
+
+        return claims.waiting_text(met, asked=True) if await session.constellation.database.write(take) else ""
 
     def _beside(self, paths: Sequence[str]) -> dict[str, str]:
         """Those of the files that another subagent which runs beside this one edits, with its name."""

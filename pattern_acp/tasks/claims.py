@@ -221,29 +221,53 @@ def read_claims(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running)
 
 def overlap_text(claims: Sequence[Claim], files: int, overlap: OverlapSetting) -> str:
     """Text for the model instead of the effect: who works there, since when, on what, and the choices."""
-    lines = [f"{HELD}, nothing was changed. Another open session works on what this call would change:"]
-    for claim in claims:
-        about = f", on the task {claim.task}" if claim.task else ""
-        lines.append(f"- {claim.target.shown}: {claim.who}, since {local_minute(claim.made_ms)}{about}")
+    lines = [
+        f"{HELD}, nothing was changed. Another open session works on what this call would change:",
+        *_lines(claims),
+    ]
     match overlap:
         case "deny":
             lines.append(
                 "The settings deny edits there ([claims] overlap). Work on something else, or wait until that session "
                 "is closed or its claim ends, 15 minutes behind its last edit."
             )
-        case "ask":
-            lines.append(
-                "Ask the user: wait, work in a fork or a worktree of your own, take it over (they type `/board take "
-                "PATH`, which asks that session), or go on. Only if they say so, send the same call once more, which "
-                "is done then."
-            )
-        case "tell":
+        case "tell" | "ask":
             lines.append(
                 f"Its work must survive: read the {'file' if files == 1 else 'files'} again before you edit. Wait and "
                 "do something else first, work in a fork or a worktree of your own, have the user take it over "
                 "(`/board take PATH` asks that session), or go on; the same call once more is done."
             )
     return "\n".join(lines)
+
+
+def overlap_question(claims: Sequence[Claim]) -> str:
+    """Question to the user about an edit of what another session works on."""
+    return "\n".join(("Another open session works on what the agent wants to change:", *_lines(claims)))
+
+
+def waiting_text(claims: Sequence[Claim], *, asked: bool) -> str:
+    """Text for the model instead of the effect, where the user wants to wait, or `asked` that session to give way."""
+    said = (
+        "The user asked that session to give way; until it does, its work is left alone. Do something else first."
+        if asked
+        else "The user wants to wait. Do something else, or work in a fork or a worktree of your own."
+    )
+    return "\n".join(
+        (
+            f"{HELD}, nothing was changed. Another open session works on what this call would change:",
+            *_lines(claims),
+            said,
+        )
+    )
+
+
+def _lines(claims: Sequence[Claim]) -> list[str]:
+    """Who works where, since when, and on which task."""
+    return [
+        f"- {one.target.shown}: {one.who}, since {local_minute(one.made_ms)}"
+        + (f", on the task {one.task}" if one.task else "")
+        for one in claims
+    ]
 
 
 def beside_text(files: Mapping[str, str]) -> str:

@@ -1,10 +1,13 @@
 """Claims: what one session edits is told to another one before its first edit there."""
 
+import anyio
+import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ClaimSettings, Settings
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, says
 from tests.support.turns import last_result
 
@@ -77,6 +80,54 @@ async def test_the_settings_deny_edits_of_what_another_session_works_on():
         await agent.editor.prompt(second, "Change.")
         for request in model.requests[4:]:
             assert "The settings deny edits there" in last_result(request).text
+        assert (agent.folder / "a.py").read_text(encoding="utf-8") == "new\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "text"),
+    [
+        ("allow_once", "", "2\n"),
+        ("allow_always", "The user asked that session to give way", "new\n"),
+        ("reject_once", "The user wants to wait.", "new\n"),
+    ],
+)
+async def test_the_user_is_asked_whether_to_go_on_take_over_or_wait(answer: str, told: str, text: str):
+    asks = replace(AUTO, claims=ClaimSettings("ask"))
+    model = ScriptedProvider(
+        [write("a.py"), says("One."), calls("read_file", path="a.py"), write("a.py", "2\n"), says("Two.")]
+    )
+    async with running_agent(model, settings=asks) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(first, "Write the parser")
+        second = await agent.editor.open_session(str(agent.folder))
+        agent.editor.permission = choose(answer)
+        await agent.editor.prompt(second, "Change it.")
+        (question,) = agent.editor.asked
+        assert question["toolCall"]["title"] == "Another session works there: edit all the same?"
+        assert [one["name"].partition(":")[0] for one in question["options"]] == ["Go on", "Take over", "Wait"]
+        result = last_result(model.requests[-1])
+        assert result.is_error is bool(told)
+        assert told in result.text
+        assert (agent.folder / "a.py").read_text(encoding="utf-8") == text
+        board = await said(agent, first, "/board")
+        assert ("“Change it.” asks for it" in board) is (answer == "allow_always")
+
+
+async def test_a_question_about_an_overlap_that_nobody_answers_ends_with_the_turn():
+    asks = replace(AUTO, claims=ClaimSettings("ask"))
+    model = ScriptedProvider([write("a.py"), says("One."), calls("read_file", path="a.py"), write("a.py", "2\n")])
+    async with running_agent(model, settings=asks) as agent:
+        first = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(first, "Write the parser")
+        second = await agent.editor.open_session(str(agent.folder))
+
+        async def never(_params: JsonDict) -> JsonDict:
+            await agent.editor.cancel(second)
+            await anyio.sleep_forever()
+            return {}
+
+        agent.editor.permission = never
+        assert (await agent.editor.prompt(second, "Change it."))["stopReason"] == "cancelled"
         assert (agent.folder / "a.py").read_text(encoding="utf-8") == "new\n"
 
 
