@@ -62,6 +62,8 @@ class Absence(Struct, frozen=True):
     titles: tuple[str, ...] = ()
     decisions: tuple[WrittenDecision, ...] = ()
     threads: tuple[OpenThread, ...] = ()
+    tasks: tuple[str, ...] = ()
+    """Tasks that were changed, with their state, in words."""
     handoffs: tuple[LeftBehind, ...] = ()
     """Told whether it was away or not: the session that left one cannot go on by itself. Of a session that finished a
     moment ago, with nothing open, there is none."""
@@ -78,13 +80,16 @@ def catch_up(absence: Absence) -> Section:
     What has no room is counted.
     """
     away = is_away(absence.last_active_ms, absence.now_ms)
-    if not absence.handoffs and not (away and (absence.titles or absence.decisions or absence.threads)):
+    if not absence.handoffs and not (
+        away and (absence.titles or absence.decisions or absence.threads or absence.tasks)
+    ):
         return NOTHING
     since = local_minute(absence.last_active_ms)
     lines = [_headline(absence)] if away else []
     lines += [line for one in absence.handoffs for line in _left_behind(one)]
     told = {one.title for one in absence.handoffs}
     lines += [f"- {one.label}, by {one.author}: {_short(one.reason)}" for one in absence.decisions]
+    lines += [f"- {_short(one)}" for one in absence.tasks]
     lines += [f"- open: “{_short(one.title)}”, {_short(one.open)}" for one in absence.threads if one.title not in told]
     return untrusted_block("catch_up", *_within(lines, CATCH_UP_TOKENS - _MARK_TOKENS), since=since)
 
@@ -100,6 +105,8 @@ def title_of(absence: Absence) -> str:
         parts.append(
             "1 change of memory" if len(absence.decisions) == 1 else f"{len(absence.decisions)} changes of memory"
         )
+    if absence.tasks:
+        parts.append("1 task" if len(absence.tasks) == 1 else f"{len(absence.tasks)} tasks")
     if absence.threads:
         parts.append(f"{len(absence.threads)} left open")
     if not parts:

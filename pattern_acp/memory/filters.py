@@ -13,7 +13,7 @@ from pattern_acp.db.connection import SqlValue
 
 EntryKind: TypeAlias = Literal["block", "archival", "superseded", "user", "assistant", "task", "skill", "call"]
 """Source of a passage: a block, an archival entry (in force, or replaced by another), a message by its role, a step
-of a plan, a skill, or what a tool call did, which only leads to its turn."""
+of a plan or a task, a skill, or what a tool call did, which only leads to its turn."""
 
 CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant", "task", "skill")
 """Kinds that are searched by default: a superseded entry stays in history, out of search."""
@@ -22,6 +22,9 @@ ALL_KINDS: tuple[EntryKind, ...] = (*CURRENT_KINDS, "superseded")
 
 FACT_KINDS = frozenset({"block", "archival", "superseded", "task", "skill"})
 """Kinds that were kept on purpose, as facts, not said in passing."""
+
+TASK_ID = "task_"
+"""Beginning of the id of a task: what kind `task` has as its source, where steps of a plan have a session."""
 
 _LAST_MS = 1 << 62
 

@@ -39,6 +39,7 @@ from pattern_acp.recovery.checks import Finding, Health, check_rows
 from pattern_acp.recovery.segment_export import BLOBS, EVENTS, FORM, TABLES, StateTables
 from pattern_acp.session.session_row_rebuild import mend_rows
 from pattern_acp.session.stored import index_all
+from pattern_acp.tasks.store import index_tasks
 
 QUERIES = load_queries("pattern_acp.recovery")
 
@@ -293,6 +294,7 @@ def _finish(tx: Transaction, progress: Progress) -> None:
     # Where the end is missing, rows may be ahead of their events (rule R1).
     mend_rows(tx, partial(progress, "comparing sessions"))
     index_memory(tx)
+    index_tasks(tx)
     count_again(tx)
     index_all(tx, partial(progress, "indexing sessions"))
 

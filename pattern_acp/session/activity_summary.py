@@ -38,7 +38,7 @@ from pattern_acp.journal.session_lists import Thread, threads_since
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
 from pattern_acp.memory.freshness import handoff_age, plan_age
-from pattern_acp.session.memory_context import show_search
+from pattern_acp.session.memory_context import memory_owner, show_search
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
@@ -51,6 +51,7 @@ MOST_THREADS = 10
 MOST_DECISIONS = 6
 MOST_HANDOFFS = 3
 MOST_COMMANDS = 3
+MOST_TASKS = 6
 
 
 async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> Section:
@@ -96,10 +97,20 @@ async def _gather(shared: "Constellation", state: "SessionState", block_ids: Seq
             tuple(thread.title for thread in threads),
             tuple(_decision(change) for change in changes),
             tuple(open_thread for thread in threads if (open_thread := _open(thread, now_ms)) is not None),
+            _tasks(tx, state, cursor.told_seq),
             handoffs,
         )
 
     return await shared.database.read(look)
+
+
+def _tasks(tx: Transaction, state: "SessionState", told_seq: int) -> tuple[str, ...]:
+    """The tasks that were changed meanwhile."""
+    from pattern_acp.tasks.store import tasks_since
+
+    owners = memory_owner(state).owners
+    changed = tasks_since(tx, owners, told_seq, session=state.session_id, limit=MOST_TASKS)
+    return tuple(f"task {task.ref} “{task.title}”: {task.status.value.replace('_', ' ')}" for task in changed)
 
 
 def _goes_on(handoff: "Handoff") -> bool:

@@ -64,6 +64,23 @@ SET number = excluded.number, status = excluded.status, rank = excluded.rank, do
     session = excluded.session, words = excluded.words, updated_ms = excluded.updated_ms, task = excluded.task,
     last_seq = excluded.last_seq;
 
+-- name: owner_of_list
+-- The one whose tasks a list holds.
+SELECT owner FROM task_lists WHERE id = :id;
+
+-- name: every_task
+-- All tasks as their rows say.
+SELECT list_id, task, last_seq FROM tasks ORDER BY number;
+
+-- name: tasks_since
+-- The tasks of several owners that were changed behind an event, the newest first.
+SELECT t.task
+FROM json_each(:owners) AS o
+CROSS JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
+WHERE t.last_seq > :after AND t.session <> :session
+ORDER BY t.last_seq DESC
+LIMIT :most;
+
 -- name: delete_edges
 -- Delete the edges of a task that its document has no longer; `keep` is a JSON list of [kind, target].
 DELETE FROM task_edges

@@ -17,6 +17,7 @@ from pattern_acp.domain.origin import Actor, DataSource, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of, this_process
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.filters import TASK_ID
 from pattern_acp.tasks import store
 from pattern_acp.tasks.errors import TaskTakenError
 from pattern_acp.tasks.model import (
@@ -265,7 +266,7 @@ class Tasks:
     def _created(self, tx: Transaction, title: str, patch: TaskPatch, scope: Scope, writer: store.TaskWriter) -> Task:
         owner = next(owner for found, owner in self._desk.owners if found is scope)
         # Time first, so that ids sort by age.
-        task_id = f"task_{writer.at_ms:012x}{self._ids.new('x')[-20:]}"
+        task_id = f"{TASK_ID}{writer.at_ms:012x}{self._ids.new('x')[-20:]}"
         task = Task(task_id, 0, title, created_ms=writer.at_ms, updated_ms=writer.at_ms)
         task = patched(task, self._owned(replace(patch, title=title)), writer.at_ms)
         return store.create_task(tx, scope, owner, task, writer, list_id=self._ids.new("tasklist"))

@@ -26,6 +26,7 @@ from pattern_acp.domain.plan import PlanPriority
 from pattern_acp.journal.events import TasksChanged
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.indexing import index_listed
 from pattern_acp.tasks.document import TaskDocument
 from pattern_acp.tasks.errors import NotATaskListError, TaskNotFoundError, TaskRefusedError
 from pattern_acp.tasks.model import (
@@ -530,6 +531,31 @@ def project_tasks(tx: Transaction, list_id: str, tasks: Iterable[Task], seq: int
         for link in task.links:
             edge: dict[str, SqlValue] = {"source": task.id, "kind": link.kind.value, "target": link.target, "seq": seq}
             tx.execute(_QUERIES["put_edge"], edge)
+        _index(tx, list_id, task, seq)
+
+
+def _index(tx: Transaction, list_id: str, task: Task, seq: int) -> None:
+    """Let a task be found by its words as they are now."""
+    row = tx.one(_QUERIES["owner_of_list"], {"id": list_id})
+    if row is None:
+        return
+    item = f"{task.number}.{task.status}"
+    steps = "\n".join(f"- {step.text}" for step in task.steps)
+    said = "\n\n".join(part for part in (f"{task.ref} {task.title}", task.description, steps) if part)
+    texts = [(item, said), *((item, f"{task.ref} {one.author}: {one.text}") for one in task.comments)]
+    index_listed(tx, "task", task.id, text(row[0]), texts, at_ms=task.updated_ms, seq=seq)
+
+
+def index_tasks(tx: Transaction) -> None:
+    """Let every task be found, in an index that holds none."""
+    for row in tx.all(_QUERIES["every_task"]):
+        _index(tx, text(row[0]), _decoded(row[1]), integer(row[2]))
+
+
+def tasks_since(tx: Transaction, owners: Owners, after: int, *, session: str, limit: int) -> tuple[Task, ...]:
+    """The tasks that were changed behind an event, the newest first, without those of a session."""
+    params: dict[str, SqlValue] = {"owners": json.dumps(owners), "after": after, "session": session, "most": limit}
+    return tuple(_decoded(row[0]) for row in tx.all(_QUERIES["tasks_since"], params))
 
 
 def _edges_at(tx: Transaction, ids: Sequence[str], *, forward: bool, reverse: bool) -> list[GraphEdge]:

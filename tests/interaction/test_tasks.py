@@ -92,6 +92,19 @@ async def test_what_a_task_took_is_measured_over_the_turns_in_which_its_session_
         assert "took 1,650 tokens" in await said(agent, session, "/task 1")
 
 
+async def test_tasks_and_their_comments_are_found_by_their_words_as_they_are_now():
+    async with running_agent(ScriptedProvider([]), settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await said(agent, session, "/tasks add Mend the zeppelin hangar")
+        await said(agent, session, "/task 1 comment The quartz key is lost.")
+        assert "task #1 (todo)" in await said(agent, session, "/recall zeppelin")
+        await said(agent, session, "/task 1 done")
+        for words in ("zeppelin", "quartz key"):
+            found = await said(agent, session, f"/recall {words}")
+            assert "task #1 (done)" in found
+            assert "(todo)" not in found
+
+
 async def test_the_plan_of_a_session_becomes_a_task_and_its_steps_are_shown_on_load_and_resume():
     entries = [{"content": "Look", "status": "completed"}, {"content": "Act", "status": "in_progress"}]
     model = ScriptedProvider([calls("update_plan", entries=entries), says("On it.")])

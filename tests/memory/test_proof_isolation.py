@@ -23,6 +23,10 @@ COMMANDS = (
     "/memory undo human",
     "/memory redo human",
     "/recall zeppelin hangar",
+    "/tasks all hangar",
+    "/task 1",
+    "/task 1 graph",
+    "/board",
 )
 
 EVERY_TOOL: Turn = (
@@ -58,9 +62,12 @@ def raw(path: Path) -> bytes:
 
 
 async def plant(agent: RunningAgent, folder: Path) -> None:
-    """The canary in blocks, in messages and in the archive of a constellation, about the folder that both work in."""
+    """The canary in blocks, messages, a task and the archive of a constellation, about the folder that both work in."""
     session = await agent.editor.open_session(str(folder))
-    for text in (f"/remember me: {FACT}", f"/remember project: {FACT}", FACT):
+    for text in (
+        *(f"/remember me: {FACT}", f"/remember project: {FACT}", f"/tasks add {FACT}", f"/task 1 comment {FACT}"),
+        *("/task 1 start", "/board claim hangar/", FACT),
+    ):
         await agent.editor.prompt(session, text)
     assert CANARY in str(agent.model.requests)
     assert CANARY.encode() in raw(agent.database.path)

@@ -39,6 +39,19 @@ async def test_after_an_hour_it_is_told_headline_decisions_and_open_threads():
         assert len(titles(agent)) == 1
 
 
+async def test_tasks_that_were_changed_meanwhile_are_told_with_their_state():
+    model = ScriptedProvider([says("Done for now."), says("Welcome back.")])
+    async with running_agent(model) as agent:
+        await one_session(agent, "Hello")
+        for prompt in ("/tasks add Mend the hangar", "/tasks add Paint it", "/task 1 done"):
+            await one_session(agent, prompt)
+        await go_away(agent, 5)
+        await one_session(agent, "What did we do yesterday?")
+        told = model.requests[-1].volatile
+        assert "- task #1 “Mend the hangar”: done\n- task #2 “Paint it”: todo\n" in told
+        assert titles(agent)[-1].endswith(", 2 tasks")
+
+
 async def test_what_was_undone_deleted_or_restored_is_told_by_its_name():
     async with running_agent(ScriptedProvider([says("Done.")], repeat=True)) as agent:
         await one_session(agent, "Begin")

@@ -18,7 +18,7 @@ from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import Scope, lasting_owner
 from pattern_acp.memory.embeddings import EmbeddingModel
-from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, EntryKind, Filters
+from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, TASK_ID, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import SearchResult, answer_to, is_guess, repeats_query, search, written_by
@@ -257,7 +257,10 @@ def _source(tx: Transaction, found: SearchResult) -> tuple[str, str]:
         case "skill":
             return f"skill {found.item}", f"skill {found.item}"
         case "task":
-            status = found.item.partition(".")[2].replace("_", " ")
+            number, _, state = found.item.partition(".")
+            status = state.replace("_", " ")
+            if found.source.startswith(TASK_ID):
+                return f"task #{number} ({status})", f"task #{number} ({status})"
             title = _title(tx, found)
             return f"plan step ({status}) of session {found.source}", f"plan step ({status}) of {title}"
         case kind:
