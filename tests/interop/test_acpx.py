@@ -1,5 +1,6 @@
 """acpx (npm, OpenClaw) drives the agent: files and terminals of the client, its permission rules, its sessions."""
 
+import subprocess
 from dataclasses import replace
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.support.children import watched_command
 from tests.support.clients import Acpx, Place, asked_of_client
+from tests.support.process import COMMAND
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
@@ -104,3 +106,28 @@ def test_what_it_refuses_is_neither_written_nor_run_nor_read_in_any_mode(acpx: A
     assert greeting(place) == "hello\nworld\n"
     asked = {"fs/read_text_file", "terminal/create"} if mode == "auto" else {"fs/read_text_file"}
     assert asked <= asked_of_client(place)
+
+
+def test_a_plan_shows_blocked_dropped_and_resumed_steps(acpx: Acpx, place: Place):
+    def steps(*boxes: str) -> None:
+        head = (
+            "---\ntask: 1\ntitle: Parser\nstatus: in_progress\npriority: medium\nowner: user\nlabels:\nlinks:\n---\n\n"
+        )
+        names = ("Read the grammar", "Write the lexer", "Port the old tests")
+        lines = "\n".join(f"- [{box}] {name}" for box, name in zip(boxes, names, strict=True))
+        (place.home / "task.md").write_text(f"{head}## Steps\n\n{lines}\n", encoding="utf-8")
+        words = ("tasks", "--cwd", str(place.work), "edit", "1", "--file", str(place.home / "task.md"))
+        subprocess.run([*COMMAND, *words], env=place.variables, check=True, capture_output=True, timeout=60)
+
+    named = ("-s", "one")
+    assert acpx.run(place, "sessions", "new", "--name", "one").code == 0
+    assert acpx.run(place, "prompt", *named, "/tasks add Parser").code == 0
+    assert acpx.run(place, "prompt", *named, "/task 1 start").code == 0
+    steps("!", "-", " ")
+    stopped = acpx.run(place, "prompt", *named, "/task 1 start").output
+    assert "- [pending] [blocked] Read the grammar" in stopped
+    assert "- [completed] [dropped] Write the lexer" in stopped
+    steps(">", " ", " ")
+    resumed = acpx.run(place, "prompt", *named, "/task 1 start").output
+    assert "- [in_progress] Read the grammar" in resumed
+    assert "- [pending] Write the lexer" in resumed
