@@ -21,9 +21,9 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import resolve_path
-from pattern_acp.memory.blocks import Scope
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
+from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.paths import is_windows_path
