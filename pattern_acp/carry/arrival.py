@@ -208,7 +208,21 @@ class ArrivalSurroundings:
         if self.is_known(one.event):
             return True
         asked: dict[str, SqlValue] = {"id": block_id, "data": data if isinstance(data, bytes) else None}
-        return self.tx.one(QUERIES["has_update"], asked) is not None
+        if self.tx.one(QUERIES["has_update"], asked) is not None:
+            return True
+        is_creation = (one.write or {}).get("operation") == Operation.CREATE.value
+        return is_creation and isinstance(data, bytes) and self._has_content(block_id, data)
+
+    def _has_content(self, block_id: str, base: bytes) -> bool:
+        """Tell whether all of the version that a history was cut at is in a block here, which has the same id."""
+        row = self.tx.one(QUERIES["block_of_id"], {"id": block_id})
+        if row is None or row[3] != 0:
+            return False
+        key = BlockKey(Scope(text(row[0])), text(row[1]), text(row[2]))
+        try:
+            return propose_merge(self.tx, key, base, Operation.CREATE, peer=READING_PEER) is None
+        except BlockError:
+            return False
 
     def block_events(self, record: BlockRecord) -> list[BlockEvent]:
         """All events of a block."""

@@ -182,11 +182,11 @@ async def import_archive(
             return found.unaccepted
         else:
             show_parts(listed(found.found), desk.process.environ, pager=False)
-            choices = await asked(found.found, _ask, rule) or Choices({})
+            choices = await asked(found.found, ask_in_terminal, rule) or Choices({})
         return await found.take(choices, now_ms=SystemClock().now_ms())
 
 
-async def _ask(text: str, answers: Answers) -> str:
+async def ask_in_terminal(text: str, answers: Answers) -> str:
     """Ask in the terminal; the word of an answer, or what was typed."""
     sys.stdout.write("".join((*(f"  {word:<9} {label}\n" for word, label in answers.items()), f"{text} ")))
     sys.stdout.flush()

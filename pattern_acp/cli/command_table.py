@@ -592,6 +592,69 @@ SYNC = Group(
     opens=f"{_SYNC}open_sync",
 )
 
+_FORKS = "pattern_acp.cli.constellation_forks:"
+_PART_OF_FORK = (
+    _text("project", "FOLDER", "only the memory of this folder's project, and the sessions in it"),
+    _text("persona", "NAME", "only the memory and sessions of this persona", "--of-persona"),
+    Parameter(
+        "history",
+        "what blocks read before: none, recent (20 writes), full (the default)",
+        option="--history",
+        choices=("none", "recent", "full"),
+    ),
+)
+FORK_ALL = Group(
+    "fork",
+    "make a constellation that begins with what another one has",
+    "Make the constellation NEW, which begins with the memory and the sessions of the constellation NAME. What it "
+    "learns stays in it until merge.",
+    (
+        Command(
+            "",
+            "make a constellation that begins with what another one has",
+            f"{_FORKS}fork_constellation",
+            (
+                Parameter(
+                    "name", "the constellation", metavar="NAME", required=True, ask="which constellation to fork"
+                ),
+                Parameter("new", "the fork", metavar="NEW", required=True, ask="what to call the fork"),
+                *_PART_OF_FORK,
+                JSON,
+            ),
+        ),
+    ),
+    words="NAME NEW",
+    opens=f"{_FORKS}open_forks",
+)
+
+MERGE_ALL = Group(
+    "merge",
+    "bring back what a fork of the constellation learned",
+    "Show what the constellation NAME learned since it was forked, and take over what you accept. Doing it twice "
+    "changes nothing. --accept all, memory, facts, sessions, or numbers of the list.",
+    (
+        Command(
+            "",
+            "bring back what a fork of the constellation learned",
+            f"{_FORKS}merge_constellation",
+            (
+                Parameter("name", "the fork", metavar="NAME", required=True, ask="which fork to merge"),
+                _text("accepts", "WHAT", "take this over without a question", "--accept"),
+                Parameter(
+                    "conflicts",
+                    "where both sides differ: fork, target, both (the default)",
+                    option="--conflicts",
+                    choices=("fork", "target", "both"),
+                ),
+                *_PART_OF_FORK,
+                JSON,
+            ),
+        ),
+    ),
+    words="NAME",
+    opens=f"{_FORKS}open_forks",
+)
+
 CONFIG = Group(
     "config",
     "print the schema of config.toml, for editors",
@@ -776,6 +839,8 @@ GROUPS = (
     EXPORT,
     IMPORT,
     SYNC,
+    FORK_ALL,
+    MERGE_ALL,
     _one(
         "gc",
         "take away copies and contents that serve nothing any more",

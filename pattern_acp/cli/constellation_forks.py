@@ -1,0 +1,175 @@
+"""`pattern-acp fork` and `merge`: a whole constellation beside another, and what it learned back (docs/how-to/fork.md).
+
+Owns: the words of a terminal for them, and which file is read and which is written. Must not know: what an archive is
+made of: a fork is an export of one constellation that another imports, and so is a merge (pattern_acp/carry).
+"""
+
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.carry.arrival import Conflicts
+from pattern_acp.carry.export import Choice, ExportReport, History, export, store_id
+from pattern_acp.carry.proposing import (
+    Choices,
+    ImportedArchive,
+    Importer,
+    UnusableChoiceError,
+    asked,
+    chosen,
+    counted,
+    listed,
+    look_at,
+    opened,
+)
+from pattern_acp.cli.carry import ask_in_terminal
+from pattern_acp.cli.command_runner import constellation_path, open_for_command
+from pattern_acp.cli.rendering import show_parts
+from pattern_acp.commands.document import Paragraph, Part, Result
+from pattern_acp.commands.parameters import TypedCommand
+from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.session.stored import project_of_folder
+
+SIDES: dict[str, Conflicts] = {"fork": "theirs", "target": "mine", "both": "both"}
+"""The sides of a merge as the user calls them, and as an import does."""
+
+
+class ForkDesk(Struct, frozen=True):
+    """Dependencies of both commands."""
+
+    process: Process
+    is_program: bool
+    """True when a program reads the answer, which is not asked anything."""
+
+    def of(self, name: str) -> Process:
+        """The process with another constellation.
+
+        Raises:
+            ConfigError: none can be called so.
+        """
+        loaded = self.process.loaded
+        there = replace(self.process, loaded=replace(loaded, settings=replace(loaded.settings, constellation=name)))
+        constellation_path(there)
+        return there
+
+
+@asynccontextmanager
+async def open_forks(call: TypedCommand, process: Process) -> AsyncGenerator[ForkDesk, None]:
+    """Open nothing yet: each command opens two files."""
+    yield ForkDesk(process, call.json)
+
+
+class ForkedConstellation(Result, frozen=True):
+    """The content of a new fork, and what stayed where it was."""
+
+    name: str
+    new: str
+    blocks: int
+    facts: int
+    sessions: int
+    left_out: tuple[str, ...]
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A sentence on each, and how the fork is used."""
+        what = (
+            f"{self.new} begins with {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')} and "
+            f"{counted(self.sessions, 'session')} of {self.name}. Use it with --constellation {self.new}; "
+            f"pattern-acp merge {self.new} brings back what it learns."
+        )
+        return (Paragraph(what), *(Paragraph(sentence, "warning") for sentence in self.left_out))
+
+
+async def fork_constellation(
+    desk: ForkDesk, name: str, new: str, project: str = "", persona: str = "", history: str = ""
+) -> ForkedConstellation:
+    """Make a new constellation that begins with what another one has.
+
+    Raises:
+        PatternError: there is no such constellation, the new one is there already, or it cannot be written.
+    """
+    async with _exported(desk, name, project, persona, history) as (file, report), open_for_command(desk.of(new)) as to:
+        if await to.read(store_id):
+            raise UnusableChoiceError(
+                f"The constellation {new} is there already; choose another name, or merge into it."
+            )
+        done = await _take(desk, to, file, "all", "both")
+    return ForkedConstellation(name, new, done.blocks, done.facts, done.sessions, tuple(report.left_out))
+
+
+async def merge_constellation(
+    desk: ForkDesk,
+    name: str,
+    accepts: str = "",
+    conflicts: str = "",
+    project: str = "",
+    persona: str = "",
+    history: str = "",
+) -> ImportedArchive:
+    """Show what a fork learned, and bring back what the user accepts.
+
+    Raises:
+        PatternError: there is no such constellation, or the choice means nothing.
+    """
+    if name == desk.process.loaded.settings.constellation:
+        raise UnusableChoiceError(f"{name} is the constellation to merge into; --constellation names another one.")
+    async with _exported(desk, name, project, persona, history) as (file, report), open_for_command(desk.process) as to:
+        done = await _take(desk, to, file, accepts, conflicts)
+    return replace(done, file=name, notes=(*done.notes, *report.left_out))
+
+
+@asynccontextmanager
+async def _exported(
+    desk: ForkDesk, name: str, project: str, persona: str, history: str
+) -> AsyncGenerator[tuple[Path, ExportReport], None]:
+    """Write the chosen content of a constellation into a file beside it, which goes when the context ends."""
+    path = constellation_path(desk.of(name))
+    if not await anyio.Path(path).exists():
+        raise UnusableChoiceError(f"There is no constellation called {name}.")
+    choice = Choice(
+        project=await anyio.to_thread.run_sync(_project_at, project) if project else "",
+        persona=persona,
+        history=cast("History", history or "full"),
+    )
+    with tempfile.TemporaryDirectory(prefix="fork-", dir=path.parent) as folder:
+        file = Path(folder, "fork.car")
+        async with open_database(path, clock=SystemClock()) as database:
+            report = await database.read(partial(_write, file, choice))
+        yield file, report
+
+
+def _write(file: Path, choice: Choice, tx: Transaction) -> ExportReport:
+    with file.open("w+b") as into:
+        # Nothing leaves the user's own folder, so nothing is masked.
+        return export(tx, into, choice, lambda said: said, project_of_folder)
+
+
+async def _take(desk: ForkDesk, to: Database, file: Path, accepts: str, conflicts: str) -> ImportedArchive:
+    """Take over what the user accepts, or show what there is."""
+    rule, now_ms = SIDES.get(conflicts), SystemClock().now_ms()
+    importer = Importer(desk.process.loaded.settings.persona, "", SystemClock())
+    async with opened(file, importer) as (archive, left_out):
+        found = await look_at(to, archive, str(file), left_out=left_out)
+        if accepts:
+            choices = chosen(accepts, found.found, rule or "both")
+        elif desk.is_program or not sys.stdin.isatty() or not any(one.is_open for one in found.found):
+            return found.unaccepted
+        else:
+            show_parts(listed(found.found), desk.process.environ, pager=False)
+            choices = await asked(found.found, ask_in_terminal, rule) or Choices({})
+        return await found.take(choices, now_ms=now_ms)
+
+
+def _project_at(folder: str) -> str:
+    return project_of_folder(str(Path(folder).absolute()))
