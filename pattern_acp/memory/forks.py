@@ -85,6 +85,12 @@ def outcome_of(tx: Transaction, fork: str) -> str:
     return "" if row is None else columns.text(row[0])
 
 
+def unused_forks(tx: Transaction, *, before_ms: int) -> tuple[MemoryFork, ...]:
+    """The open forks whose sessions were all deleted before a moment, so that nobody can merge them."""
+    rows = tx.all(_QUERIES["unused_forks"], {"before_ms": before_ms})
+    return tuple(MemoryFork(columns.text(row[0]), columns.integer(row[1])) for row in rows)
+
+
 def note_copy(tx: Transaction, block_id: str, origin: Block, *, seq: int) -> None:
     """Store that a block is a copy of `origin` as it is now."""
     copied = {"block_id": block_id, "origin": origin.id, "origin_head": origin.head_update, "seq": seq}
@@ -149,6 +155,11 @@ def own_writes(tx: Transaction, block_id: str, *, after: int) -> tuple[OwnWrite,
         )
         for row in tx.all(_QUERIES["read_own_writes"], {"block_id": block_id, "after": after})
     )
+
+
+def writes_of_fork(tx: Transaction, fork: str) -> tuple[OwnWrite, ...]:
+    """All that is stored of the writes to the blocks of a fork."""
+    return tuple(write for one in stored_blocks(tx, fork) for write in own_writes(tx, one.block.id, after=0))
 
 
 def propose_copy(tx: Transaction, origin: Block, fork: str, block_id: BlockId, *, peer: int) -> ProposedChange:

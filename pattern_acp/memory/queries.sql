@@ -1061,3 +1061,15 @@ SELECT number, data, peer, actor, origin, operation, reason, at_ms, target
 FROM block_updates
 WHERE block_id = :block_id AND number > :after
 ORDER BY number;
+
+-- name: unused_forks
+-- Open forks whose sessions were all deleted before a moment, so that nobody can merge them.
+SELECT f.id, f.forked_ms
+FROM memory_forks AS f
+WHERE f.outcome = 'open' AND NOT EXISTS (
+    SELECT 1
+    FROM forked_sessions AS s
+    JOIN sessions AS x ON x.id = s.session_id
+    WHERE s.fork = f.id AND (x.deleted = 0 OR x.deleted_ms >= :before_ms)
+)
+ORDER BY f.id;

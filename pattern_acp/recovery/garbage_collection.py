@@ -18,7 +18,7 @@ from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
 from pattern_acp.definitions.sources import ListedSource, drop_source, list_sources
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.disk_usage import size_text
 from pattern_acp.journal.errors import JournalError
 from pattern_acp.journal.events import InstructionsCompiled
@@ -33,6 +33,8 @@ from pattern_acp.journal.retention import (
     unused_blobs,
 )
 from pattern_acp.journal.sessions import every_session, was_swept
+from pattern_acp.memory.forks import unused_forks, writes_of_fork
+from pattern_acp.memory.service.forking import discard_unused_forks
 from pattern_acp.policy.grant_matching import list_grants
 from pattern_acp.recovery.backups import STAMP, Backup, list_backups
 from pattern_acp.session.stored import DAY_MS
@@ -47,7 +49,7 @@ SEGMENT_WAIT_SECONDS = 2.0
 """Longest wait for a process that is writing segments, when they are to be deleted."""
 
 Kind: TypeAlias = Literal[
-    "copy", "segments", "deleted session", "file contents", "payloads", "definitions", "worker folder"
+    "copy", "segments", "deleted session", "file contents", "payloads", "definitions", "forked memory", "worker folder"
 ]
 
 
@@ -144,6 +146,8 @@ def _take(tx: Transaction, one: Sweepable, policy: RetentionPolicy) -> None:
     elif one.kind == "file contents":
         most = policy.retention.files_mb * MB
         sweep_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, at_ms=policy.now_ms)
+    elif one.kind == "forked memory":
+        discard_unused_forks(tx, before_ms=policy.deleted_before_ms, at_ms=policy.now_ms, ids=RandomIds())
     elif one.kind == "definitions":
         # Segments may bring one back, which is then found again.
         for source in unused_sources(tx):
@@ -207,6 +211,11 @@ def _inside(tx: Transaction, policy: RetentionPolicy) -> list[Sweepable]:
         Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'kept file')} {one.reason}")
         for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, without=gone)
     ]
+    forks = unused_forks(tx, before_ms=policy.deleted_before_ms)
+    if forks:
+        size = sum(len(write.update) for fork in forks for write in writes_of_fork(tx, fork.id))
+        reason = f"{_counted(len(forks), 'fork')} of memory of sessions that were deleted"
+        found.append(Sweepable("forked memory", "", size, reason))
     unused = unused_sources(tx)
     if unused:
         reason = f"{_counted(len(unused), 'kept definition')} of no session and no permission"

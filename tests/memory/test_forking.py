@@ -1,8 +1,11 @@
 """Forked memory: what it sees, what stays as it is until a merge, and what a merge brings back."""
 
+import signal
+import sys
 from collections.abc import AsyncGenerator
 from functools import partial
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +17,7 @@ from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import MemoryForkEnded, SessionCreated
 from pattern_acp.journal.reader import read_everywhere
-from pattern_acp.journal.sessions import NewSession, create_session
+from pattern_acp.journal.sessions import NewSession, create_session, mark_deleted
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import MemoryFork, Scope
 from pattern_acp.memory.document import BlockDocument
@@ -41,6 +44,8 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.templates.loading import NO_TEMPLATES
 from pattern_acp.memory.undo import plan_undo
+from pattern_acp.recovery.garbage_collection import RetentionPolicy, Sweepable, find_sweepable, sweep
+from pattern_acp.session.stored import DAY_MS
 from tests.support.constellation import Constellation, temporary_constellation
 
 IDS: IdFactory = RandomIds()
@@ -357,6 +362,79 @@ async def test_a_merge_that_fails_at_any_statement_leaves_everything_as_it_was(f
     assert await forked.text(forked.owner) == "Likes tea.\nSpeaks Dutch."
     assert (await forked.merge()).facts == ["A fact of the fork."]
     await forked.assert_sound()
+
+
+async def test_a_fork_whose_sessions_were_all_deleted_long_ago_goes_with_what_is_swept(forked: Forked):
+    await forked.write(PARENT, "append", "Likes tea.")
+    await forked.begin()
+    await forked.write(forked.owner, "append", "Speaks Dutch.")
+    clock, path = forked.constellation.clock, forked.constellation.path
+
+    def found() -> list[Sweepable]:
+        return [one for one in find_sweepable(path, RetentionPolicy(clock.now_ms())) if one.kind == "forked memory"]
+
+    clock.advance(90 * DAY_MS)
+    assert found() == []
+    await forked.constellation.database.write(lambda tx: mark_deleted(tx, FORK.session_id, seq=1, at_ms=clock.now_ms()))
+    assert found() == []
+    clock.advance(31 * DAY_MS)
+    assert [one.reason for one in found()] == ["1 fork of memory of sessions that were deleted"]
+    sweep(path, found(), RetentionPolicy(clock.now_ms()))
+    assert found() == []
+    forked.fork = None
+    assert await forked.text(PARENT) == "Likes tea."
+    await forked.assert_sound()
+
+
+@pytest.mark.e2e
+async def test_a_merge_that_is_killed_at_any_statement_did_all_or_nothing(forked: Forked):
+    await forked.write(PARENT, "append", "Likes tea.")
+    fork = await forked.begin()
+    await forked.write(forked.owner, "append", "Speaks Dutch.")
+    await forked.write(forked.owner, "create", "New.", "notes", scope="persona", description="Notes")
+    await forked.write(forked.owner, "append", "A fact of the fork.", "archive")
+    about = (str(forked.constellation.path), fork.id, str(fork.forked_ms), *PARENT.owners[0][1:], PARENT.project_key)
+    statement, step, killed = 1, 7, 0
+    while True:
+        command = [sys.executable, "-m", "tests.support.killed_merge", *about, PARENT.session_id, str(statement)]
+        ended = await anyio.run_process(command, check=False)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+        killed += 1
+        assert await forked.text(PARENT) == "Likes tea."
+        assert await forked.text(forked.owner) == "Likes tea.\nSpeaks Dutch."
+        await forked.assert_sound()
+        statement += step
+    assert killed > 5
+    assert await forked.text(PARENT) == "Likes tea.\nSpeaks Dutch."
+    assert await forked.text(PARENT, "notes") == "New."
+    forked.fork = None
+    await forked.assert_sound()
+
+
+WRITES = st.lists(st.tuples(st.sampled_from(["parent", "fork"]), st.booleans()), max_size=8)
+
+
+@settings(max_examples=8, deadline=None)
+@given(WRITES)
+def test_whatever_both_sides_write_is_merged_with_its_authors(writes: list[tuple[str, bool]]):
+    async def merge() -> None:
+        async with temporary_constellation() as constellation:
+            forked = Forked(constellation)
+            await forked.begin()
+            wrote: set[tuple[str, str]] = set()
+            for number, (side, by_person) in enumerate(writes):
+                line, by = f"{side} {number}.", "person" if by_person else ""
+                await forked.write(PARENT if side == "parent" else forked.owner, "append", line, by=by)
+                wrote.add((line, "human" if by_person else "persona"))
+            merged = await forked.merge()
+            assert all(not one.notes for one in merged.blocks)
+            assert set(await forked.authors()) == wrote
+            forked.fork = None
+            await forked.assert_sound()
+
+    anyio.run(merge)
 
 
 LINES = st.lists(st.sampled_from(["tea", "dog", "make", "port 8080", "night", "dutch"]), max_size=4, unique=True)

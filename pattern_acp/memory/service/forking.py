@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.ids import BlockId, IdFactory, SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import (
     BlockDeleted,
@@ -45,7 +45,7 @@ from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.schemas.types import TextSchema
 from pattern_acp.memory.service.archive import store_entry
 from pattern_acp.memory.service.commit import block_event, store_with_event
-from pattern_acp.memory.service.scope import PROGRAM, MemoryScope, WriteContext, Writer
+from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, WriteContext, Writer
 from pattern_acp.memory.service.share import attach_first
 from pattern_acp.memory.sharing import attach, attachments, visible_rows
 from pattern_acp.memory.store import (
@@ -57,6 +57,7 @@ from pattern_acp.memory.store import (
     propose,
     propose_merge,
 )
+from pattern_acp.memory.templates.loading import NO_TEMPLATES
 
 MOST_ENTRIES = 10_000
 """Facts of a fork that are brought back; more would be a second archive."""
@@ -223,6 +224,20 @@ def discard_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> No
     """
     _require_open(tx, fork)
     _end(tx, fork, "discarded", writing)
+
+
+def discard_unused_forks(tx: Transaction, *, before_ms: int, at_ms: int, ids: IdFactory) -> int:
+    """Discard the forks whose sessions were all deleted before a moment; how many.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    unused = forks.unused_forks(tx, before_ms=before_ms)
+    nobody = MemoryScope("", "", SessionId(CONSTELLATION_STREAM))
+    for fork in unused:
+        writing = WriteContext(nobody, PROGRAM, MemoryRules(), ids, READING_PEER, at_ms, NO_TEMPLATES)
+        discard_fork(tx, fork, writing)
+    return len(unused)
 
 
 def _require_open(tx: Transaction, fork: MemoryFork) -> None:
