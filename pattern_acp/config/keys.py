@@ -445,6 +445,12 @@ KEYS: tuple[Key, ...] = (
         default=_DELEGATE.worker_changes,
     ),
     Key(
+        name="delegate.worker_review",
+        summary="Whether you are asked before a worker's changes land as a whole; by_mode: not in the mode auto.",
+        rule=choice("by_mode", "always", "never"),
+        default=_DELEGATE.worker_review,
+    ),
+    Key(
         name="lsp.mode",
         summary='Whether language servers say what an edit broke; `lsp = "off"` is short for it.',
         rule=choice("on", "off"),

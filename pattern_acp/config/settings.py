@@ -228,6 +228,8 @@ class DelegateSettings(Struct, frozen=True):
     """Read and written, over all its requests."""
     worker_changes: Literal["direct", "whole"] = "direct"
     """`whole`: a worker writes into a view of its own, which lands at its end, all of it or nothing."""
+    worker_review: Literal["by_mode", "always", "never"] = "by_mode"
+    """Occasions on which the user is asked before a worker's changes land; `by_mode`: not in the mode auto."""
 
 
 class BudgetSettings(Struct, frozen=True):

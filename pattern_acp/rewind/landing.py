@@ -1,16 +1,17 @@
 """Landing: the changes of workers become the user's files, all of them or none.
 
-Owns: putting the workers' changes together in the order of their names, the merge with what changed meanwhile, and the
-steps that neither an error nor an end of the process can leave half done: what is about to be written is recorded first
-(`LandingStarted`, with all contents that it replaces), then every file is written through the editor, then the end is
-recorded (`LandingEnded`) with one checkpoint. A landing without an end is undone when the session is next opened. Must
-not know: what the user was asked.
+Owns: putting the workers' changes together in an order that no arrival changes, the merge with what changed meanwhile,
+and the steps that neither an error nor an end of the process can leave half done: what is about to be written is
+recorded first (`LandingStarted`, with all contents that it replaces), then every file is written through the editor,
+then the end is recorded (`LandingEnded`) with one checkpoint. A landing without an end is undone when the session is
+next opened. Must not know: what the user was asked.
 """
 
+import heapq
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,10 +51,11 @@ LANDED, FAILED, UNDONE = "landed", "failed", "undone"
 
 
 class WorkerChanges(Struct, frozen=True):
-    """The changes of one worker, by the name that orders it among others."""
+    """The changes of one worker, by the name that orders it among others; `needs` are those that it started from."""
 
     name: str
     changes: tuple[OverlayChange, ...]
+    needs: tuple[str, ...] = ()
 
 
 class LandingConflict(Struct, frozen=True):
@@ -89,15 +91,33 @@ class NotLandedError(WorkspaceError):
     failure_code = "workspace.not-landed"
 
 
+def in_order(needs: Mapping[str, Collection[str]]) -> list[str]:
+    """Names, each behind those that it needs, and otherwise sorted; what is in a circle is left out."""
+    waiting = {name: {each for each in needed if each in needs} for name, needed in needs.items()}
+    ready = [name for name, needed in waiting.items() if not needed]
+    heapq.heapify(ready)
+    found: list[str] = []
+    while ready:
+        name = heapq.heappop(ready)
+        found.append(name)
+        for other, needed in waiting.items():
+            if name in needed:
+                needed.remove(name)
+                if not needed:
+                    heapq.heappush(ready, other)
+    return found
+
+
 async def plan_landing(
     files: FileSystem, workers: Sequence[WorkerChanges], *, environment: Mapping[str, str]
 ) -> LandingPlan:
-    """Put the changes of workers together with what the editor has now, in the order of their names.
+    """Put the changes of workers together with what the editor has now, in the order of `in_order`.
 
     Raises:
         WorkspaceError: a file cannot be read.
     """
-    ordered = sorted(workers, key=lambda one: one.name)
+    by_name = {worker.name: worker for worker in workers}
+    ordered = [by_name[name] for name in in_order({worker.name: worker.needs for worker in workers})]
     now: dict[str, Content] = {}
     then: dict[str, OverlayChange] = {}
     touched: dict[str, list[str]] = {}

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
 
 
+AT_ONCE = 8
+"""Most subagents of a session that work at once; a worker that waits for its own does not count."""
+
 END_SECONDS = 1.5
 """Longest that recording a turn's end may take after a cancel; the answer is due within 2 s (invariant 3)."""
 
@@ -150,6 +153,8 @@ class Session:
         """Turns of the agent's own since the user's last prompt."""
         self.landing = anyio.Lock()
         """Held while changes of a worker land: each landing starts from what the one before left."""
+        self.subagent_places = anyio.CapacityLimiter(AT_ONCE)
+        """Places of the subagents that work at once."""
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}
         """Functions that end running subagents, by the tool call that started each, in the order of their starts."""
         self.view = ports.view

@@ -90,7 +90,9 @@ class TurnTools:
         )
         context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
         offered = partial(offered_tools, session)
-        subagents = Subagents(session, TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget))
+        below = partial(Subagents, session)
+        parts = TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget, below)
+        subagents = Subagents(session, parts)
         context = replace(context, delegation=subagents, put_question=self._put_question)
         self.checks = subagents.checks = checks_of(session, permissions, context)
         self._runner = ToolRunner(

@@ -7,7 +7,7 @@ policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
 
 import os
 import stat
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
@@ -448,10 +448,22 @@ class DelegatedTask(Struct, frozen=True):
     """The only tools that it may use; none for all of its kind."""
     paths: tuple[str, ...] = ()
     """The only places where it may write: absolute, resolved paths of files and folders; none for the session's own."""
+    needs: tuple[str, ...] = ()
+    """Names of those whose results it starts from."""
+    checks: tuple[str, ...] = ()
+    """Command lines that have to succeed on what it changed."""
 
 
 class Delegation(Protocol):
     """Runs subagents for one turn."""
+
+    def expect(self, calls: Mapping[ToolCallId, JsonObject]) -> None:
+        """Take the arguments of the calls of one answer, before the first of them is prepared."""
+        ...
+
+    def refusal(self, call_id: ToolCallId) -> str:
+        """Why the subagent of a call cannot run for what it needs; empty when it can."""
+        ...
 
     def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
         """The tools that a subagent of this kind has, in the order of the session's."""

@@ -47,6 +47,10 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
     tools: tuple[str, ...] = ()
+    needs: Annotated[tuple[str, ...], Meta(description="Names of others that have to end first.")] = ()
+    checks: Annotated[
+        tuple[str, ...], Meta(description="Commands that must succeed on a worker's changes before they land.")
+    ] = ()
 
 
 class Delegate:
@@ -71,11 +75,15 @@ class Delegate:
             raise NotAvailableError("A subagent cannot delegate; do the task yourself.")
         if asked.paths and asked.kind.only_reads:
             raise ToolInputError(f"The argument paths is for a worker; a subagent of kind {asked.kind} writes nothing.")
+        if asked.checks and asked.kind.only_reads:
+            raise ToolInputError(f"The argument checks is for a worker; one of kind {asked.kind} changes nothing.")
         _check_tools(asked, delegation)
+        if refusal := delegation.refusal(call_id):
+            raise ToolInputError(refusal)
         paths = tuple(absolute_path(path, context.cwd) for path in asked.paths)
         resolved = tuple([await anyio.to_thread.run_sync(resolve_path, path) for path in paths])
         name = one_line(asked.name, NAME_CHARACTERS) or asked.kind.value
-        task = DelegatedTask(asked.kind, asked.task, name, asked.tools, resolved)
+        task = DelegatedTask(asked.kind, asked.task, name, asked.tools, resolved, asked.needs, asked.checks)
         return PreparedCall(
             _title(asked, name),
             (NoEffect(),),

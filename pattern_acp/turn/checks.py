@@ -26,14 +26,21 @@ from pattern_acp.domain.paths import PLATFORM, Flavour, display_path, resolve_pa
 from pattern_acp.domain.text_limits import cut_middle, one_line, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
-from pattern_acp.policy.decision import Verdict
+from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.permissions import PermissionChecker
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
-from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CLEANUP_SECONDS, CallProgress, shown_content
+from pattern_acp.turn.tool_runner import (
+    CANCELLED_SENTENCE,
+    CLEANUP_SECONDS,
+    OUTSIDE,
+    CallProgress,
+    sandbox_of,
+    shown_content,
+)
 from pattern_acp.workspace.files import fingerprint
 
 CHECK_CALL = "check"
@@ -56,6 +63,8 @@ class _Run(Struct, frozen=True):
     files: tuple[str, ...]
     """Those that the check is for, from the session's folder."""
     line: str
+    agreed: bool = True
+    """False for a line of the model's, on which policy decides as on any other command."""
 
 
 class Found(Struct, frozen=True):
@@ -113,10 +122,19 @@ class ConfiguredChecks:
         changed, self._since_stop = self._since_stop, []
         return await self._run_all(turn_id, changed, "on_stop")
 
+    async def before_landing(self, turn_id: TurnId, changed: Sequence[str]) -> Found:
+        """Run every check that is for one of the files, whenever it usually runs.
+
+        Raises:
+            DatabaseError: a check could not be recorded; the turn must stop.
+        """
+        return await self._run_all(turn_id, changed, "")
+
     async def _run_all(self, turn_id: TurnId, changed: Sequence[str], when: str) -> Found:
+        """`when` is empty for all checks."""
         told: list[str] = []
         failed = False
-        runs = runs_for([check for check in self._checks if check.when == when], changed, self._context.cwd)
+        runs = runs_for([check for check in self._checks if when in {"", check.when}], changed, self._context.cwd)
         if runs and self._confirm is not None:
             in_force = await self._confirm()
             runs = [run for run in runs if run.check in in_force]
@@ -127,15 +145,17 @@ class ConfiguredChecks:
             failed = failed or not passed
         return Found("\n".join(text for text in told if text), failed)
 
-    async def run_line(self, turn_id: TurnId, name: str, line: str) -> tuple[ToolOutcome, str]:
-        """Run one line that the user agreed to, whatever was edited; its outcome, and what the model should read of it.
+    async def run_line(self, turn_id: TurnId, name: str, line: str, *, agreed: bool = True) -> tuple[ToolOutcome, str]:
+        """Run one line, whatever was edited; its outcome, and what the model should read of it.
+
+        `agreed`: the user agreed to the line; otherwise policy decides on it, and may ask.
 
         Raises:
             DatabaseError: it could not be recorded; the turn must stop.
         """
         ended: list[ToolOutcome] = []
         check = CheckSettings(name, line, when="on_stop", timeout_seconds=LONGEST_SECONDS)
-        texts, _ = await self._run(turn_id, _Run(check, (), line), {}, ended.append)
+        texts, _ = await self._run(turn_id, _Run(check, (), line, agreed), {}, ended.append)
         outcome = ended[0] if ended else ToolOutcome("\n".join(texts), is_error=True)
         return outcome, "\n".join(text for text in texts if text)
 
@@ -157,16 +177,30 @@ class ConfiguredChecks:
             return [f"The check {run.check.name} did not run: {error.sentence}"], False
         started = self._clock.monotonic()
         progress = CallProgress(call_id, self._recorder)
-        decision = self._permissions.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
+        latest: list[Decision] = []
+
+        def decide() -> Decision:
+            if run.agreed:
+                return self._permissions.decide_configured(prepared.accesses, NEEDS_NO_QUESTION)
+            decided = self._permissions.decide(prepared.accesses, arguments)
+            if decided.sandbox and prepared.run_confined is None:
+                decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE, basis=decided.basis)
+            latest[:] = [decided]
+            return decided
+
+        decision = decide()
         await self._permissions.announce(
             turn_id, decision, prepared.accesses, call_id, NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM)
         )
         try:
-            if decision.verdict is Verdict.DENY:
-                outcome = ToolOutcome(f"It did not run: {decision.reason}", is_error=True)
+            denied = await self._permissions.authorize(turn_id, decision, prepared.accesses, view, again=decide)
+            if denied is not None:
+                reason = decision.reason if decision.verdict is Verdict.DENY else denied.sentence
+                outcome = ToolOutcome(f"It did not run: {reason}", is_error=True)
             else:
                 await self._recorder.show(ToolCallRunning(call_id))
-                outcome = await _effect(prepared, progress)
+                is_confined = bool(latest) and bool(sandbox_of(latest[0]))
+                outcome = await _effect(prepared, progress, confined=is_confined)
             changes = await self._changes(before)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
@@ -257,9 +291,10 @@ def _quoted(files: Sequence[str], flavour: Flavour) -> str:
     return " ".join(f'"{name}"' for name in names) if flavour.windows else shlex.join(names)
 
 
-async def _effect(prepared: PreparedCall, progress: CallProgress) -> ToolOutcome:
+async def _effect(prepared: PreparedCall, progress: CallProgress, *, confined: bool) -> ToolOutcome:
+    run = (prepared.run_confined if confined else None) or prepared.run
     try:
-        return await prepared.run(progress)
+        return await run(progress)
     except DatabaseError:
         raise
     except PatternError as error:

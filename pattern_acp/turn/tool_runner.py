@@ -12,7 +12,7 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Protocol
 
 import anyio
@@ -41,6 +41,7 @@ from pattern_acp.hooks.answers import HookVerdict, Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import (
+    DELEGATE,
     PreparedCall,
     Progress,
     Tool,
@@ -405,6 +406,7 @@ class ToolRunner:
             DatabaseError: a result could not be recorded; the turn must stop.
         """
         results: dict[int, ToolResultPart] = {}
+        self._expect_subagents(calls)
         index = 0
         while index < len(calls):
             if index and self.hands_over(calls[index].call_id):
@@ -447,6 +449,20 @@ class ToolRunner:
         tool = find_tool(call.name, self._tools)
         return tool is not None and not tool.changes_things
 
+    def _expect_subagents(self, calls: Sequence[ToolCallPart]) -> None:
+        expected: dict[ToolCallId, JsonObject] = {}
+        for call in calls:
+            # One that cannot be read is answered with the reason when it is its turn.
+            with suppress(PatternError):
+                if self._delegates(call):
+                    expected[call.call_id] = self._read(call).arguments
+        if expected and self._context.delegation is not None:
+            self._context.delegation.expect(expected)
+
+    def _delegates(self, call: ToolCallPart) -> bool:
+        tool = find_tool(call.name, self._tools)
+        return tool is not None and tool.spec.name == DELEGATE
+
     async def _run_batch(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], batch: list[int], results: dict[int, ToolResultPart]
     ) -> None:
@@ -460,14 +476,17 @@ class ToolRunner:
                 results[position] = await self._run_one(turn_id, calls[position], place)
             finally:
                 place.passed.set()
-                limiter.release_on_behalf_of(position)
+                if not self._delegates(calls[position]):
+                    limiter.release_on_behalf_of(position)
 
         try:
             async with anyio.create_task_group() as group:
                 before = None
                 for position in batch:
                     # In order here, since a call waits for those before it, which must be among those that run.
-                    await limiter.acquire_on_behalf_of(position)
+                    if not self._delegates(calls[position]):
+                        # Subagents wait for each other, and have a limit of their own.
+                        await limiter.acquire_on_behalf_of(position)
                     place = _Place(before)
                     before = place.passed
                     group.start_soon(one, position, place)

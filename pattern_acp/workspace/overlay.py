@@ -6,7 +6,7 @@ not know: who writes into it, commands, how it lands. An overlay can be the base
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -80,6 +80,18 @@ class OverlayFileSystem:
         written = sorted(self._written.items())
         return tuple(OverlayChange(path, self._bases[path], each.content, each.mode) for path, each in written)
 
+    def all_changes(self) -> tuple[OverlayChange, ...]:
+        """The same from the lowest base on, where this overlay lies over others."""
+        if not isinstance(self._base, OverlayFileSystem):
+            return self.changes()
+        found = {change.path: change for change in self._base.all_changes()}
+        for own in self.changes():
+            below = found.get(own.path)
+            before = own.before if below is None else below.before
+            mode = own.mode or (below.mode if below is not None else 0)
+            found[own.path] = OverlayChange(own.path, before, own.after, mode)
+        return tuple(change for _, change in sorted(found.items()))
+
     def reads(self) -> Mapping[str, str]:
         """Hashes of the base's texts as they were first read whole, by the paths that were asked for."""
         return dict(self._read)
@@ -131,6 +143,12 @@ class OverlayFileSystem:
         if content is None:
             raise FileMissingError(f"There is no file {path}; check the path.")
         await self.put(path, None)
+
+    def put_back(self, paths: Iterable[str]) -> None:
+        """Let files (resolved paths of changes) be as the base has them."""
+        for path in paths:
+            if path in self._bases:
+                self._written.pop(path, None)
 
     async def put(self, path: str, content: Content, mode: int = 0) -> None:
         """Give a file its content and permission bits, or take it away; 0 leaves the bits as they are.

@@ -30,7 +30,7 @@ from pattern_acp.workspace.errors import FileMissingError, GitFailedError, NotAF
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.git import git_facts, program_setting
 from pattern_acp.workspace.local_files import LocalFileSystem
-from pattern_acp.workspace.overlay import Content, OverlayFileSystem, content_of
+from pattern_acp.workspace.overlay import Content, OverlayChange, OverlayFileSystem, content_of
 from pattern_acp.workspace.snapshots import is_repository
 
 PREFIX = "pattern-acp-worker-"
@@ -109,6 +109,8 @@ class WorkerTree:
         self._known = tuple(known)
         self._lock = anyio.Lock()
         self._made: _Git | _Copy | None = None
+        self._carried: dict[str, Content] = {}
+        """Files that the overlay has changed at some time, as they were before."""
         self._files = LocalFileSystem()
 
     @property
@@ -130,8 +132,13 @@ class WorkerTree:
             if self._made is None:
                 unsaved = await self._unsaved()
                 self._made = await anyio.to_thread.run_sync(self._make, unsaved)
-            for change in self._overlay.changes():
+            shown = {change.path: change for change in self._overlay.all_changes()}
+            # What the overlay no longer changes is as it was again.
+            dropped = [(path, before) for path, before in self._carried.items() if path not in shown]
+            shown |= {path: OverlayChange(path, None, before) for path, before in dropped}
+            for change in shown.values():
                 if is_within(change.path, [self._root]):
+                    self._carried.setdefault(change.path, change.before)
                     await self._write(change.path, change.after, change.mode)
             return self._made.path
 
@@ -145,10 +152,12 @@ class WorkerTree:
         if made is None:
             return
         async with self._lock:
-            written = [change.path for change in self._overlay.changes() if is_within(change.path, [self._root])]
+            written = [change.path for change in self._overlay.all_changes() if is_within(change.path, [self._root])]
             found = await anyio.to_thread.run_sync(_read_changes, made, self._root, written)
             for path, (content, mode) in found.items():
                 await self._overlay.put(path, content, mode)
+            for change in self._overlay.all_changes():
+                self._carried.setdefault(change.path, change.before)
 
     async def close(self) -> None:
         """Take the tree away; what cannot be removed now is found later (`leftovers`)."""

@@ -124,6 +124,7 @@ model = "lab/b"
 explorer_model = "lab/c"
 worker_model = "lab/d"
 worker_changes = "whole"
+worker_review = "always"
 reviewer_model = "lab/e"
 max_model_requests = 1
 max_wall_seconds = 2
@@ -181,7 +182,7 @@ day = 20
         claims=ClaimSettings("deny"),
         tasks=TaskSettings(files=True),
         search=SearchSettings("searxng", "http://localhost:8080"),
-        delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4, "whole"),
+        delegate=DelegateSettings("lab/b", "lab/c", "lab/d", "lab/e", 1, 2, 3, 4, "whole", "always"),
         memory=MemorySettings(
             "ollama/nomic-embed-text", 7, files=True, isolation="full", secrets="ask", review="project"
         ),

@@ -11,7 +11,7 @@ IN_BOTH_VERSIONS = """
 adoption ask_user auth bad_input_database board cancel checkpoints checks conversation_commands fallback given hooks
 jobs limits list load mcp mcp_sign_in memory_feed options patches permission permissions_command questions
 rewind rewind_forks session_commands sessions streaming subagents terminals tool_calls trust turn_failures
-two_processes
+two_processes workers
 """
 """The half of these modules that is about what a client sends and sees; the rest is the same behind both versions."""
 

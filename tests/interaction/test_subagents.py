@@ -25,7 +25,7 @@ from pattern_acp.journal.reader import verify_stream
 from pattern_acp.providers.base import ProviderRequest, ProviderStop, Stopped, TextDelta, UsageKnown
 from pattern_acp.providers.errors import ContextTooLongError
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.turn.tool_runner import SIDE_BY_SIDE
+from pattern_acp.session.session import AT_ONCE
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.constellation import FakeClock
 from tests.support.editor import JsonDict, PermissionAnswer, choose
@@ -233,13 +233,13 @@ async def test_in_plan_mode_nobody_changes_anything(kind: str):
         assert list(agent.folder.glob("a")) == []
 
 
-async def test_a_subagent_cannot_delegate():
+async def test_an_explorer_cannot_delegate():
     model = model_of(
-        delegates("worker", "maker"), says("Done."), maker=[delegates("explorer", "deeper"), says("I cannot.")]
+        delegates("explorer", "finder"), says("Done."), finder=[delegates("explorer", "deeper"), says("I cannot.")]
     )
     async with running_agent(model, settings=settings()) as agent:
         await run(agent)
-        assert "There is no tool named 'delegate'" in last_result(requests_of(model, "maker")[1]).text
+        assert "There is no tool named 'delegate'" in last_result(requests_of(model, "finder")[1]).text
         assert requests_of(model, "deeper") == []
 
 
@@ -257,8 +257,8 @@ async def test_a_reviewer_is_given_what_the_session_changed():
         assert "write_file" not in names(request)
 
 
-async def test_four_run_at_once_and_the_fifth_waits():
-    held = [gate() for _ in range(SIDE_BY_SIDE + 1)]
+async def test_eight_run_at_once_and_the_ninth_waits():
+    held = [gate() for _ in range(AT_ONCE + 1)]
     asked: Turn = ()
     scripts: dict[str, Sequence[Turn]] = {}
     for number, each in enumerate(held):
@@ -269,16 +269,16 @@ async def test_four_run_at_once_and_the_fifth_waits():
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as prompt:
             with anyio.fail_after(30):
-                while sum(each.reached.is_set() for each in held) < SIDE_BY_SIDE:
+                while sum(each.reached.is_set() for each in held) < AT_ONCE:
                     await anyio.lowlevel.checkpoint()
             await anyio.wait_all_tasks_blocked()
-            assert len(model.requests) == 1 + SIDE_BY_SIDE
-            assert sum(each.reached.is_set() for each in held) == SIDE_BY_SIDE
+            assert len(model.requests) == 1 + AT_ONCE
+            assert sum(each.reached.is_set() for each in held) == AT_ONCE
             for each in held:
                 each.opened.set()
             assert await prompt.stop_reason() == "end_turn"
         results = results_of(model.requests[-1])
-        assert [result.text for result in results] == [f"Report {number}." for number in range(SIDE_BY_SIDE + 1)]
+        assert [result.text for result in results] == [f"Report {number}." for number in range(AT_ONCE + 1)]
         events = await events_of(agent, session)
         inner = [each.event for each in of_type(events, SubagentRecorded)]
         ids = [each.call.call_id for each in of_type(inner, ToolCallStarted)]
@@ -624,65 +624,3 @@ async def test_files_that_its_commands_changed_are_named_too():
         await run(agent)
         told = last_result(model.requests[-1]).text
         assert told == "Made both.\n\nFiles changed: a.txt.\nChanged by its commands: made.txt."
-
-
-WHOLE = DelegateSettings(worker_changes="whole")
-
-
-async def test_what_a_worker_writes_is_not_there_before_its_end_and_one_rewind_takes_it_back():
-    held = gate()
-    work = [
-        calls("write_file", path="a.py", content="x = 1\n"),
-        calls("run_command", command="cat a.py; echo y > b.py"),
-        (held, *says("Made it.")),
-    ]
-    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
-    async with running_agent(model, settings=settings("auto", delegate=WHOLE)) as agent:
-        project = agent.folder / "project"
-        await anyio.Path(project).mkdir()
-        session = await agent.editor.open_session(str(project))
-        async with prompting(agent.editor, session) as prompt:
-            with anyio.fail_after(30):
-                await held.reached.wait()
-            assert not (project / "a.py").exists()
-            held.opened.set()
-            assert await prompt.stop_reason() == "end_turn"
-        assert "x = 1" in results_of(requests_of(model, "maker")[-1])[-1].text
-        told = last_result(model.requests[-1]).text
-        assert told == "Made it.\n\nLanded: 2 files.\n\nFiles changed: a.py.\nChanged by its commands: b.py."
-        assert ((project / "a.py").read_text(), (project / "b.py").read_text()) == ("x = 1\n", "y\n")
-        await agent.editor.prompt(session, "/rewind 1 files yes")
-        assert not (project / "a.py").exists()
-        assert not (project / "b.py").exists()
-
-
-async def test_a_worker_that_reaches_its_limit_changes_nothing():
-    work = [calls("write_file", path="a.py", content="x = 1\n"), says("Half of it.")]
-    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
-    limited = replace(WHOLE, max_model_requests=1)
-    async with running_agent(model, settings=settings(delegate=limited)) as agent:
-        await run(agent)
-        assert not (agent.folder / "a.py").exists()
-        assert "None of its changes were made" in last_result(model.requests[-1]).text
-
-
-async def test_workers_that_changed_one_file_differently_are_refused_by_name():
-    # Both have written before either may end, and so land.
-    waits = gate(), gate()
-    one = [calls("write_file", path="a.txt", content="one\n"), (waits[0], *says("One."))]
-    two = [calls("write_file", path="a.txt", content="two\n"), (waits[1], *says("Two."))]
-    both = (*delegates("worker", "one"), *delegates("worker", "two"))
-    model = model_of(both, says("Done."), one=one, two=two)
-    async with running_agent(model, settings=settings(delegate=WHOLE)) as agent:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run, agent)
-            for wait in waits:
-                await wait.reached.wait()
-            for wait in waits:
-                wait.opened.set()
-        results = results_of(model.requests[-1])
-        assert sorted(result.is_error for result in results) == [False, True]
-        (refused,) = [result.text for result in results if result.is_error]
-        assert "does not fit its changes" in refused
-        landed = next(result.text for result in results if not result.is_error)
-        assert (agent.folder / "a.txt").read_text() == landed.split(".")[0].lower() + "\n"

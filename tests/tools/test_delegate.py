@@ -1,10 +1,12 @@
 """What delegate makes of its arguments."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.delegate import Delegate
@@ -16,10 +18,17 @@ class RecordedDelegation:
 
     def __init__(self) -> None:
         self.asked: list[DelegatedTask] = []
+        self.refuses = False
 
     def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
         del kind
         return ("read_file", "write_file")
+
+    def expect(self, calls: Mapping[ToolCallId, JsonObject]) -> None:
+        del calls
+
+    def refusal(self, call_id: ToolCallId) -> str:
+        return f"No {call_id}." if self.refuses else ""
 
     async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
         del call_id, progress
@@ -46,3 +55,17 @@ async def test_without_subagents_and_without_a_task_it_says_what_to_do(tmp_path:
     bench.context = replace(bench.context, delegation=RecordedDelegation())
     with pytest.raises(ToolInputError, match="`task` must not be empty"):
         await bench.prepare(Delegate(), kind="explorer", task="  ")
+
+
+async def test_what_it_needs_and_the_checks_of_a_worker_are_handed_on_and_a_refusal_is_told(tmp_path: Path):
+    bench, delegation = tool_bench(tmp_path), RecordedDelegation()
+    bench.context = replace(bench.context, delegation=delegation)
+    prepared = await bench.prepare(Delegate(), kind="worker", task="Mend.", needs=["one"], checks=["pytest -q"])
+    await prepared.run(bench.progress)
+    (task,) = delegation.asked
+    assert (task.needs, task.checks) == (("one",), ("pytest -q",))
+    with pytest.raises(ToolInputError, match="checks is for a worker"):
+        await bench.prepare(Delegate(), kind="explorer", task="Look.", checks=["true"])
+    delegation.refuses = True
+    with pytest.raises(ToolInputError, match="No call"):
+        await bench.prepare(Delegate(), kind="worker", task="Mend.")

@@ -109,3 +109,22 @@ async def test_bytes_that_are_no_text_are_kept_as_they_are(overlay: OverlayFileS
     await overlay.remove_file(path)
     with pytest.raises(FileMissingError):
         await overlay.read_text_file(path)
+
+
+async def test_an_overlay_over_another_one_knows_all_that_differs_from_the_lowest_base(tmp_path: Path):
+    (tmp_path / "a").write_text("a\n")
+    below = OverlayFileSystem(LocalFileSystem())
+    await below.write_text_file(str(tmp_path / "a"), "below\n")
+    await below.put(str(tmp_path / "run"), "run\n", 0o755)
+    above = OverlayFileSystem(below)
+    await above.write_text_file(str(tmp_path / "a"), "above\n")
+    await above.write_text_file(str(tmp_path / "b"), "b\n")
+    await above.write_text_file(str(tmp_path / "run"), "again\n")
+    assert above.changes()[0] == OverlayChange(str(tmp_path / "a"), "below\n", "above\n")
+    assert above.all_changes() == (
+        OverlayChange(str(tmp_path / "a"), "a\n", "above\n"),
+        OverlayChange(str(tmp_path / "b"), None, "b\n"),
+        OverlayChange(str(tmp_path / "run"), None, "again\n", 0o755),
+    )
+    above.put_back([str(tmp_path / "a"), str(tmp_path / "unknown")])
+    assert (await above.read_text_file(str(tmp_path / "a"))).text == "below\n"

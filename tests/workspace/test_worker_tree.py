@@ -231,3 +231,13 @@ async def test_what_a_kill_left_is_found_and_taken_away(root: Path, benches: lis
     remove_tree(str(folder))
     assert not folder.exists()
     assert not (root / ".git" / "worktrees").exists()
+
+
+@in_git
+async def test_what_the_overlay_no_longer_changes_is_as_it_was_for_the_next_command(root: Path, benches: list[Bench]):
+    bench = bench_of(benches, root)
+    await bench.overlay.write_text_file(str(root / "new"), "new\n")
+    await bench.run("echo more >> a.txt; rm b.txt")
+    bench.overlay.put_back([change.path for change in bench.overlay.changes()])
+    assert await bench.run("cat a.txt b.txt; ls new || true") == "a\nb\n"
+    assert bench.overlay.is_clean

@@ -1,46 +1,178 @@
-"""Delegation from a turn to subagents.
+"""Delegation from a turn to subagents, and from a worker to those below it.
 
-Owns: starting a subagent by a call, and ending it. Must not know: how one runs, which is imported with the first call.
+Owns: starting a subagent by a call once what it needs has ended, how many work at once, and what the end of one means
+for others. Must not know: how one runs, which is imported with the first call.
 """
 
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+import anyio
+from msgspec.structs import replace
+
+from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.session.subagents.kinds import TurnParts
-from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
+from pattern_acp.policy.paths import is_inside_any
+from pattern_acp.session.subagents.kinds import TurnParts, tools_for
+from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolInputError, ToolOutcome
 from pattern_acp.turn.checks import ConfiguredChecks
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph
+    from pattern_acp.session.subagents.subagent import Subagent
+    from pattern_acp.session.subagents.worker import Landings
+    from pattern_acp.workspace.files import FileSystem
 
 
 class Subagents:
-    """`tools.delegation.Delegation` of one turn."""
+    """`tools.delegation.Delegation` of one turn, or of one worker in it."""
 
     def __init__(self, session: "Session", parts: TurnParts) -> None:
         self._session = session
         self._parts = parts
         self.checks: ConfiguredChecks | None = None
         """Those of the turn: what subagents edit counts for the checks at its end."""
+        self._graph: SubagentGraph | None = None
+        self._landings: Landings | None = None
+        self._inside = 0
 
     def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
         """See `Delegation.tool_names`."""
-        from pattern_acp.session.subagents.kinds import tools_for
+        return tuple(tool.spec.name for tool in tools_for(kind, self._parts))
 
-        return tuple(tool.spec.name for tool in tools_for(kind, self._parts.tools))
+    def expect(self, calls: Mapping[ToolCallId, JsonObject]) -> None:
+        """See `Delegation.expect`."""
+        self._landings = None
+        self._known().expect(calls)
+
+    def refusal(self, call_id: ToolCallId) -> str:
+        """See `Delegation.refusal`."""
+        node = self._known().nodes.get(call_id)
+        return node.refusal if node is not None else ""
 
     async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
         """See `Delegation.run`."""
+        from pattern_acp.session.subagents.graph import failed_sentence, not_started_sentence
+
+        task, graph = self._narrowed(task), self._known()
+        node = graph.node(call_id, task.name, task.kind)
+        try:
+            needed = graph.needed_by(node)
+            for other in needed:
+                await other.ended.wait()
+            if failed := [other for other in needed if other.failure]:
+                sentence = not_started_sentence(node, failed)
+                node.end(reason=sentence)
+                return ToolOutcome(sentence, is_error=True)
+            outcome = await self._run(node, task, call_id, progress)
+        except PatternError as error:
+            node.end(reason=error.sentence)
+            raise
+        finally:
+            node.end(reason="It was stopped.")
+        affected = failed_sentence(node, graph.affected_by(node)) if node.failure else ""
+        return replace(outcome, text="\n\n".join(part for part in (outcome.text, affected) if part))
+
+    async def _run(
+        self, node: "GraphNode", task: DelegatedTask, call_id: ToolCallId, progress: Progress
+    ) -> ToolOutcome:
         from pattern_acp.session.subagents.subagent import Subagent
 
-        subagent = Subagent(self._session, self._parts, task, call_id, progress)
-        self._session.subagents[call_id] = subagent.scope.cancel
+        landings = self._landings_of_answer() if node.lands else None
+        async with self._place(call_id):
+            base: FileSystem | None = await landings.base_for(node) if landings is not None else None
+            subagent = Subagent(self._session, self._parts, task, call_id, progress, base)
+            subagent.reports = {other.node_id: other.report for other in self._known().needed_by(node)}
+            if self._parts.nest is None:
+                self._session.subagents[call_id] = subagent.scope.cancel
+            try:
+                await subagent.run()
+            finally:
+                self._session.subagents.pop(call_id, None)
+                await subagent.close()
+                # A hook that wants the turn to end wants all of it to.
+                self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
+            if landings is not None and subagent.result is not None and subagent.result.is_settled:
+                await landings.settled(node, call_id, subagent.result.files, subagent.result.report)
+            node.end(reason=subagent.failure, report=subagent.last_words)
+        landed = await self._landed(node, subagent, landings, call_id)
+        if self.checks is not None and (landings is None or subagent.has_landed):
+            self.checks.note_edited(subagent.edited)
+        return subagent.outcome(landed)
+
+    async def _landed(
+        self, node: "GraphNode", subagent: "Subagent", landings: "Landings | None", call_id: ToolCallId
+    ) -> str:
+        if landings is None or subagent.result is None or not subagent.result.is_settled:
+            return ""
+        from pattern_acp.rewind.landing import NotLandedError
+
         try:
-            return await subagent.run()
+            sentence = await landings.land(node, call_id)
+        except NotLandedError as error:
+            subagent.has_failed = True
+            return error.sentence
+        subagent.has_landed = True
+        return sentence
+
+    def _narrowed(self, task: DelegatedTask) -> DelegatedTask:
+        """The task within the paths of the worker that delegates it."""
+        nest = self._parts.nest
+        if nest is None:
+            return task
+        outside = [path for path in task.paths if nest.paths and not is_inside_any(path, nest.paths)]
+        if outside:
+            raise ToolInputError(f"{nest.name} may not write in {outside[0]}, so a subagent of it may not either.")
+        paths = task.paths if task.kind.only_reads else task.paths or nest.paths
+        return replace(task, name=f"{nest.name}/{task.name}", paths=paths)
+
+    def _known(self) -> "SubagentGraph":
+        if self._graph is None:
+            from pattern_acp.session.subagents.graph import SubagentGraph
+
+            self._graph = SubagentGraph(lands=self._lands)
+        return self._graph
+
+    def _lands(self, kind: str) -> bool:
+        return kind == SubagentKind.WORKER and lands_whole(self._session)
+
+    def _landings_of_answer(self) -> "Landings":
+        if self._landings is None:
+            from pattern_acp.session.subagents.worker import Landings
+
+            nest = self._parts.nest
+            into = nest.files if nest is not None else None
+            self._landings = Landings(self._session, self._known(), self._parts.turn_id, into)
+        return self._landings
+
+    @asynccontextmanager
+    async def _place(self, call_id: ToolCallId) -> AsyncGenerator[None, None]:
+        """One of the places for those that work at once; a worker that waits for its own gives its place to them."""
+        places, nest = self._session.subagent_places, self._parts.nest
+        if nest is not None:
+            self._inside += 1
+            if self._inside == 1:
+                _give_back(places, nest.holder)
+        await places.acquire_on_behalf_of(call_id)
+        try:
+            yield
         finally:
-            del self._session.subagents[call_id]
-            await subagent.close()
-            # A hook that wants the turn to end wants all of it to.
-            self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
-            if self.checks is not None:
-                self.checks.note_edited(subagent.edited)
+            _give_back(places, call_id)
+        if nest is not None:
+            self._inside -= 1
+            if self._inside == 0:
+                await places.acquire_on_behalf_of(nest.holder)
+
+
+def _give_back(places: anyio.CapacityLimiter, holder: object) -> None:
+    with suppress(RuntimeError):
+        # One that was stopped while its own were at work does not have its place.
+        places.release_on_behalf_of(holder)
+
+
+def lands_whole(session: "Session") -> bool:
+    """Tell whether workers of a session write into views that land: where its files are on this machine."""
+    return session.state.settings.delegate.worker_changes == "whole" and session.constellation.elsewhere is None

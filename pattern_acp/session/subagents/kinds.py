@@ -3,16 +3,20 @@
 Owns: the tools, model and limits of each kind. Must not know: how one runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from pattern_acp.config.settings import DelegateSettings
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.hooks import SessionToolHooks
-from pattern_acp.tools.base import DELEGATE, SubagentKind, Tool, ToolContext
+from pattern_acp.tools.base import DELEGATE, Delegation, SubagentKind, Tool, ToolContext
 from pattern_acp.turn.budget import Budget, Limits
+
+if TYPE_CHECKING:
+    from pattern_acp.workspace.overlay import OverlayFileSystem
 
 READING = frozenset(
     {
@@ -32,8 +36,28 @@ READING = frozenset(
 )
 """Tools of kinds that only read."""
 
-KEPT = frozenset({DELEGATE, "update_plan", "job", "ask_user", "skill_write"})
-"""Tools that no subagent has: it neither delegates nor asks; plan, background commands and skills are the session's."""
+KEPT = frozenset({"update_plan", "job", "ask_user", "skill_write"})
+"""Tools that no subagent has: it does not ask; plan, background commands and skills are the session's."""
+
+MOST_LEVELS = 3
+"""Levels of subagents: those of the agent, those of its workers, and those of theirs."""
+
+
+class Nest(Struct, frozen=True):
+    """The worker that subagents below it belong to."""
+
+    name: str
+    """Its name, behind those above it."""
+    level: int
+    """1 for one that the agent itself delegated to."""
+    call_id: ToolCallId
+    """The call that the client knows, which is the one of the topmost."""
+    paths: tuple[str, ...]
+    """The only places where it may write."""
+    files: "OverlayFileSystem | None"
+    """Its view, into which their changes land; None where changes are made at once."""
+    holder: object
+    """The holder of its place among those that work at once."""
 
 
 class TurnParts(Struct, frozen=True):
@@ -47,13 +71,23 @@ class TurnParts(Struct, frozen=True):
     context: ToolContext
     hooks: SessionToolHooks
     budget: Budget
+    below: "Callable[[TurnParts], Delegation]"
+    """Makes the delegation of a worker to those below it."""
+    nest: Nest | None = None
+    """The worker that delegates; None for the agent itself."""
+
+    @property
+    def level(self) -> int:
+        """The level of the subagents that are started here."""
+        return self.nest.level + 1 if self.nest is not None else 1
 
 
-def tools_for(kind: SubagentKind, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Those of the session's tools that a kind has."""
+def tools_for(kind: SubagentKind, parts: TurnParts) -> tuple[Tool, ...]:
+    """Those of the tools that a kind has."""
     if kind.only_reads:
-        return tuple(tool for tool in tools if tool.spec.name in READING)
-    return tuple(tool for tool in tools if tool.spec.name not in KEPT)
+        return tuple(tool for tool in parts.tools if tool.spec.name in READING)
+    kept = KEPT if parts.level < MOST_LEVELS else KEPT | {DELEGATE}
+    return tuple(tool for tool in parts.tools if tool.spec.name not in kept)
 
 
 def limits_of(settings: DelegateSettings) -> Limits:

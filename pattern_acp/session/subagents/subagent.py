@@ -78,15 +78,17 @@ from pattern_acp.session.injected_context import add_waiting
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
-from pattern_acp.session.subagents.kinds import TurnParts, limits_of, model_for, tools_for
+from pattern_acp.session.subagents.kinds import Nest, TurnParts, limits_of, model_for, tools_for
+from pattern_acp.session.subagents.worker_result import ResultPorts, WorkerResult
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
-from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolOutcome
+from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress, SubagentKind, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
 from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder, new_end_events
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
+from pattern_acp.workspace.files import FileSystem
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -512,13 +514,29 @@ def narrowed_to(state: "SessionState", task: DelegatedTask) -> SubagentLimits:
 class Subagent:
     """One run."""
 
+    has_failed = False
+    """True when it could not go on, or its changes could not land."""
+    has_landed = False
+    """True once the changes of a worker that lands are there."""
+    _words = ""
+
     def __init__(
-        self, session: "Session", parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, progress: Progress
+        self,
+        session: "Session",
+        parts: TurnParts,
+        task: DelegatedTask,
+        call_id: ToolCallId,
+        progress: Progress,
+        base: FileSystem | None = None,
     ) -> None:
+        """`base` is what a worker whose changes land starts from; None for one whose changes are made at once."""
         shared, settings = session.constellation, session.state.settings.delegate
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
-        self._failed, self._landed, self._words = False, False, ""
+        self.reports: Mapping[str, str] = {}
+        """Reports of those whose results it starts from, by their names."""
+        self._end = TurnEnd(StopReason.CANCELLED, STOPPED)
+        self._history: list[Message] = []
         self.scope = anyio.CancelScope()
         """Cancelled to end it alone, as the user wants; its turn goes on."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
@@ -528,6 +546,9 @@ class Subagent:
         self._gate = BudgetGate(session, parts.turn_id, waits)
         self._model = _model_in_use(session, qualified, self._gate)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
+        nest = parts.nest
+        # The client knows no call of a subagent.
+        call_id, holder = nest.call_id if nest is not None else call_id, call_id
         thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
         self._recorder = SubagentRecorder(session.recorder, thread, self._activity)
         self._memory = SubagentMemory(session.memory, task.name)
@@ -545,26 +566,13 @@ class Subagent:
             circumstances=partial(circumstances_of, self._budget, session.state.cwd, shared.clock),
             narrowing=narrowed_to(session.state, task),
         )
-        context = replace(
-            parts.context,
-            memory=self._memory,
-            history=None,
-            read_fingerprints={},
-            jobs=None,
-            keeps_slow_commands=False,
-            long_text=self._long_text,
-            delegation=None,
-        )
         self._view: WorkerView | None = None
-        if settings.worker_changes == "whole" and not task.kind.only_reads:
-            # Late: most subagents only read.
-            from pattern_acp.session.subagents import worker
-
-            self._view = worker.WorkerView(session, context, task.name, call_id)
-            context = self._view.context
+        self.result: WorkerResult | None = None
+        """The changes of a worker that lands, and what became of them."""
         self._tools = tuple(
-            tool for tool in tools_for(task.kind, parts.tools) if not task.tools or tool.spec.name in task.tools
+            tool for tool in tools_for(task.kind, parts) if not task.tools or tool.spec.name in task.tools
         )
+        context = self._context(base, Nest(task.name, parts.level, call_id, task.paths, None, holder))
         self._effects = NotedEffects(session.checkpoints)
         self._checks = checks_of(session, permissions, context, self._recorder)
         self._runner = ToolRunner(
@@ -583,26 +591,72 @@ class Subagent:
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         self._idle = ToolRunner((), context, permissions, self._recorder, clock=shared.clock)
+        if self._view is not None:
+            ports = ResultPorts(self._recorder, progress, waits, self._checks, self._activity.interrupted)
+            self.result = WorkerResult(session, self._view.files, task, parts.turn_id, call_id, ports)
+            self.result.asks = nest is None
+
+    def _context(self, base: FileSystem | None, below: Nest) -> ToolContext:
+        """The context of its calls; `below` is its place for those that it delegates to."""
+        parts, session = self._parts, self._session
+        context = replace(
+            parts.context,
+            memory=self._memory,
+            history=None,
+            read_fingerprints={},
+            jobs=None,
+            keeps_slow_commands=False,
+            long_text=self._long_text,
+            delegation=None,
+        )
+        if base is not None:
+            # Late: most subagents only read.
+            from pattern_acp.session.subagents import worker
+
+            self._view = worker.WorkerView(session, context, base)
+            context, below = self._view.context, replace(below, files=self._view.files)
+        if not any(tool.spec.name == DELEGATE for tool in self._tools):
+            return context
+        # Commands of those below run in a tree of their own.
+        outer = replace(parts.context, files=context.files)
+        nested = replace(parts, tools=self._tools, context=outer, hooks=self.hooks, budget=self._budget, nest=below)
+        return replace(context, delegation=parts.below(nested))
+
+    @property
+    def last_words(self) -> str:
+        """Its report, empty while there is none."""
+        return last_answer(self._history)
+
+    @property
+    def failure(self) -> str:
+        """The reason why nothing can start from what it did, in a sentence; empty when all can."""
+        if self._missing:
+            return self._missing
+        if self.result is not None and self.result.sentence and not self.result.is_settled:
+            return self.result.sentence
+        is_report = self._end.stop_reason is StopReason.END_TURN and not self._end.sentence and not self.has_failed
+        return "" if is_report else self._end.sentence or "It was stopped."
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `turn.tool_hooks.AfterEdits`."""
         self.edited += changed
         return await ChecksAndDiagnostics(self._session, self._checks, self._recorder).after_edits(turn_id, changed)
 
-    async def run(self) -> ToolOutcome:
-        """Run it to its end.
+    async def run(self) -> None:
+        """Run it to its end, but for the landing of what it changed.
 
         Raises:
             DatabaseError: something could not be recorded.
         """
         if self._missing:
-            return ToolOutcome(self._missing, is_error=True)
+            self.has_failed = True
+            return
         self._words = await anyio.to_thread.run_sync(subagent_prompt, self._task.kind, self._task.name)
-        history = self._heard.history = [self._message(*await self._opening())]
+        history = self._history = self._heard.history = [self._message(*await self._opening())]
         await self._recorder.record(NewEvent(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()
         try:
-            end = await self._watched(history)
+            self._end = await self._watched(history)
             self._edits.end()
         except anyio.get_cancelled_exc_class():
             self._edits.end()
@@ -610,13 +664,20 @@ class Subagent:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 await self._record_end(TurnEnd(StopReason.CANCELLED))
             raise
-        await self._record_end(end)
-        landed = await self._land(end) if self._view is not None else ""
+        await self._record_end(self._end)
+
+    def outcome(self, landed: str) -> ToolOutcome:
+        """Its result; `landed` is a sentence about its changes."""
+        if self._missing:
+            return ToolOutcome(self._missing, is_error=True)
+        if self.result is not None:
+            unlanded = "" if self.has_landed or self.result.files.is_clean or landed else NOT_LANDED
+            landed = "\n".join(part for part in (self.result.sentence or unlanded, landed) if part)
         return outcome_of(
-            history,
-            "\n\n".join(part for part in (end.sentence, landed) if part),
+            self._history,
+            "\n\n".join(part for part in (self._end.sentence, landed) if part),
             self._work(),
-            failed=self._failed,
+            failed=self.has_failed or (self.result is not None and self.result.failed),
             limit=self._parts.context.result_limit,
             title=self._activity.final_title,
         )
@@ -625,21 +686,6 @@ class Subagent:
         """Take away what its commands ran in."""
         if self._view is not None:
             await self._view.close()
-
-    async def _land(self, end: TurnEnd) -> str:
-        """Make its changes the user's when it came to its end; a sentence about it."""
-        if self._view is None:
-            return ""
-        self._landed = end.stop_reason is StopReason.END_TURN and not end.sentence
-        if not self._landed:
-            return "" if self._view.files.is_clean else NOT_LANDED
-        try:
-            return await self._view.land()
-        except DatabaseError:
-            raise
-        except PatternError as error:
-            self._failed, self._landed = True, False
-            return error.sentence
 
     async def _watched(self, history: list[Message]) -> TurnEnd:
         end = TurnEnd(StopReason.CANCELLED, STOPPED)
@@ -657,7 +703,7 @@ class Subagent:
         turn_id, recorder = self._parts.turn_id, self._recorder
         window = SubagentWindow(self._session, turn_id, self._model, history, recorder, partial(self._build, history))
         try:
-            end = await self._until_hooks_agree(history, window)
+            end = await self._until_settled(history, window)
             reached = self._budget.used_up()
             if end.stop_reason is not StopReason.MAX_TURN_REQUESTS:
                 return end
@@ -672,8 +718,22 @@ class Subagent:
         except DatabaseError:
             raise
         except PatternError as error:
-            self._failed = True
+            self.has_failed = True
             return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}", failure=failure_of(error))
+
+    async def _until_settled(self, history: list[Message], window: SubagentWindow) -> TurnEnd:
+        """Run it until its report, and on while its result is not agreed to."""
+        while True:
+            end = await self._until_hooks_agree(history, window)
+            if self.result is None or end.stop_reason is not StopReason.END_TURN or end.sentence:
+                return end
+            words = await self.result.settle()
+            if not words:
+                return end
+            said = self._message(words)
+            added = ContextAdded(self._parts.turn_id, said, ("result",))
+            await self._recorder.record(NewEvent(added, Actor.SYSTEM, Origin.AGENT))
+            history.append(said)
 
     async def _until_hooks_agree(self, history: list[Message], window: SubagentWindow) -> TurnEnd:
         turn_id, kind = self._parts.turn_id, self._task.kind.value
@@ -734,10 +794,11 @@ class Subagent:
             return []
 
     async def _opening(self) -> tuple[str, ...]:
+        reports = [str(untrusted_block("report", text, of=name)) for name, text in self.reports.items() if text]
         if self._task.kind is not SubagentKind.REVIEWER:
-            return (self._task.task,)
+            return (self._task.task, *reports)
         changes = await run_diff(self._session, "")
-        return self._task.task, str(untrusted_block("changes", changes))
+        return (self._task.task, *reports, str(untrusted_block("changes", changes)))
 
     async def _long_text(self, text_id: str) -> str | None:
         of_call = (event for event in self._recorder.events if item_of(event) == text_id)
@@ -757,7 +818,7 @@ class Subagent:
 
     def _work(self) -> Work:
         only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
-        if self._view is not None and not self._landed:
+        if self._view is not None and not self.has_landed:
             return Work((), (), tuple(self._memory.changed), cwd, only_reads)
         files = changed_files(self._recorder.events)
         others = [change.path for change in self._view.files.changes()] if self._view is not None else []

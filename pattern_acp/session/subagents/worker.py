@@ -13,16 +13,19 @@ import anyio
 from msgspec.structs import replace
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import WorkerFile, WorkerReady
 from pattern_acp.journal.processes import host_name, own_start_mark
-from pattern_acp.rewind.landing import WorkerChanges, land, plan_landing
+from pattern_acp.rewind.landing import NotLandedError, WorkerChanges, land, land_in_overlay, plan_landing
 from pattern_acp.session.sandbox import profile_of
+from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph
+from pattern_acp.session.subagents.worker_result import CheckReport
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.overlay import OverlayFileSystem
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, InputStream, RunningCommand
 from pattern_acp.workspace.worker_tree import TreeOwner, WorkerTree
@@ -79,16 +82,16 @@ class _Shown:
 class WorkerView:
     """`Terminal` of one worker, and its files."""
 
-    def __init__(self, session: "Session", context: ToolContext, name: str, call_id: ToolCallId) -> None:
-        self._session, self._context, self._name, self._call_id = session, context, name, call_id
-        shared = session.constellation
-        self._environment: Mapping[str, str] = shared.sandboxing.environment if shared.sandboxing is not None else {}
-        base = session.workbench.files
+    def __init__(self, session: "Session", context: ToolContext, base: FileSystem) -> None:
+        """`context` is the session's; `base` is what the worker's changes are made of."""
+        self._session, self._context = session, context
         self.files = OverlayFileSystem(base)
         owner = TreeOwner(os.getpid(), own_start_mark(), host_name())
         known = tuple(session.state.fingerprints)
         self._root = context.roots[0]
-        self._tree = WorkerTree(self._root, self.files, base, self._environment, owner, known=known)
+        self._tree = WorkerTree(
+            self._root, self.files, session.workbench.files, environment_of(session), owner, known=known
+        )
 
     @property
     def context(self) -> ToolContext:
@@ -113,26 +116,6 @@ class WorkerView:
             yield _Shown(command, tree, self._root)
         await self._tree.bring_out()
 
-    async def land(self) -> str:
-        """Make the changes the user's, all of them; a sentence about it, empty where there are none.
-
-        Raises:
-            NotLandedError: nothing was changed, and why.
-            DatabaseError: it could not be recorded.
-        """
-        changes, session = self.files.changes(), self._session
-        files = tuple(WorkerFile(one.path, one.before_hash, one.after_hash) for one in changes)
-        ready = WorkerReady(self._context.turn_id, self._call_id, self._name, self.files.tree_hash(), files)
-        await session.recorder.record(NewEvent(ready, Actor.SYSTEM, Origin.AGENT))
-        if not changes:
-            return ""
-        async with session.landing:
-            workers = [WorkerChanges(self._name, changes)]
-            plan = await plan_landing(session.workbench.files, workers, environment=self._environment)
-            await land(session.checkpoints, session.workbench.files, plan, self._call_id)
-        merged = f", {len(plan.merged)} merged with what changed meanwhile" if plan.merged else ""
-        return f"Landed: {plural(len(changes), 'file')}{merged}."
-
     async def close(self) -> None:
         """Take away what its commands ran in."""
         with anyio.CancelScope(shield=True):
@@ -142,3 +125,126 @@ class WorkerView:
         """The limits of a command in the sandbox: it writes in the tree, and nothing in the session's folder."""
         tree = await self._tree.bring_in()
         return await profile_of(self._session.constellation, self._session.state, roots=(tree,))
+
+
+class Landings:
+    """The landing of the workers of one answer: once all have ended, what is settled of them lands in one go."""
+
+    def __init__(
+        self, session: "Session", graph: SubagentGraph, turn_id: TurnId, into: OverlayFileSystem | None
+    ) -> None:
+        """`into` is the view of the worker that delegated to them; None for the user's files."""
+        self._session, self._graph, self._turn_id, self._into = session, graph, turn_id, into
+        self._ready: dict[str, WorkerChanges] = {}
+        self._told: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._lock = anyio.Lock()
+
+    @property
+    def _files(self) -> FileSystem:
+        return self._into if self._into is not None else self._session.workbench.files
+
+    async def base_for(self, node: GraphNode) -> FileSystem:
+        """The files that a worker starts from: the user's, with the changes of those that it needs.
+
+        Raises:
+            NotLandedError: these do not fit together.
+        """
+        needed = [self._ready[each.node_id] for each in self._graph.all_needed_by(node) if each.node_id in self._ready]
+        if not any(worker.changes for worker in needed):
+            return self._files
+        base = OverlayFileSystem(self._files)
+        plan = await plan_landing(self._files, needed, environment=environment_of(self._session))
+        if plan.conflicts:
+            sentences = " ".join(conflict.sentence for conflict in plan.conflicts)
+            raise NotLandedError(f"{node.node_id} was not started: what it needs does not fit together. {sentences}")
+        await land_in_overlay(base, plan)
+        return base
+
+    async def settled(
+        self, node: GraphNode, call_id: ToolCallId, files: OverlayFileSystem, report: CheckReport
+    ) -> None:
+        """Take the changes of a worker, which wait for the others.
+
+        Raises:
+            DatabaseError: it could not be recorded.
+        """
+        changes = files.changes()
+        named = tuple(WorkerFile(one.path, one.before_hash, one.after_hash) for one in changes)
+        ready = WorkerReady(
+            self._turn_id,
+            call_id,
+            node.node_id,
+            files.tree_hash(),
+            named,
+            "; ".join(report.lines),
+            report.exit_code,
+            report.output,
+        )
+        await self._session.recorder.record(NewEvent(ready, Actor.SYSTEM, Origin.AGENT))
+        self._ready[node.node_id] = WorkerChanges(node.node_id, changes, node.needs)
+
+    async def land(self, node: GraphNode, call_id: ToolCallId) -> str:
+        """Land with all others once they have ended; a sentence about this worker's changes, empty where it has none.
+
+        Raises:
+            NotLandedError: nothing of this worker was changed, and why.
+            DatabaseError: it could not be recorded.
+        """
+        try:
+            for other in self._graph.nodes.values():
+                if other.lands:
+                    await other.ended.wait()
+        except anyio.get_cancelled_exc_class():
+            self._ready.pop(node.node_id, None)
+            raise
+        with anyio.CancelScope(shield=True):
+            async with self._lock, self._session.landing:
+                if node.node_id in self._ready:
+                    await self._land_all(call_id)
+        if node.node_id in self._refused:
+            raise NotLandedError(self._refused[node.node_id])
+        return self._told[node.node_id]
+
+    async def _land_all(self, call_id: ToolCallId) -> None:
+        left, self._ready = self._ready, {}
+        while True:
+            self._refuse_dependents(left)
+            workers = list(left.values())
+            plan = await plan_landing(self._files, workers, environment=environment_of(self._session))
+            if not plan.conflicts:
+                break
+            for conflict in plan.conflicts:
+                # The one that comes later in their order; what was there before it can land.
+                if left.pop(conflict.workers[-1], None) is not None:
+                    self._refused[conflict.workers[-1]] = conflict.sentence
+        try:
+            if self._into is not None:
+                await land_in_overlay(self._into, plan)
+            elif plan.writes:
+                await land(self._session.checkpoints, self._files, plan, call_id)
+        except WorkspaceError as error:
+            self._refused |= dict.fromkeys(left, error.sentence)
+            return
+        for name, worker in left.items():
+            merged = sum(change.path in plan.merged for change in worker.changes)
+            others = [each.name for each in workers if each.changes and each is not worker and each.name in left]
+            together = f", together with {', '.join(sorted(others))}" if others else ""
+            also = f", {merged} merged with what changed meanwhile" if merged else ""
+            self._told[name] = (
+                f"Landed: {plural(len(worker.changes), 'file')}{also}{together}." if worker.changes else ""
+            )
+
+    def _refuse_dependents(self, left: dict[str, WorkerChanges]) -> None:
+        for node in self._graph.in_order():
+            gone = [each.node_id for each in self._graph.needed_by(node) if each.lands and each.node_id not in left]
+            if gone and left.pop(node.node_id, None) is not None:
+                self._refused[node.node_id] = (
+                    f"It needs {', '.join(gone)}, whose changes did not land, so nothing landed."
+                )
+
+
+def environment_of(session: "Session") -> Mapping[str, str]:
+    """The environment of git where it runs for workers."""
+    sandboxing = session.constellation.sandboxing
+    return sandboxing.environment if sandboxing is not None else {}
