@@ -186,6 +186,13 @@ COMMANDS: dict[str, Command] = {
             beside=True,
         ),
         Command(
+            "workers",
+            "Subagents in the background: list, show one with its changes, stop",
+            "pattern_acp.session.subagents.background:run_workers",
+            hint="[NAME | stop NAME]",
+            beside=True,
+        ),
+        Command(
             "queue",
             "Prompts that wait for the running turn: show, edit, drop",
             "pattern_acp.session.queue_command:run_queue",

@@ -281,6 +281,9 @@ class Sessions:
             if already is not None and already.jobs is not None:
                 already.jobs.close()
                 await already.jobs.wait_closed()
+            if already is not None and already.workers is not None:
+                already.workers.close()
+                await already.workers.wait_closed()
             session, events = await _reopened(self, already, session_id, opening, how, begin, only_read=only_read)
         except BaseException:
             if already is not None:
@@ -358,6 +361,8 @@ def _begin_to_end(session: Session) -> None:
         session.languages.started.close()
     if session.jobs is not None:
         session.jobs.close()
+    if session.workers is not None:
+        session.workers.close()
 
 
 async def _wait_for_children(session: Session) -> None:
@@ -366,6 +371,8 @@ async def _wait_for_children(session: Session) -> None:
         await session.languages.started.wait_closed()
     if session.jobs is not None:
         await session.jobs.wait_closed()
+    if session.workers is not None:
+        await session.workers.wait_closed()
 
 
 def unknown_session(session_id: str) -> UnknownSessionError:

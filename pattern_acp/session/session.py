@@ -1,7 +1,7 @@
 """One session: its state, and the single active turn."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from pattern_acp.commands.slash import COMMANDS, Typed, command_in
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Part, typed_line, typed_words
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BY_MODEL, SessionConfigured
@@ -108,6 +108,26 @@ class PromptTicket(Struct):
         return max(END_SECONDS - passed, 0.0)
 
 
+class BackgroundWork(Protocol):
+    """The subagents of a session that outlive the prompts which started them."""
+
+    async def settle(self, turn_id: TurnId) -> None:
+        """Ask about results that wait, land them, and let the model read their reports, in the turn that begins.
+
+        Raises:
+            DatabaseError: something could not be recorded.
+        """
+        ...
+
+    def close(self) -> None:
+        """Tell all to end; does not wait."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Wait until all have ended, or took too long."""
+        ...
+
+
 class SessionParts(Struct, frozen=True):
     """The capabilities that the opener hands to a session."""
 
@@ -153,6 +173,8 @@ class Session:
         """Turns of the agent's own since the user's last prompt."""
         self.landing = anyio.Lock()
         """Held while changes of a worker land: each landing starts from what the one before left."""
+        self.workers: BackgroundWork | None = None
+        """Subagents in the background; None before the first."""
         self.subagent_places = anyio.CapacityLimiter(AT_ONCE)
         """Places of the subagents that work at once."""
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}

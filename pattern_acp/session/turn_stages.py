@@ -493,6 +493,8 @@ async def _show_news(session: Session, turn: Turn) -> None:
     news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]
     await show_notices(session, turn.turn_id)
+    if session.workers is not None:
+        await session.workers.settle(turn.turn_id)
     await session.constellation.models.learn(session.state.model.qualified)
     await note_sandbox(session.constellation, session.state)
 

@@ -452,6 +452,8 @@ class DelegatedTask(Struct, frozen=True):
     """Names of those whose results it starts from."""
     checks: tuple[str, ...] = ()
     """Command lines that have to succeed on what it changed."""
+    background: bool = False
+    """True for one that goes on when the prompt has ended."""
 
 
 class Delegation(Protocol):
@@ -467,6 +469,10 @@ class Delegation(Protocol):
 
     def tool_names(self, kind: SubagentKind) -> tuple[str, ...]:
         """The tools that a subagent of this kind has, in the order of the session's."""
+        ...
+
+    def background_refusal(self, kind: SubagentKind) -> str:
+        """Why one of this kind cannot work in the background here; empty when it can."""
         ...
 
     async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:

@@ -51,6 +51,7 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     checks: Annotated[
         tuple[str, ...], Meta(description="Commands that must succeed on a worker's changes before they land.")
     ] = ()
+    background: Annotated[bool, Meta(description="Go on meanwhile; its report comes with a later prompt.")] = False
 
 
 class Delegate:
@@ -78,12 +79,18 @@ class Delegate:
         if asked.checks and asked.kind.only_reads:
             raise ToolInputError(f"The argument checks is for a worker; one of kind {asked.kind} changes nothing.")
         _check_tools(asked, delegation)
-        if refusal := delegation.refusal(call_id):
+        if asked.background and asked.needs:
+            raise ToolInputError("A subagent in the background begins at once; leave needs out, or background.")
+        refusal = delegation.refusal(call_id)
+        refusal = refusal or (delegation.background_refusal(asked.kind) if asked.background else "")
+        if refusal:
             raise ToolInputError(refusal)
         paths = tuple(absolute_path(path, context.cwd) for path in asked.paths)
         resolved = tuple([await anyio.to_thread.run_sync(resolve_path, path) for path in paths])
         name = one_line(asked.name, NAME_CHARACTERS) or asked.kind.value
-        task = DelegatedTask(asked.kind, asked.task, name, asked.tools, resolved, asked.needs, asked.checks)
+        task = DelegatedTask(
+            asked.kind, asked.task, name, asked.tools, resolved, asked.needs, asked.checks, asked.background
+        )
         return PreparedCall(
             _title(asked, name),
             (NoEffect(),),

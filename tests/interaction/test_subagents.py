@@ -59,7 +59,7 @@ def settings(
     )
 
 
-def delegates(kind: str, name: str, **more: str | list[str]) -> Turn:
+def delegates(kind: str, name: str, **more: str | bool | list[str]) -> Turn:
     return calls("delegate", kind=kind, name=name, task=f"The task of {name}.", **more)
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import CheckSettings, DelegateSettings, Settings
 from pattern_acp.journal.events import (
     Event,
+    JobEnded,
     LandingStarted,
     PermissionAnswered,
     PermissionAsked,
@@ -17,6 +18,7 @@ from pattern_acp.journal.events import (
     WorkerReady,
 )
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.subagents.background import background_of
 from tests.interaction.test_subagents import delegates, model_of, names, requests_of, run, settings
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
@@ -351,3 +353,102 @@ async def test_subagents_of_a_worker_write_only_where_it_may():
         assert "top may not write in" in last_result(requests_of(model, "top")[1]).text
         assert "may write only in" in last_result(requests_of(model, "top/low")[1]).text
         assert there(agent) == []
+
+
+async def until_finished(agent: RunningAgent, session: str) -> None:
+    workers = background_of(agent.sessions.get(session))
+    with anyio.fail_after(30):
+        for worker in workers.all():
+            await worker.done.wait()
+
+
+async def test_a_worker_in_the_background_outlives_its_prompt_and_lands_with_the_next():
+    held = gate()
+    work = [calls("write_file", path="a.txt", content="a\n"), (held, *says("Made it."))]
+    model = model_of(
+        delegates("worker", "maker", background=True), says("It works."), says("I see it."), says("Fine."), maker=work
+    )
+    async with running_agent(model, settings=settings("auto", delegate=ASKS)) as agent:
+        session = await run(agent)
+        assert "maker works in the background (worker1)" in last_result(model.requests[-1]).text
+        await agent.editor.prompt(session, "/workers")
+        assert "**maker** (worker1) works: The task of maker." in agent.editor.said()
+        held.opened.set()
+        await until_finished(agent, session)
+        assert there(agent) == []
+        await agent.editor.prompt(session, "/workers maker")
+        assert "+a" in agent.editor.said()
+        assert there(agent) == []
+        await agent.editor.prompt(session, "Go on.")
+        assert there(agent) == ["a.txt"]
+        told = str(model.requests[-1].messages)
+        assert "Made it." in told
+        assert "Landed: 1 file." in told
+        events = await events_of(agent, session)
+        assert [each.outcome for each in of_type(events, JobEnded)] == ["exited"]
+        shown = [each["title"] for each in agent.editor.of_kind("tool_call")]
+        assert "Worker: maker (in the background)" in shown
+
+
+async def test_a_worker_in_the_background_goes_on_with_what_the_user_asks_for_at_the_next_prompt():
+    more = [TWO_FILES, says("Made it."), calls("write_file", path="c.txt", content="c\n"), says("Now with c.")]
+    model = model_of(delegates("worker", "maker", background=True), *[says("Fine.")] * 3, maker=more)
+    async with running_agent(model, settings=settings(delegate=ASKS), capabilities=FORMS) as agent:
+        agent.editor.form = form("Ask for changes", "Write c, too.")
+        session = await run(agent)
+        await until_finished(agent, session)
+        assert agent.editor.forms == []
+        await agent.editor.prompt(session, "Go on.")
+        await until_finished(agent, session)
+        assert there(agent) == []
+        agent.editor.form = form("Accept")
+        await agent.editor.prompt(session, "Go on.")
+        assert there(agent) == ["a.txt", "b.txt", "c.txt"]
+        assert "Now with c." in str(model.requests[-1].messages)
+
+
+async def test_a_worker_in_the_background_is_stopped_by_the_user_and_with_its_session():
+    waits = gate(), gate()
+    model = model_of(
+        delegates("worker", "one", background=True) + delegates("explorer", "two", background=True),
+        says("Both work."),
+        one=[(waits[0], *says("Never."))],
+        two=[(waits[1], *says("Never."))],
+    )
+    async with running_agent(model, settings=settings(delegate=ASKS)) as agent:
+        session = await run(agent)
+        for wait in waits:
+            await wait.reached.wait()
+        await agent.editor.prompt(session, "/workers stop one")
+        assert "**one** (worker1) was stopped" in agent.editor.said()
+        await agent.editor.prompt(session, "/workers stop three")
+        assert "There is no worker 'three' in the background; there is one, two." in agent.editor.said()
+        await agent.editor.request("session/close", {"sessionId": session})
+        events = await events_of(agent, session)
+        assert [(each.job_id, each.outcome) for each in of_type(events, JobEnded)] == [
+            ("worker1", "stopped"),
+            ("worker2", "stopped"),
+        ]
+
+
+@needs_shell
+async def test_nobody_is_asked_for_a_worker_in_the_background():
+    work = [calls("run_command", command="touch made"), says("I could not.")]
+    model = model_of(delegates("worker", "maker", background=True), *[says("Fine.")] * 2, maker=work)
+    async with running_agent(model, settings=settings(delegate=ASKS)) as agent:
+        session = await run(agent)
+        await until_finished(agent, session)
+        assert "nobody can be asked" in str(requests_of(model, "maker")[0].messages)
+        assert last_result(requests_of(model, "maker")[1]).is_error
+        await agent.editor.prompt(session, "Go on.")
+        assert agent.editor.asked == []
+        assert "I could not." in str(model.requests[-1].messages)
+
+
+async def test_only_what_lands_works_in_the_background():
+    model = model_of(delegates("worker", "maker", background=True), says("Done."))
+    async with running_agent(model, settings=settings()) as agent:
+        await run(agent)
+        assert "worker_changes" in last_result(model.requests[-1]).text
+        await agent.editor.prompt(await agent.editor.open_session(str(agent.folder)), "/workers")
+        assert "No subagent works in the background of this session." in agent.editor.said()

@@ -30,6 +30,9 @@ class RecordedDelegation:
     def refusal(self, call_id: ToolCallId) -> str:
         return f"No {call_id}." if self.refuses else ""
 
+    def background_refusal(self, kind: SubagentKind) -> str:
+        return f"No {kind} in the background." if kind is SubagentKind.WORKER else ""
+
     async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
         del call_id, progress
         self.asked.append(task)
@@ -66,6 +69,10 @@ async def test_what_it_needs_and_the_checks_of_a_worker_are_handed_on_and_a_refu
     assert (task.needs, task.checks) == (("one",), ("pytest -q",))
     with pytest.raises(ToolInputError, match="checks is for a worker"):
         await bench.prepare(Delegate(), kind="explorer", task="Look.", checks=["true"])
+    with pytest.raises(ToolInputError, match="No worker in the background"):
+        await bench.prepare(Delegate(), kind="worker", task="Mend.", background=True)
+    with pytest.raises(ToolInputError, match="leave needs out"):
+        await bench.prepare(Delegate(), kind="explorer", task="Look.", background=True, needs=["one"])
     delegation.refuses = True
     with pytest.raises(ToolInputError, match="No call"):
         await bench.prepare(Delegate(), kind="worker", task="Mend.")

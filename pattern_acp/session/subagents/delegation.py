@@ -5,17 +5,16 @@ for others. Must not know: how one runs, which is imported with the first call.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import anyio
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.policy.paths import is_inside_any
-from pattern_acp.session.subagents.kinds import TurnParts, tools_for
+from pattern_acp.session.subagents.kinds import TurnParts, give_back, tools_for
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolInputError, ToolOutcome
 from pattern_acp.turn.checks import ConfiguredChecks
 
@@ -48,6 +47,17 @@ class Subagents:
         self._landings = None
         self._known().expect(calls)
 
+    def background_refusal(self, kind: SubagentKind) -> str:
+        """See `Delegation.background_refusal`."""
+        if self._parts.nest is not None:
+            return "Only the agent itself has subagents in the background; leave background out."
+        if not kind.only_reads and not lands_whole(self._session):
+            return (
+                'Workers in the background need the setting worker_changes = "whole" in [delegate], so that nothing '
+                "changes between prompts; leave background out."
+            )
+        return ""
+
     def refusal(self, call_id: ToolCallId) -> str:
         """See `Delegation.refusal`."""
         node = self._known().nodes.get(call_id)
@@ -58,6 +68,10 @@ class Subagents:
         from pattern_acp.session.subagents.graph import failed_sentence, not_started_sentence
 
         task, graph = self._narrowed(task), self._known()
+        if task.background:
+            from pattern_acp.session.subagents.background import background_of
+
+            return await background_of(self._session).start(self._parts, task, call_id)
         node = graph.node(call_id, task.name, task.kind)
         try:
             needed = graph.needed_by(node)
@@ -155,22 +169,16 @@ class Subagents:
         if nest is not None:
             self._inside += 1
             if self._inside == 1:
-                _give_back(places, nest.holder)
+                give_back(places, nest.holder)
         await places.acquire_on_behalf_of(call_id)
         try:
             yield
         finally:
-            _give_back(places, call_id)
+            give_back(places, call_id)
         if nest is not None:
             self._inside -= 1
             if self._inside == 0:
                 await places.acquire_on_behalf_of(nest.holder)
-
-
-def _give_back(places: anyio.CapacityLimiter, holder: object) -> None:
-    with suppress(RuntimeError):
-        # One that was stopped while its own were at work does not have its place.
-        places.release_on_behalf_of(holder)
 
 
 def lands_whole(session: "Session") -> bool:

@@ -55,7 +55,8 @@ class SubagentGraph:
         self._earlier |= {node.node_id for node in self.nodes.values()}
         self.nodes = {}
         for call_id, arguments in calls.items():
-            self._add(call_id, _name(arguments), str(arguments.get("kind")), _names(arguments.get("needs")))
+            if arguments.get("background") is not True:
+                self._add(call_id, _name(arguments), str(arguments.get("kind")), _names(arguments.get("needs")))
         self._refuse_what_cannot_be()
 
     def node(self, call_id: ToolCallId, name: str, kind: str) -> GraphNode:

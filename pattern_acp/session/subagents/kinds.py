@@ -4,12 +4,15 @@ Owns: the tools, model and limits of each kind. Must not know: how one runs.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import anyio
 from msgspec import Struct
 
 from pattern_acp.config.settings import DelegateSettings
 from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.policy.approver import Approver
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.tools.base import DELEGATE, Delegation, SubagentKind, Tool, ToolContext
@@ -74,6 +77,8 @@ class TurnParts(Struct, frozen=True):
     below: "Callable[[TurnParts], Delegation]"
     """Makes the delegation of a worker to those below it."""
     nest: Nest | None = None
+    approver: Approver | None = None
+    """Asks the user in place of the session's own."""
     """The worker that delegates; None for the agent itself."""
 
     @property
@@ -88,6 +93,12 @@ def tools_for(kind: SubagentKind, parts: TurnParts) -> tuple[Tool, ...]:
         return tuple(tool for tool in parts.tools if tool.spec.name in READING)
     kept = KEPT if parts.level < MOST_LEVELS else KEPT | {DELEGATE}
     return tuple(tool for tool in parts.tools if tool.spec.name not in kept)
+
+
+def give_back(places: anyio.CapacityLimiter, holder: object) -> None:
+    """Give the place of a subagent back; one that was stopped while its own were at work does not have it."""
+    with suppress(RuntimeError):
+        places.release_on_behalf_of(holder)
 
 
 def limits_of(settings: DelegateSettings) -> Limits:

@@ -557,9 +557,11 @@ class Subagent:
         self.hooks = SessionToolHooks(session, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
+        # Nothing of what works in the background is shown between turns.
+        shown = session.recorder if parts.approver is None else self._recorder
         permissions = PermissionChecker(
             session.state.policy,
-            NamedApprover(session.approver, task.name, call_id, session.recorder, self._activity),
+            NamedApprover(parts.approver or session.approver, task.name, call_id, shown, self._activity),
             self._recorder,
             clock=shared.clock,
             waits=waits,
@@ -664,6 +666,19 @@ class Subagent:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 await self._record_end(TurnEnd(StopReason.CANCELLED))
             raise
+        await self._record_end(self._end)
+
+    async def go_on(self, words: str) -> None:
+        """Go on behind its report with words of the user.
+
+        Raises:
+            DatabaseError: something could not be recorded.
+        """
+        said = self._message(words)
+        added = ContextAdded(self._parts.turn_id, said, ("result",))
+        await self._recorder.record(NewEvent(added, Actor.SYSTEM, Origin.AGENT))
+        self._history.append(said)
+        self._end = await self._watched(self._history)
         await self._record_end(self._end)
 
     def outcome(self, landed: str) -> ToolOutcome:

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import PatternError
@@ -91,6 +92,8 @@ class WorkerResult:
         self._failed_rounds = 0
         self.asks = True
         """False for a result that becomes part of another one, about which the user is asked."""
+        self.asks_later = False
+        """True for a result in the background, which waits for `ask`."""
         self.is_settled = False
         """True once its changes may land."""
         self.failed = False
@@ -98,6 +101,11 @@ class WorkerResult:
         self.sentence = ""
         """Text for the model about it."""
         self.report = CheckReport()
+
+    def shown_in(self, progress: Progress, turn_id: TurnId, call_id: ToolCallId) -> None:
+        """Ask in another call from here on: that of a later turn."""
+        self._ports = replace(self._ports, progress=progress, recorder=self._session.recorder)
+        self._turn_id, self._call_id = turn_id, call_id
 
     async def settle(self) -> str:
         """Check the changes and ask the user; words with which the worker is to go on, empty when there are none.
@@ -112,8 +120,16 @@ class WorkerResult:
         self.report = await self._run_checks()
         if self.report.told:
             return self._refuse_unchecked()
-        if not self._must_ask():
-            self.is_settled = True
+        self.is_settled = True
+        return "" if self.asks_later else await self.ask()
+
+    async def ask(self) -> str:
+        """Ask the user about checked changes, where they want to be asked; words with which the worker is to go on.
+
+        Raises:
+            DatabaseError: something could not be recorded.
+        """
+        if self.files.is_clean or not self._must_ask():
             return ""
         before = len(self.files.changes())
         words = await self._ask()
@@ -182,6 +198,7 @@ class WorkerResult:
 
     def _follow(self, label: str, words: str, chosen: Sequence[str]) -> str:
         added = f" They said: {words}" if words else ""
+        self.is_settled = False
         if label == CHANGES and words:
             return f"The user looked at your changes, which have not landed, and asks for this: {words}"
         if label == ACCEPT:

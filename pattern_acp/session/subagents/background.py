@@ -1,0 +1,334 @@
+"""Subagents in the background: they go on after their prompt, and the next one settles what they found.
+
+Owns: the background subagents of one session, their records, what becomes of a result at the next prompt, and /workers.
+Must not know: how a subagent runs. Between prompts nothing of the user's changes and nobody is asked: a result waits.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.paths import display_path
+from pattern_acp.domain.text_limits import one_line, plural, short_diff
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
+from pattern_acp.journal.events import JobEnded, JobStarted, ToolCallFinished, ToolCallStarted
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.rewind.landing import NotLandedError
+from pattern_acp.session.state import Addition
+from pattern_acp.session.subagents.graph import SubagentGraph
+from pattern_acp.session.subagents.kinds import TurnParts, give_back
+from pattern_acp.session.subagents.subagent import Subagent
+from pattern_acp.session.subagents.worker import Landings
+from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, ToolOutcome
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
+from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallProgress
+from pattern_acp.workspace.jobs import JobState
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+logger = logging.getLogger(__name__)
+
+NONE = "No subagent works in the background of this session."
+
+ID = "worker"
+"""Beginning of the ids: they are recorded as background work, beside commands."""
+
+SOURCE = "worker"
+"""Source of what the model is told of them."""
+
+SHOWN_TASK = 160
+"""Characters of a task, and of the last words, in a line."""
+
+SHOWN_FILES = 20
+"""Files whose diffs /workers shows."""
+
+CLOSE_SECONDS = 2.5
+"""Longest wait for the end of those that were told to end."""
+
+HELP = "`/workers NAME` shows one, `/workers stop NAME` ends it."
+
+
+UNASKED = (
+    "You work in the background: nobody can be asked, so a call that needs the user's leave is refused. Say in your "
+    "report what was left for that reason."
+)
+"""Addition to the task."""
+
+
+class NothingShown:
+    """`tools.base.Progress` of work whose call has been answered; /workers shows it."""
+
+    def note(self, text: str) -> None:
+        """See `Progress.note`."""
+
+    async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
+        """See `Progress.show`."""
+
+    async def terminal_output(self, terminal_id: str, data: str) -> None:
+        """See `Progress.terminal_output`."""
+
+    async def terminal_exit(self, terminal_id: str, exit_code: int | None, signal: str | None) -> None:
+        """See `Progress.terminal_exit`."""
+
+
+class NobodyAsked:
+    """`Approver` between turns, when clients show no questions."""
+
+    async def ask(self, request: ApprovalRequest) -> PermissionAnswer:
+        """See `Approver.ask`."""
+        del request
+        return PermissionAnswer.CANCELLED
+
+
+class BackgroundSubagent(Struct, eq=False):
+    """One subagent in the background."""
+
+    worker_id: str
+    task: DelegatedTask
+    call_id: ToolCallId
+    subagent: Subagent
+    graph: SubagentGraph
+    words: str = ""
+    """Words with which it goes on; empty for its beginning."""
+    has_result: bool = False
+    """True once it waits for the next prompt."""
+    outcome: str = ""
+    """`exited` or `stopped` once it is over."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def state(self) -> str:
+        """Its state in words."""
+        if self.outcome:
+            return "has ended" if self.outcome == JobState.EXITED else "was stopped"
+        return "has finished, and waits for your next prompt" if self.has_result else "works"
+
+    @property
+    def line(self) -> str:
+        """One line about it."""
+        return f"**{self.task.name}** ({self.worker_id}) {self.state}: {one_line(self.task.task, SHOWN_TASK)}"
+
+
+class BackgroundSubagents:
+    """The background subagents of one session, by id."""
+
+    def __init__(self, session: "Session", tasks: TaskGroup) -> None:
+        self._session, self._tasks = session, tasks
+        self._all: dict[str, BackgroundSubagent] = {}
+
+    def all(self) -> tuple[BackgroundSubagent, ...]:
+        """Every one of this process, oldest first."""
+        return tuple(self._all.values())
+
+    def named(self, name: str) -> BackgroundSubagent:
+        """The newest of a name or an id.
+
+        Raises:
+            CommandMisusedError: there is none.
+        """
+        found = [each for each in self._all.values() if name in {each.worker_id, each.task.name}]
+        if not found:
+            known = ", ".join(each.task.name for each in self._all.values()) or "none"
+            raise CommandMisusedError(f"There is no worker {one_line(name, 40)!r} in the background; there is {known}.")
+        return found[-1]
+
+    async def start(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId) -> ToolOutcome:
+        """Start one, and return what its call is answered with.
+
+        Raises:
+            DatabaseError: it could not be recorded.
+        """
+        session, shared = self._session, self._session.constellation
+        known = session.jobs.all() if session.jobs is not None else ()
+        earlier = sum(job.job_id.startswith(ID) for job in known)
+        worker_id = f"{ID}{earlier + len(self._all) + 1}"
+        limits = session.state.settings.turn
+        budget = Budget(
+            Limits(limits.max_model_requests, limits.max_wall_seconds), shared.clock, UserWaitTimer(shared.clock)
+        )
+        budget.begin()
+        own = replace(parts, budget=budget, approver=NobodyAsked())
+        base = None if task.kind.only_reads else session.workbench.files
+        graph = SubagentGraph(lands=lambda _: base is not None)
+        graph.node(call_id, task.name, task.kind)
+        told = replace(task, task=f"{task.task}\n\n{UNASKED}")
+        subagent = Subagent(session, own, told, call_id, NothingShown(), base)
+        if subagent.result is not None:
+            subagent.result.asks_later = True
+        worker = BackgroundSubagent(worker_id, task, call_id, subagent, graph)
+        line = f"{task.kind} {task.name}: {one_line(task.task, SHOWN_TASK)}"
+        await session.recorder.record(NewEvent(JobStarted(worker_id, line, session.state.cwd), Actor.TOOL))
+        self._all[worker_id] = worker
+        self._tasks.start_soon(self._run, worker)
+        said = f"{task.name} works in the background ({worker_id}). You read its report with a later prompt; go on."
+        return ToolOutcome(said, origin=Origin.AGENT)
+
+    async def stop(self, worker: BackgroundSubagent) -> None:
+        """End one; nothing of it lands."""
+        worker.scope.cancel()
+        await worker.done.wait()
+        if not worker.outcome:
+            await self._over(worker, JobState.STOPPED)
+
+    def close(self) -> None:
+        """Tell all to end; does not wait."""
+        for worker in self._all.values():
+            worker.scope.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until all have ended, or took too long."""
+        with anyio.move_on_after(CLOSE_SECONDS):
+            for worker in self._all.values():
+                await worker.done.wait()
+
+    async def settle(self, turn_id: TurnId) -> None:
+        """Ask about results that wait, land them, and let the model read their reports, in the turn that begins.
+
+        Raises:
+            DatabaseError: something could not be recorded.
+        """
+        for worker in self.all():
+            if not worker.has_result or worker.outcome:
+                continue
+            await self._settle(worker, turn_id)
+
+    async def _settle(self, worker: BackgroundSubagent, turn_id: TurnId) -> None:
+        session, result, kind = self._session, worker.subagent.result, worker.task.kind
+        call_id = ToolCallId(session.constellation.ids.new("call"))
+        title = f"{kind.capitalize()}: {worker.task.name} (in the background)"
+        view = ToolCallView(call_id, DELEGATE, title, ToolKind.THINK, {"worker": worker.worker_id})
+        await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
+        text, content, failed = "The turn ended first; it waits for the next prompt.", (), True
+        try:
+            words = ""
+            if result is not None and result.is_settled:
+                result.shown_in(CallProgress(call_id, session.recorder), turn_id, call_id)
+                words = await result.ask()
+            if words:
+                text, failed = "It goes on in the background with your words.", False
+                worker.words, worker.has_result = words, False
+                worker.scope, worker.done = anyio.CancelScope(), anyio.Event()
+                self._tasks.start_soon(self._run, worker)
+                return
+            outcome = worker.subagent.outcome(await self._landed(worker, turn_id, call_id))
+            text, content, failed = outcome.text, outcome.content, outcome.is_error
+            await self._over(worker, JobState.EXITED)
+            waiting = Addition(SOURCE, f"{worker.task.name} has finished in the background", text, SOURCE)
+            session.state.waiting.append(waiting)
+        finally:
+            status = ToolCallStatus.FAILED if failed else ToolCallStatus.COMPLETED
+            ended = ToolCallFinished(turn_id, call_id, status, text, content or (TextContent(text),))
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                await session.recorder.record(NewEvent(ended, Actor.TOOL, Origin.AGENT))
+
+    async def _landed(self, worker: BackgroundSubagent, turn_id: TurnId, call_id: ToolCallId) -> str:
+        subagent, result = worker.subagent, worker.subagent.result
+        if result is None or not result.is_settled:
+            return ""
+        (node,) = worker.graph.nodes.values()
+        landings = Landings(self._session, worker.graph, turn_id, None)
+        await landings.settled(node, call_id, result.files, result.report)
+        node.end()
+        try:
+            sentence = await landings.land(node, call_id)
+        except NotLandedError as error:
+            subagent.has_failed = True
+            return error.sentence
+        subagent.has_landed = True
+        return sentence
+
+    async def _run(self, worker: BackgroundSubagent) -> None:
+        try:
+            with worker.scope:
+                places = self._session.subagent_places
+                await places.acquire_on_behalf_of(worker.call_id)
+                try:
+                    await (worker.subagent.go_on(worker.words) if worker.words else worker.subagent.run())
+                finally:
+                    give_back(places, worker.call_id)
+                worker.has_result = True
+        except DatabaseError:
+            # What it did so far is recorded; the log says what is wrong.
+            logger.exception("a subagent in the background ended")
+        except PatternError as error:
+            logger.warning("a subagent in the background ended: %s", error.sentence)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
+                await worker.subagent.close()
+                if not worker.has_result:
+                    await self._over(worker, JobState.STOPPED)
+            worker.done.set()
+
+    async def _over(self, worker: BackgroundSubagent, state: JobState) -> None:
+        worker.outcome = state.value
+        last = one_line(worker.subagent.last_words, SHOWN_TASK)
+        code = 0 if state is JobState.EXITED else None
+        try:
+            ended = JobEnded(worker.worker_id, state.value, code, None, last)
+            await self._session.recorder.record_late(NewEvent(ended, Actor.PROCESS, Origin.AGENT))
+        except PatternError:
+            logger.warning("the end of a subagent in the background could not be recorded", exc_info=True)
+
+
+async def run_workers(session: "Session", argument: str) -> str:
+    """List subagents in the background, show one with its changes, or stop one.
+
+    Raises:
+        CommandMisusedError: there is no such one.
+    """
+    workers = session.workers
+    if not isinstance(workers, BackgroundSubagents) or not workers.all():
+        return NONE
+    verb, _, rest = argument.strip().partition(" ")
+    if not verb:
+        return "\n".join([*(f"- {worker.line}" for worker in workers.all()), "", HELP])
+    worker = workers.named(rest.strip() if verb == "stop" and rest.strip() else argument.strip())
+    if verb == "stop" and rest.strip():
+        if worker.outcome:
+            return f"{worker.line}\n\nThere is nothing to stop."
+        await workers.stop(worker)
+        return worker.line
+    return "\n\n".join((worker.line, *shown_result(worker, session.state.cwd)))
+
+
+def shown_result(worker: BackgroundSubagent, cwd: str) -> Sequence[str]:
+    """The paragraphs about what one has done: its report, and the diffs of what is to land."""
+    report, result = worker.subagent.last_words, worker.subagent.result
+    changes = result.files.changes() if result is not None else ()
+    shown = [report] if report else []
+    if changes:
+        shown.append(f"{plural(len(changes), 'changed file')}:")
+    for change in changes[:SHOWN_FILES]:
+        name = display_path(change.path, cwd)
+        if isinstance(change.before, bytes) or isinstance(change.after, bytes):
+            shown.append(f"{name} (binary)")
+        else:
+            shown.append(f"```diff\n--- {name}\n{short_diff(change.before or '', change.after or '')}\n```")
+    return shown
+
+
+def background_of(session: "Session") -> BackgroundSubagents:
+    """The background subagents of a session.
+
+    Raises:
+        NotAvailableError: this process runs nothing behind a prompt.
+    """
+    if isinstance(session.workers, BackgroundSubagents):
+        return session.workers
+    tasks = session.constellation.background
+    if tasks is None:
+        raise NotAvailableError("Nothing runs in the background here; delegate without background.")
+    session.workers = workers = BackgroundSubagents(session, tasks)
+    return workers
