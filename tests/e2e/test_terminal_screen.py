@@ -1,5 +1,6 @@
 """The chat in a real terminal: paste, resize, Ctrl-C, prompts that wait, lists to choose from, and plain lines."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -99,7 +100,11 @@ def test_a_prompt_that_is_typed_while_a_turn_runs_waits_for_its_end(folder: Path
 
 def test_completions_pop_up_and_sessions_are_chosen_from_a_list(folder: Path):
     with tmux_screen(folder, CHAT, environment(folder, *[[{"text": "Heard."}]] * 3)) as screen:
-        ready(screen)
+        screen.wait_for(f"scripted/scripted\n{SIGN}")
+        screen.type("/resu")
+        screen.wait_for("go on with another session")
+        screen.keys("C-c")
+        screen.wait_for("Ctrl-C again")
         for prompt in ("about apples", "about pears"):
             screen.type(prompt)
             screen.keys("Enter")
@@ -109,17 +114,14 @@ def test_completions_pop_up_and_sessions_are_chosen_from_a_list(folder: Path):
             screen.type("/new")
             screen.keys("Enter")
             screen.wait_for("A new session.")
-            screen.run("clear-history")
-        screen.type("/re")
-        screen.wait_for(f"{SIGN} /re")
-        screen.type("su")
-        screen.wait_for("go on with another session")
-        screen.type("me")
-        screen.keys("Enter", "Enter")
+        screen.type("/resume")
+        screen.keys("Enter")
         screen.wait_for("The number of a session")
         screen.type("1")
         screen.keys("Enter")
-        screen.wait_for("Heard.")
+        screen.type("/status")
+        screen.keys("Enter")
+        assert re.search(r"Title +about pears", screen.wait_for("System prompt and tools"))
 
 
 def test_a_refusal_with_words_is_what_the_model_reads(folder: Path):
