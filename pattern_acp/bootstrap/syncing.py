@@ -108,7 +108,7 @@ def carrier_of(url: str) -> Carrier:
             # Late, and an extra: most have a folder.
             from pattern_acp.sync.nats_carrier import NatsCarrier
         except ImportError as error:
-            raise SyncError("A server of NATS needs the extra [sync]: pip install 'pattern-acp[sync]'.") from error
+            raise SyncError('A server of NATS needs the extra [sync]; run: pip install "pattern-acp[sync]".') from error
         return NatsCarrier(url)
     raise SyncError("There is no place to exchange memory at: set url in [sync] of config.toml (docs/how-to/sync.md).")
 

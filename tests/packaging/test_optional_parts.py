@@ -9,7 +9,7 @@ from pattern_acp.config.load import process_environment
 from tests.support.pdfs import pdf
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("PIL", "pypdf", "tree_sitter_cpp", "tree_sitter_c_sharp", "tree_sitter_php", "tree_sitter_ruby")
+PACKAGES = ("PIL", "pypdf", "tree_sitter_cpp", "tree_sitter_c_sharp", "tree_sitter_php", "tree_sitter_ruby", "nats")
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({PACKAGES!r}))\n"
 
 
@@ -50,3 +50,11 @@ def test_a_small_image_is_sent_as_it_is_and_a_preview_says_what_to_install(tmp_p
     shown = said(script, tmp_path)
     assert shown.startswith("8 6\n")
     assert 'The image a.gif is too large to be shown; run: pip install "pattern-acp[images]" for a preview.' in shown
+
+
+def test_a_server_of_sync_says_what_to_install(tmp_path: Path):
+    script = (
+        "from pattern_acp.bootstrap.syncing import carrier_of\nfrom pattern_acp.sync.segments import SyncError\n"
+        "try:\n    carrier_of('nats://127.0.0.1:4222')\nexcept SyncError as error:\n    print(error.sentence)"
+    )
+    assert 'run: pip install "pattern-acp[sync]".' in said(script, tmp_path)
