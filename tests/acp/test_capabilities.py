@@ -32,6 +32,7 @@ def test_the_promises_are_exactly_what_works():
                     "checkpoint": {"list": True, "preview": True, "restore": True},
                     "session": {"rewind": True, "fork": True, "open": True, "subscribe": True},
                     "subagent": {"stop": True},
+                    "board": True,
                 }
             },
         },
