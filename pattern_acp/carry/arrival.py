@@ -30,17 +30,20 @@ from pattern_acp.carry.export import (
     EventRecord,
     SessionRecord,
     SourceRecord,
+    TaskListRecord,
+    TaskUpdate,
     store_id,
 )
+from pattern_acp.carry.task_lists import check_updates, compare, merge_list, store_list
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.table_rows import columns_of, put_rows
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
-from pattern_acp.domain.errors import BlockError, DatabaseError, JournalError, PatternError
+from pattern_acp.domain.errors import BlockError, DatabaseError, JournalError, PatternError, TaskError
 from pattern_acp.domain.ids import BlockId, SessionId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.codec import EncodedEvent, decode
 from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted, SessionConfigured
 from pattern_acp.journal.history import read_history as read_session
@@ -75,6 +78,7 @@ from pattern_acp.memory.store import (
 )
 from pattern_acp.session.session_row_rebuild import ROW_KINDS, row_differences
 from pattern_acp.session.stored import index_session
+from pattern_acp.tasks.store import TaskWriter, give_own_numbers
 
 Conflicts: TypeAlias = Literal["mine", "theirs", "both"]
 
@@ -91,7 +95,7 @@ class Proposal(Struct, frozen=True):
     """One thing that an archive brings. `new`, `changed` and `conflict` can be accepted."""
 
     number: int
-    kind: Literal["memory", "fact", "session"]
+    kind: Literal["memory", "fact", "tasks", "session"]
     name: str
     whose: str
     """Persona, project or folder."""
@@ -116,6 +120,7 @@ class ImportReport(Struct):
     root: str
     blocks: int = 0
     facts: int = 0
+    tasks: int = 0
     sessions: int = 0
     events: int = 0
     kept_mine: int = 0
@@ -149,6 +154,7 @@ def proposals(tx: Transaction, archive: ArchiveReader, projects: Mapping[str, st
     found = [
         *(here.of_block(cid) for cid in links_of(archive, contents.blocks)),
         *(here.of_entry(cid) for cid in links_of(archive, contents.entries)),
+        *(here.of_tasks(cid) for cid in links_of(archive, contents.tasks)),
         *(here.of_session(cid) for cid in links_of(archive, contents.sessions)),
     ]
     return tuple(msgspec.structs.replace(one, number=number) for number, one in enumerate(found, 1))
@@ -237,13 +243,13 @@ class ArrivalSurroundings:
         writes = [one for one in events if one.write is not None and one.write.get("data")]
         state: State = "new"
         differs = False
-        about = f"{len(_word(row, 'text')):,} characters, {len(writes)} writes"
+        about = f"{len(_word(row, 'text')):,} characters, {plural(len(writes), 'write')}"
         there = self.tx.one(QUERIES["block_of_id"], {"id": _word(row, "id")})
         if there is not None:
             new = sum(not self.has_write(_word(row, "id"), one) for one in writes)
             if there[3] == 0 and new:
                 known = sum(self.is_known(one.event) for one in events if one.write)
-                state, about, differs = "changed", f"{new} writes more than here", integer(there[4]) > known
+                state, about, differs = "changed", f"{plural(new, 'write')} more than here", integer(there[4]) > known
                 about += ", and here it went on too" if differs else ""
             elif there[3] == 0:
                 state, about = "known", "as it is here"
@@ -272,6 +278,22 @@ class ArrivalSurroundings:
             state, about = "known", "memory says the same"
         stores = tuple(dict.fromkeys(one.store for one in record.events))
         return Proposal(0, "fact", one_line(said, 60), _whose(scope, owner), state, about, stores, cid)
+
+    def of_tasks(self, cid: bytes) -> Proposal:
+        """The proposal of a list of tasks."""
+        record = self.archive.read(cid, TaskListRecord)
+        updates = self.updates(record)
+        with refusing("A list of tasks"):
+            found = compare(self.tx, record.id, updates)
+        scope, owner = self.owner({"scope": record.scope, "owner": record.owner})
+        state: State = "known" if not found.is_new else "changed" if found.is_here else "new"
+        stores = tuple(dict.fromkeys(one.event.store for one in updates))
+        name, about = plural(found.tasks, "task"), f"{found.open} open"
+        return Proposal(0, "tasks", name, _whose(scope, owner), state, about, stores, cid)
+
+    def updates(self, record: TaskListRecord) -> list[TaskUpdate]:
+        """All updates of a list of tasks."""
+        return [one for page in record.updates for one in self.archive.read(page, list[TaskUpdate])]
 
     def of_session(self, cid: bytes) -> Proposal:
         """The proposal of a session."""
@@ -310,6 +332,8 @@ class Arrival:
         self._tx = tx
         self._here = ArrivalSurroundings(tx, archive, projects)
         self._chosen = chosen
+        # Another one for each import: two machines that write as the same peer would part for ever.
+        self._peer = int(sha256_hex(f"{self._here.store} {report.root} {now_ms}".encode())[:15], 16) or 1
         self._now_ms = now_ms
         self._report = report
         self._origins: list[tuple[int, str, str, int]] = []
@@ -321,7 +345,7 @@ class Arrival:
         """Store what is wanted, where it came from, and check all of it."""
         archive, report = self._here.archive, self._report
         self._check_here([one for one in wanted if one.kind == "memory" and one.state == "changed"])
-        work = {"memory": self._block, "fact": self._entry, "session": self._session}
+        work = {"memory": self._block, "fact": self._entry, "tasks": self._tasks, "session": self._session}
         for one in wanted:
             with refusing(one.name):
                 work[one.kind](one)
@@ -498,7 +522,7 @@ class Arrival:
                 actor, origin = Actor(one.event.actor), Origin(one.event.origin)
                 self._commit(change, reason, actor, origin, one.event.at_ms, one.event)
         if conflicts == "theirs" and load_block(self._tx, key).text != theirs:
-            change = propose(self._tx, key, Rewrite(theirs), peer=READING_PEER)
+            change = propose(self._tx, key, Rewrite(theirs), peer=self._peer)
             reason = "It reads like the one that was imported."
             self._commit(change, reason, Actor.HUMAN, Origin.EDITOR, self._now_ms, None)
 
@@ -547,6 +571,22 @@ class Arrival:
         index_copied(self._tx, entry_id)
         self._facts.add(entry_id)
         self._report.facts += 1
+
+    def _tasks(self, proposal: Proposal) -> None:
+        tx, record = self._tx, self._here.archive.read(proposal.cid, TaskListRecord)
+        updates = self._here.updates(record)
+        owner = self._here.owner({"scope": record.scope, "owner": record.owner})
+        check_updates(updates, record.id)
+        if proposal.state == "changed":
+            for seq, event in merge_list(tx, record.id, updates):
+                self._came(seq, event)
+        else:
+            seqs = [self._carry(one.event, _payload(one.event)) for one in updates]
+            store_list(tx, record.id, owner, updates, seqs)
+        writer = TaskWriter(CONSTELLATION_STREAM, self._peer, self._now_ms, Actor.IMPORT, Origin.MEMORY)
+        for task in give_own_numbers(tx, record.id, owner, writer):
+            self._report.notes.append(f"The task “{one_line(task.title, 60)}” is #{task.number} here.")
+        self._report.tasks += compare(tx, record.id, updates).tasks
 
     def _session(self, proposal: Proposal) -> None:
         tx, record = self._tx, self._here.archive.read(proposal.cid, SessionRecord)
@@ -702,7 +742,7 @@ def refusing(name: str) -> Generator[None, None, None]:
     """Turn what goes wrong with a record into an error that names it."""
     try:
         yield
-    except (BlockError, JournalError, DatabaseError, LookupError, TypeError, ValueError) as error:
+    except (BlockError, TaskError, JournalError, DatabaseError, LookupError, TypeError, ValueError) as error:
         detail = error.sentence if isinstance(error, PatternError) else str(error)
         raise ArchiveDamagedError(
             f"“{name}” of the archive cannot be taken over, and nothing was imported: {detail}"

@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct, field
 
 from pattern_acp.carry.car import ArchiveWriter, Node, cid_text
-from pattern_acp.db.columns import integer, text
+from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.table_rows import columns_of, rows_with
 from pattern_acp.domain.canonical import JsonObject, canonical_json
-from pattern_acp.domain.errors import BlockError
+from pattern_acp.domain.errors import BlockError, TaskError
 from pattern_acp.journal.bundle_masks import mask_texts
 from pattern_acp.journal.codec import kinds_of
 from pattern_acp.journal.events import (
@@ -33,14 +33,16 @@ from pattern_acp.journal.events import (
     EntryVerified,
 )
 from pattern_acp.journal.reader import stored_payload
+from pattern_acp.memory.block_loader import READING_PEER
 from pattern_acp.memory.blocks import BlockKey, Scope, fork_in
 from pattern_acp.memory.history import StoredHistory, document_at, read_history, texts_of_all_versions
 from pattern_acp.memory.store import load_block
+from pattern_acp.tasks.document import TaskDocument
 
 QUERIES = load_queries("pattern_acp.carry")
 
 FORMAT = "pattern-acp/archive"
-FORM = 1
+FORM = 2
 """The form of archives that is written; a reader refuses a newer one."""
 
 History: TypeAlias = Literal["none", "recent", "full"]
@@ -134,6 +136,24 @@ class EntryRecord(Struct, frozen=True):
     events: tuple[EventRecord, ...]
 
 
+class TaskUpdate(Struct, frozen=True):
+    """An update of a list of tasks, with the event of its write."""
+
+    event: EventRecord
+    number: int
+    data: bytes
+
+
+class TaskListRecord(Struct, frozen=True):
+    """A list of tasks: all of it that a Loro document is made of."""
+
+    id: str
+    scope: str
+    owner: str
+    updates: tuple[bytes, ...]
+    """Links to pages of `TaskUpdate`."""
+
+
 class SessionRecord(Struct, frozen=True):
     """A session. `fork_hash` is the hash of the event of its parent that it was forked at."""
 
@@ -161,6 +181,8 @@ class Contents(Struct, frozen=True):
     entries: tuple[bytes, ...] = ()
     sessions: tuple[bytes, ...] = ()
     sources: tuple[bytes, ...] = ()
+    tasks: tuple[bytes, ...] = ()
+    """Lists of tasks; form 1 has none."""
 
 
 class ExportReport(Struct):
@@ -172,6 +194,7 @@ class ExportReport(Struct):
     sessions: int = 0
     events: int = 0
     sources: int = 0
+    tasks: int = 0
     masked: int = 0
     """Events of sessions in which secrets were masked."""
     left_out: list[str] = field(default_factory=list[str])
@@ -224,13 +247,14 @@ class Export:
         report, with_memory = self.report, not self._choice.session
         blocks = [self._put(one) for one in self._blocks()] if with_memory else []
         entries = [self._put(one) for one in self._entries()] if with_memory else []
+        lists = [self._put(one) for one in self._task_lists()] if with_memory else []
         sessions = [self._put(one) for one in self._sessions()]
         sources = [self._put(one) for one in self._sources()] if sessions else []
         if with_memory and any(fork_in(text(row[2])) for row in self._tx.all(QUERIES["blocks_there"])):
             report.left_out.append("What forked memory learned stays here until /merge brings it back.")
         report.blocks, report.entries = len(blocks), len(entries)
         report.sessions, report.sources = len(sessions), len(sources)
-        links = (self._pages(each) for each in (blocks, entries, sessions, sources))
+        links = (self._pages(each) for each in (blocks, entries, sessions, sources, lists))
         contents = Contents(FORMAT, FORM, load_migrations()[-1].version, *links)
         report.root = cid_text(self._writer.finish(_node(contents)))
         return report
@@ -327,6 +351,39 @@ class Export:
         return EntryRecord(
             _cells(entry, _NOT_OF_ENTRY), None if bound is None else _cells(bound, _NOT_OF_ENTRY), events
         )
+
+    def _task_lists(self) -> Iterator[TaskListRecord]:
+        for row in self._tx.all(QUERIES["task_lists_there"]):
+            list_id, scope, owner = text(row[0]), text(row[1]), text(row[2])
+            if not self._is_chosen(scope, owner, integer(row[3])):
+                continue
+            found = self._tx.all(QUERIES["events_of_list"], {"id": list_id, "store": self._store})
+            updates = [TaskUpdate(_record(each), integer(each[13]), data(each[14])) for each in found]
+            try:
+                document = TaskDocument.load(list_id, [one.data for one in updates], peer=READING_PEER)
+                if self._holds_secret(json.loads(document.everything)):
+                    self.report.left_out.append(
+                        f"A list of tasks of {owner} seems to hold a secret, now or in its history, so it stays here."
+                    )
+                    continue
+                self.report.tasks += len(document.tasks)
+            except TaskError as error:
+                self.report.left_out.append(f"A list of tasks stays here: {error.sentence}")
+                continue
+            self.report.events += len(updates)
+            yield TaskListRecord(list_id, scope, owner, self._pages([_node(one) for one in updates]))
+
+    def _holds_secret(self, value: object) -> bool:
+        match value:
+            case str():
+                return self._mask(value) != value
+            case dict():
+                pairs = cast("dict[str, object]", value)
+                return any(self._holds_secret(key) or self._holds_secret(item) for key, item in pairs.items())
+            case list():
+                return any(self._holds_secret(item) for item in cast("list[object]", value))
+            case _:
+                return False
 
     def _sessions(self) -> Iterator[SessionRecord]:
         rows = {text(row[0]): row for row in self._tx.all(QUERIES["sessions_there"])}

@@ -47,12 +47,12 @@ Ask: TypeAlias = Callable[[str, Answers], Awaitable[str | None]]
 
 IMPORT_CALL = "import"
 
-_USAGE = "/import FILE [all | memory | facts | sessions | 1,3-5] [mine | theirs | both]"
+_USAGE = "/import FILE [all | memory | facts | tasks | sessions | 1,3-5] [mine | theirs | both]"
 
 _LISTED = 40
 """Proposals that are shown; a longer list says how many more there are."""
 
-_KINDS = {"memory": "memory", "facts": "fact", "sessions": "session"}
+_KINDS = {"memory": "memory", "facts": "fact", "tasks": "tasks", "sessions": "session"}
 _NOTHING = frozenset({"", "nothing", "none", "n", "no", "stop"})
 _CONFLICTS: Answers = {
     "both": "Both: merge them, or let both stay side by side",
@@ -85,6 +85,7 @@ class ImportedArchive(Result, frozen=True):
     accepted: bool = False
     blocks: int = 0
     facts: int = 0
+    tasks: int = 0
     sessions: int = 0
     events: int = 0
     kept_mine: int = 0
@@ -97,8 +98,9 @@ class ImportedArchive(Result, frozen=True):
             left_out = (Paragraph(note, "note") for note in self.notes)
             return (*listed(self.proposals), *left_out, Paragraph(_ending(self.proposals)))
         what = (
-            f"Imported {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')} and "
-            f"{counted(self.sessions, 'session')}, {counted(self.events, 'event')} in all."
+            f"Imported {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')}, "
+            f"{counted(self.tasks, 'task')} and {counted(self.sessions, 'session')}, "
+            f"{counted(self.events, 'event')} in all."
         )
         parts: list[Part] = [Paragraph(what)]
         if self.kept_mine:
@@ -138,6 +140,7 @@ class OpenImport(Struct, frozen=True):
             accepted=True,
             blocks=report.blocks,
             facts=report.facts,
+            tasks=report.tasks,
             sessions=report.sessions,
             events=report.events,
             kept_mine=report.kept_mine,
@@ -196,7 +199,7 @@ def listed(found: Sequence[Proposal]) -> tuple[Part, ...]:
 def _ending(found: Sequence[Proposal]) -> str:
     if not any(one.is_open for one in found):
         return "There is nothing to take over."
-    return "Nothing was taken over yet: --accept all, memory, facts, sessions, or numbers such as 1,3-5."
+    return "Nothing was taken over yet: --accept all, memory, facts, tasks, sessions, or numbers such as 1,3-5."
 
 
 def counted(number: int, noun: str) -> str:
@@ -226,7 +229,8 @@ def _numbers(said: str, found: Sequence[Proposal]) -> set[int]:
         first, dash, last = part.partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
             raise UnusableChoiceError(
-                f"{one_line(said, 60)!r} chooses nothing; say all, memory, facts, sessions, or numbers such as 1,3-5."
+                f"{one_line(said, 60)!r} chooses nothing; say all, memory, facts, tasks, sessions, or numbers such as "
+                "1,3-5."
             )
         begin = int(first)
         numbers |= {begin, *range(begin, min(int(last or first), len(found) + 1) + 1)}

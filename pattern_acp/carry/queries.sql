@@ -51,6 +51,23 @@ SELECT id, cwd, persona, updated_ms, parent FROM sessions WHERE deleted = 0 AND 
 -- The kept sources of definitions.
 SELECT identity FROM definition_sources ORDER BY identity;
 
+-- name: task_lists_there
+-- The lists of tasks, with when one of their tasks changed last.
+SELECT l.id, l.scope, l.owner, coalesce(max(t.updated_ms), 0)
+FROM task_lists AS l LEFT JOIN tasks AS t ON t.list_id = l.id
+GROUP BY l.id
+ORDER BY l.id;
+
+-- name: events_of_list
+-- The updates of a list of tasks with the events of their writes, in order.
+SELECT {event}, u.number, u.data
+FROM task_updates AS u
+JOIN events AS e ON e.seq = u.last_seq
+LEFT JOIN origins AS o ON o.seq = e.seq
+LEFT JOIN blobs AS b ON b.hash = e.blob
+WHERE u.list_id = :id
+ORDER BY u.number;
+
 -- name: hash_of_event
 -- What the event of a number is hashed to.
 SELECT hash FROM events WHERE seq = :seq;

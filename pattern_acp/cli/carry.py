@@ -84,6 +84,7 @@ class ExportedArchive(Result, frozen=True):
     bytes: int
     blocks: int
     facts: int
+    tasks: int
     sessions: int
     events: int
     masked_events: int
@@ -95,8 +96,9 @@ class ExportedArchive(Result, frozen=True):
         verb = f"{self.file} has" if self.file else "The archive would have"
         size = f" ({size_text(self.bytes)})" if self.file else ""
         what = (
-            f"{verb} {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')} and "
-            f"{counted(self.sessions, 'session')} with {counted(self.events, 'event')}{size}."
+            f"{verb} {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')}, "
+            f"{counted(self.tasks, 'task')} and {counted(self.sessions, 'session')} with "
+            f"{counted(self.events, 'event')}{size}."
         )
         parts: list[Part] = [Paragraph(what)]
         if self.masked_events:
@@ -153,6 +155,7 @@ async def export_archive(
         size,
         report.blocks,
         report.entries,
+        report.tasks,
         report.sessions,
         report.events,
         report.masked,

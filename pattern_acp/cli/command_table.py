@@ -487,8 +487,8 @@ _CARRY = "pattern_acp.cli.carry:"
 EXPORT = Group(
     "export",
     "write memory and sessions into one file, for another machine or person",
-    "Write memory with its history, facts and sessions into a new file that import reads. Credentials are never in it, "
-    "secrets are masked in sessions, and what memory holds of them stays here.",
+    "Write memory with its history, facts, tasks and sessions into a new file that import reads. Credentials are never "
+    "in it, secrets are masked in sessions, and what memory holds of them stays here.",
     (
         Command(
             "",
@@ -521,7 +521,7 @@ IMPORT = Group(
     "import",
     "take over memory and sessions from a file of export or of another program",
     "Check the file (of export, a Letta agent, conversations as JSON, CLAUDE.md), show what it brings, and take over "
-    "what you accept. Doing it twice changes nothing. --accept all, memory, facts, sessions, or numbers of the list.",
+    "what you accept. Doing it twice changes nothing. --accept all, memory, facts, tasks, sessions, or numbers.",
     (
         Command(
             "",

@@ -164,7 +164,7 @@ COMMANDS: dict[str, Command] = {
             "import",
             "Show what a file of export or another program brings, and take it over",
             "pattern_acp.carry.proposing:run_import",
-            hint="FILE [all | memory | facts | sessions | 1,3-5] [mine | theirs | both]",
+            hint="FILE [all | memory | facts | tasks | sessions | 1,3-5] [mine | theirs | both]",
         ),
         Command(
             "init",

@@ -38,6 +38,22 @@ SELECT task FROM tasks WHERE list_id = :id ORDER BY number;
 INSERT INTO task_lists (id, scope, owner, size, base, base_update, head_update, last_seq)
 VALUES (:id, :scope, :owner, :size, :base, 1, 1, :seq);
 
+-- name: adopt_list
+-- Add a list of another constellation, whose base holds all of it.
+INSERT INTO task_lists (id, scope, owner, size, base, base_update, head_update, last_seq)
+VALUES (:id, :scope, :owner, :size, :base, :head, :head, :seq);
+
+-- name: updates_of
+-- The updates of a list with the events of their writes, in order.
+SELECT number, data, last_seq FROM task_updates WHERE list_id = :id ORDER BY number;
+
+-- name: with_taken_number
+-- The tasks of a list whose number a task of another list has.
+SELECT t.id
+FROM tasks AS t
+WHERE t.list_id = :id AND EXISTS (SELECT 1 FROM tasks WHERE number = t.number AND list_id <> t.list_id)
+ORDER BY t.number, t.id;
+
 -- name: advance_list
 -- Note a further update of a list, with a new base where one is due.
 UPDATE task_lists

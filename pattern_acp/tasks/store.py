@@ -85,6 +85,14 @@ class TaskWriter(Struct, frozen=True):
     """Names of the data of others that the turn has read: words written now carry them."""
 
 
+class ListUpdate(Struct, frozen=True):
+    """An update of a list, and the number of its event."""
+
+    number: int
+    data: bytes
+    seq: int
+
+
 class _OpenList(Struct, frozen=True):
     list_id: str
     document: TaskDocument
@@ -230,6 +238,56 @@ def merge_update(tx: Transaction, list_id: str, update: bytes, writer: TaskWrite
     if opened.document.frontiers != before:
         _commit(tx, opened, before, "merge", tasks, writer, added=len(tasks) - known)
     return tasks
+
+
+def adopt_list(
+    tx: Transaction,
+    list_id: str,
+    owner: tuple[Scope, str],
+    tasks: Sequence[Task],
+    updates: Sequence[ListUpdate],
+    base: bytes,
+) -> None:
+    """Store a list of another constellation as it was there: its updates, and the tasks that they come to.
+
+    Raises:
+        DatabaseError: the list is there already, or the file cannot be written.
+    """
+    newest = updates[-1]
+    fields: dict[str, SqlValue] = {
+        "id": list_id,
+        "scope": owner[0].value,
+        "owner": storable(owner[1]),
+        "size": len(tasks),
+        "base": base,
+        "head": newest.number,
+        "seq": newest.seq,
+    }
+    tx.execute(_QUERIES["adopt_list"], fields)
+    for one in updates:
+        row: dict[str, SqlValue] = {"id": list_id, "number": one.number, "data": one.data, "seq": one.seq}
+        tx.execute(_QUERIES["insert_update"], row)
+    project_tasks(tx, list_id, tasks, newest.seq)
+
+
+def give_own_numbers(tx: Transaction, list_id: str, owner: tuple[Scope, str], writer: TaskWriter) -> tuple[Task, ...]:
+    """Give tasks of a list another number where a task of another list has theirs; returns those that got one.
+
+    Raises:
+        NotATaskListError: the list is damaged.
+        DatabaseError: the file cannot be written.
+    """
+    taken = [text(row[0]) for row in tx.all(_QUERIES["with_taken_number"], {"id": list_id})]
+    return tuple(
+        change_task(tx, (owner,), task, "renumber", lambda one: replace(one, number=_next_number(tx)), writer)
+        for task in taken
+    )
+
+
+def updates_of(tx: Transaction, list_id: str) -> tuple[ListUpdate, ...]:
+    """Read the updates that are stored of a list, in order; none for a list that is not there."""
+    rows = tx.all(_QUERIES["updates_of"], {"id": list_id})
+    return tuple(ListUpdate(integer(row[0]), data(row[1]), integer(row[2])) for row in rows)
 
 
 def find_task(tx: Transaction, owners: Owners, ref: str) -> Task:

@@ -23,7 +23,7 @@ def archive(home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run_with(typed("memory", "decision", "Use tabs everywhere."), home) == 0
     file = str(tmp_path / "a.car")
     assert run_with(typed("export", file), home) == 0
-    assert "1 fact and 0 sessions" in capsys.readouterr().out
+    assert "1 fact, 0 tasks and 0 sessions" in capsys.readouterr().out
     return file
 
 
@@ -35,7 +35,7 @@ def test_an_import_shows_what_a_file_brings_before_anything_is_taken_over(
     assert "Use tabs everywhere." in shown
     assert "Nothing was taken over yet" in shown
     assert run_with(typed("import", archive, "--accept", "facts"), laptop) == 0
-    assert "Imported 0 memory blocks, 1 fact and 0 sessions" in capsys.readouterr().out
+    assert "Imported 0 memory blocks, 1 fact, 0 tasks and 0 sessions" in capsys.readouterr().out
     assert run_with(typed("import", archive, "--json"), laptop) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["state"] for one in found["proposals"] if one["kind"] == "fact"] == ["known"]
