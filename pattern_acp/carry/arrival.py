@@ -44,7 +44,7 @@ from pattern_acp.domain.errors import BlockError, DatabaseError, JournalError, P
 from pattern_acp.domain.ids import BlockId, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.journal.codec import EncodedEvent, decode
+from pattern_acp.journal.codec import EncodedEvent, decode, item_of
 from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted, SessionConfigured
 from pattern_acp.journal.history import read_history as read_session
 from pattern_acp.journal.leases import refuse_if_held, this_process
@@ -351,7 +351,8 @@ class Arrival:
                 work[one.kind](one)
         seq = self._finish()
         if report.sessions:
-            self._sources(archive, seq)
+            with refusing("The source of a definition"):
+                self._sources(archive, seq)
         self._redact()
         self._check([one for one in wanted if one.kind == "session"])
 
@@ -376,9 +377,10 @@ class Arrival:
         actor, origin = Actor.HUMAN, Origin.EDITOR
         return append(self._tx, CONSTELLATION_STREAM, event, actor=actor, origin=origin, at_ms=self._now_ms).seq
 
-    def _carry(self, event: EventRecord, payload: JsonObject) -> int:
+    def _carry(self, event: EventRecord, payload: JsonObject, item: str) -> int:
         """Append an event as it was recorded elsewhere, and note where that was."""
-        decode(event.kind, event.version, payload)
+        if item_of(decode(event.kind, event.version, payload)) != event.item or event.item != item:
+            raise ArchiveDamagedError(f"An event of kind {event.kind!r} in the archive is about something else.")
         appended = append_stored(
             self._tx,
             CONSTELLATION_STREAM,
@@ -446,7 +448,7 @@ class Arrival:
         base_at = last = 0
         history_from = _number(record.row, "history_from")
         for one in self._here.block_events(record):
-            seq = self._carry(one.event, self._addressed(one.event, key, BLOCK_KINDS))
+            seq = self._carry(one.event, self._addressed(one.event, key, BLOCK_KINDS), block_id)
             if one.event.kind != "block_forgotten" or one.write is not None:
                 last = seq
             if one.write is None:
@@ -549,7 +551,7 @@ class Arrival:
         key, entry_id = BlockKey(scope, owner, ""), _word(record.row, "id")
         last: dict[str, int] = {}
         for one in record.events:
-            seq = self._carry(one, self._addressed(one, key, ENTRY_KINDS))
+            seq = self._carry(one, self._addressed(one, key, ENTRY_KINDS), entry_id)
             last["bound" if one.kind == "entry_status_changed" else "entry"] = seq
         row = {**_values(record.row), "scope": scope.value, "owner": owner, "last_seq": last.get("entry", 0)}
         old = row.get("supersedes")
@@ -581,7 +583,7 @@ class Arrival:
             for seq, event in merge_list(tx, record.id, updates):
                 self._came(seq, event)
         else:
-            seqs = [self._carry(one.event, _payload(one.event)) for one in updates]
+            seqs = [self._carry(one.event, _payload(one.event), one.event.item) for one in updates]
             store_list(tx, record.id, owner, updates, seqs)
         writer = TaskWriter(CONSTELLATION_STREAM, self._peer, self._now_ms, Actor.IMPORT, Origin.MEMORY)
         for task in give_own_numbers(tx, record.id, owner, writer):
@@ -710,7 +712,7 @@ class Arrival:
             )
 
     def _check(self, arrived: Sequence[Proposal]) -> None:
-        """Refuse what our own checks would complain about; facts that were here before are not looked at.
+        """Refuse what our own checks would complain about, apart from facts that were damaged here before.
 
         Raises:
             ArchiveDamagedError: something is not what its events say.
@@ -744,8 +746,10 @@ def refusing(name: str) -> Generator[None, None, None]:
         yield
     except (BlockError, TaskError, JournalError, DatabaseError, LookupError, TypeError, ValueError) as error:
         detail = error.sentence if isinstance(error, PatternError) else str(error)
+        if isinstance(error, KeyError):
+            detail = f"it lacks {detail}"
         raise ArchiveDamagedError(
-            f"“{name}” of the archive cannot be taken over, and nothing was imported: {detail}"
+            f"“{name}” of the archive cannot be taken over, and nothing was imported: {detail.rstrip('.')}."
         ) from error
 
 
