@@ -254,7 +254,7 @@ class Agent:
             # Signed in again in a terminal, of which the client need not tell.
             self._signed_out = False
         if self._signed_out:
-            raise RpcError(AUTH_REQUIRED, "Signed out; authenticate to go on.")
+            raise RpcError(AUTH_REQUIRED, "Signed out; authenticate to continue.")
         if not self._initialized:
             # A client that skips initialize is served as one without capabilities.
             self._initialized = True

@@ -113,4 +113,4 @@ def reason_of(error: RemoteError) -> str:
     distinct = [
         line for at, line in enumerate(told) if not any(line in other for other in (*told[:at], *told[at + 1 :]))
     ]
-    return ": ".join(distinct or told[:1])[:_REASON_LENGTH].rstrip(" .") or "no reason was given"
+    return ": ".join(distinct or told[:1])[:_REASON_LENGTH].rstrip(" .") or "without a reason"

@@ -54,7 +54,7 @@ _IN_TERMINAL: tuple[dict[str, object], ...] = (
     {
         "id": TERMINAL_AUTH_METHOD,
         "name": "Check the set-up in a terminal",
-        "description": "Runs `pattern-acp doctor`, which says what is missing and how to mend it.",
+        "description": "Runs `pattern-acp doctor`, which says what is missing and how to fix it.",
         "type": "terminal",
         "args": ["doctor"],
     },

@@ -30,7 +30,7 @@ OWN_ID = "pattern-connect-"
 """Begins the ids of the connector's own requests, whose answers the editor never sees."""
 
 INTERRUPTED = (
-    "The agent's server was started anew during this turn, so the turn ended there; what it had done is shown. Send a "
+    "The agent's server was restarted during this turn, so the turn ended there; what it had done is shown. Send a "
     "prompt to go on."
 )
 

@@ -47,7 +47,7 @@ COMMANDS_DELAY = 0.075
 """Seconds between the answer to session/new and the commands: Zed drops updates of a session it has not registered."""
 
 ONLY_READ_SENTENCE = (
-    "*Another window has this session open. You see its history; your next prompt asks whether to go on here in a "
+    "*Another window has this session open. You see its history; your next prompt asks whether to continue here in a "
     "fork, to take the session over, or to only read.*"
 )
 

@@ -236,7 +236,7 @@ def _server_token(process: Process) -> list[Finding]:
         if not token.exists():
             return []
     except SignInError as error:
-        remedy = "Make a new one; clients have to be given it."
+        remedy = "Make a new one, and pass it to the clients."
         return [Finding("Token of the server", Health.NOTE, error.sentence, remedy, code=error.failure_code)]
     return [_permissions("Token of the server", token.path)]
 
@@ -291,7 +291,7 @@ def _persona(process: Process) -> Finding:
         try:
             read_persona(process, name)
         except ConfigError as error:
-            remedy = "Mend the file, or choose another persona."
+            remedy = "Correct the file, or choose another persona."
             return Finding("Persona", Health.BROKEN, error.sentence, remedy, code=error.failure_code)
         return Finding("Persona", Health.OK, str(path))
     if name in BUILT_IN:
@@ -317,7 +317,7 @@ def _definitions(process: Process) -> list[Finding]:
         f"{plural(len(found.skills), 'skill')} and {plural(len(found.commands), 'command')}, read in"
         f" {(middle - begun) * 1000:.0f} ms; a resume takes {again:.0f} ms (parsed {parsed_skills() - known})"
     )
-    problems = [Finding("Definition not used", Health.NOTE, each, "Mend the file.") for each in found.problems]
+    problems = [Finding("Definition not used", Health.NOTE, each, "Correct the file.") for each in found.problems]
     return [Finding("Definitions", Health.OK, detail), *problems]
 
 

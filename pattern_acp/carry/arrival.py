@@ -250,7 +250,7 @@ class ArrivalSurroundings:
             if there[3] == 0 and new:
                 known = sum(self.is_known(one.event) for one in events if one.write)
                 state, about, differs = "changed", f"{plural(new, 'write')} more than here", integer(there[4]) > known
-                about += ", and here it went on too" if differs else ""
+                about += ", and it continued here too" if differs else ""
             elif there[3] == 0:
                 state, about = "known", "as it is here"
             elif new:
@@ -312,7 +312,7 @@ class ArrivalSurroundings:
         elif hashes and theirs[: len(hashes)] == hashes:
             state, about = "changed", f"{len(theirs) - len(hashes)} events more than here"
         elif hashes:
-            state, about = "gone", "it went on in both places, and a session has one history; fork one of them"
+            state, about = "gone", "it continued in both places, and a session has one history; fork one of them"
         name = one_line(_word(row, "title") or _word(row, "id"), 60)
         return Proposal(0, "session", name, _word(row, "cwd"), state, about, tuple(stores), cid)
 
@@ -431,7 +431,7 @@ class Arrival:
     def _make_room(self, key: BlockKey) -> None:
         if not self._tx.one(QUERIES["block_of_label"], {"scope": key.scope, "owner": key.owner, "label": key.label}):
             return
-        mark, reason = propose_deletion(self._tx, key), "It makes room for the one that was imported."
+        mark, reason = propose_deletion(self._tx, key), "It makes space for the one that was imported."
         facts = mark.as_change(READING_PEER).facts_hash
         event = BlockDeleted(
             mark.block.id, key.scope, key.owner, key.label, reason, text_hash(mark.block.text), None, facts
@@ -706,8 +706,8 @@ class Arrival:
         ids = {_word(self._here.archive.read(one.cid, BlockRecord).row, "id") for one in merged}
         for one in mismatches(self._tx, ids) if ids else ():
             raise PatternError(
-                f"The memory block {one.label} is damaged here ({one.problem}), so nothing was imported: mend it with "
-                "`pattern-acp doctor --verify --repair`, or accept everything but this block.",
+                f"The memory block {one.label} is damaged here ({one.problem}), so nothing was imported: repair it "
+                "with `pattern-acp doctor --verify --repair`, or accept everything but this block.",
                 failure_code="memory.block-corrupt",
             )
 

@@ -166,7 +166,7 @@ class SessionRecord(Struct, frozen=True):
 
 
 class SourceRecord(Struct, frozen=True):
-    """The kept source of a definition that sessions have."""
+    """The stored source of a definition that sessions have."""
 
     row: Cells
 

@@ -163,7 +163,7 @@ async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson
         lambda: keys.store.save(provider.name, credential, in_file=arguments.in_file)
     )
     where = "the system's keyring" if place == "keyring" else str(keys.store.path)
-    write_line(f"Signed in at {provider.name}; it is kept in {where}.")
+    write_line(f"Signed in at {provider.name}; it is stored in {where}.")
     if credential.kind == "oauth" and not credential.refresh_token and credential.expires_at_ms is not None:
         write_line(
             f"It ends at {_expiry(credential.expires_at_ms)} and cannot be renewed, as the server gave no refresh "
@@ -238,7 +238,7 @@ async def _check(provider: ProviderSettings, keys: KeysOfPerson) -> int:
         write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
         return EXIT_ERROR
     except (ProviderError, TimeoutError):
-        write_line(f"{provider.name} could not be asked for its models now, so it is kept unchecked.")
+        write_line(f"{provider.name} could not be asked for its models now, so it is stored unchecked.")
     finally:
         await http.aclose()
     return EXIT_OK
@@ -246,7 +246,7 @@ async def _check(provider: ProviderSettings, keys: KeysOfPerson) -> int:
 
 async def _logout(name: str, known: Mapping[str, ProviderSettings], keys: KeysOfPerson) -> int:
     was_there = await anyio.to_thread.run_sync(keys.store.delete, name)
-    write_line(f"Signed out of {name}." if was_there else f"Nothing is kept for {name or 'no provider'}.")
+    write_line(f"Signed out of {name}." if was_there else f"Nothing is stored for {name or 'no provider'}.")
     left = keys.stored.sources(known[name]) if name in known else ()
     if left:
         write_line(f"{left[0].where} still holds a key for it, which is used now.")

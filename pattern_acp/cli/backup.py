@@ -67,7 +67,7 @@ def run_restore(arguments: Restore, process: Process) -> int:
         else:
             write_sentence(f"{path} is again what {one_line(used.name, 120)} holds.")
             if safety:
-                write_sentence(f"What was there before is kept in {safety}.")
+                write_sentence(f"The state before it is in {safety}.")
     except OutputClosed:
         pass
     return EXIT_OK
@@ -100,7 +100,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
             return EXIT_OK
         _show_sweepable(found)
         verb = "would be" if arguments.dry_run else "was"
-        write_line(f"{size_text(total)} {verb} taken away." if found else "There is nothing to take away.")
+        write_line(f"{size_text(total)} {verb} deleted." if found else "There is nothing to delete.")
         if not smaller:
             write_sentence(
                 "The file itself is still as large, since other windows use it; run gc again when they are closed."

@@ -94,7 +94,7 @@ def wrong_rebuilding(values: Mapping[str, Value]) -> str:
 
 SESSIONS = Group(
     "sessions",
-    "list, show, search, rename, put away, delete or fork sessions",
+    "list, show, search, rename, archive, delete or fork sessions",
     "List this directory's sessions, or do something with one.",
     SESSION_VERBS,
     (JSON, flag("everywhere", "list or search the sessions of every directory", "--all")),
@@ -172,7 +172,7 @@ JOURNAL = Group(
             parameters=(
                 _text("into", "FILE", "the new file to write; nothing else is changed"),
                 _number("generation", "from the segments of that number instead of the newest", "--from"),
-                flag("replace", "put the new file in the place of the constellation, which is kept"),
+                flag("replace", "replace the constellation with the new file; the old one stays as a copy"),
                 flag("assume_yes", "do not ask", "--yes"),
             ),
             check=f"{_HERE}wrong_rebuilding",
@@ -280,10 +280,10 @@ _DEFINITION = Parameter(
 DEFINITIONS = Group(
     "definitions",
     "personas, skills and commands that sessions have, by identity",
-    "List the kept sources of the personas, skills and commands that sessions have or had; show, compare, check, "
+    "List the stored sources of the personas, skills and commands that sessions have or had; show, compare, check, "
     "note and write them out.",
     (
-        Command("list", "List the kept sources", f"{_DEFINITIONS}list_definitions", reads=True),
+        Command("list", "List the stored sources", f"{_DEFINITIONS}list_definitions", reads=True),
         Command("show", "Show a definition with all its files", f"{_DEFINITIONS}show", (_DEFINITION,), reads=True),
         Command(
             "diff",
@@ -313,7 +313,7 @@ DEFINITIONS = Group(
             f"{_DEFINITIONS}note",
             (_DEFINITION, Parameter("text", "the note", Kind.TEXT, metavar="TEXT")),
         ),
-        Command("verify", "Check that every source is what was kept", f"{_DEFINITIONS}verify", reads=True),
+        Command("verify", "Check that every source is what was stored", f"{_DEFINITIONS}verify", reads=True),
     ),
     (JSON,),
     default="list",
@@ -420,7 +420,7 @@ POLICY = Group(
         Command("test", "Compare the cases of a file with what its rules decide", parameters=(_RULES_FILE,)),
         Command(
             "verify",
-            "Decide what a session decided anew, and name the first that differs",
+            "Repeat the decisions of a session, and name the first that differs",
             parameters=(session_id("text"),),
         ),
         Command(
@@ -674,7 +674,7 @@ GROUPS = (
         "Serve ACP on stdin and stdout.",
         flag(
             "exact_model",
-            "refuse sessions when the model cannot be had, instead of using another one and saying so",
+            "refuse sessions when the model is not available, instead of using another one and saying so",
         ),
         _MAX_COST,
     ),
@@ -682,7 +682,7 @@ GROUPS = (
         "serve",
         "serve ACP to other machines, containers and pages, over WebSocket",
         "Serve ACP over WebSocket to clients that know the token, which is made at the first start and shown once. On "
-        "their side `pattern-acp connect URL` stands in for the agent. Without --allow-remote only this machine can "
+        "their side `pattern-acp connect URL` replaces the agent. Without --allow-remote only this machine can "
         "connect. docs/how-to/remote.md describes containers, servers and certificates.",
         _text("listen", "ADDRESS", "listen on this address instead of 127.0.0.1:8931: HOST:PORT or unix:PATH"),
         flag("allow_remote", "listen on an address that other machines reach"),
@@ -731,8 +731,8 @@ GROUPS = (
         ),
         _MAX_COST,
         _text("timeout", "SECONDS", "cancel a prompt after this time: seconds, or 30m, or 2h", "--timeout"),
-        _text("session", "ID", "go on with this session"),
-        flag("latest", "go on with this directory's newest one", "--continue"),
+        _text("session", "ID", "continue this session"),
+        flag("latest", "continue this directory's newest one", "--continue"),
         words="[PROMPT]",
         check=f"{_HERE}wrong_chat",
     ),
@@ -843,7 +843,7 @@ GROUPS = (
     MERGE_ALL,
     _one(
         "gc",
-        "take away copies and contents that serve nothing any more",
+        "delete copies and contents that nothing needs",
         "Delete what [retention] in config.toml does not want kept: the words of sessions that were deleted more than "
         "30 days ago, contents of files that no checkpoint names, what restores and migrations kept, snapshots that "
         "may hold words which were forgotten since, and large payloads of no event. Backups that you asked for stay.",
@@ -867,7 +867,7 @@ GROUPS = (
         "when something that is needed is broken.",
         JSON,
         flag("verify", "check all that is stored, in a temporary copy"),
-        flag("repair", "mend what can be mended without losing anything"),
+        flag("repair", "repair what can be repaired without losing anything"),
         flag("all", "show each check that found nothing, and every setting"),
     ),
 )

@@ -76,7 +76,9 @@ class DefinitionList(Result, frozen=True):
         """A table."""
         if not self.definitions:
             return (
-                Paragraph("No source is kept yet; the next session keeps those of its persona, skills and commands."),
+                Paragraph(
+                    "No source is stored yet; the next session stores those of its persona, skills and commands."
+                ),
             )
         rows = tuple(
             (each.symbol, each.identity[:SHOWN_IDENTITY], f"{each.size:,}", each.note) for each in self.definitions
@@ -127,7 +129,7 @@ class DefinitionSentence(Result, frozen=True):
 
 
 async def list_definitions(desk: DefinitionDesk) -> DefinitionList:
-    """List the kept sources."""
+    """List the stored sources."""
     return DefinitionList(await desk.database.read(list_sources))
 
 
@@ -200,9 +202,9 @@ async def verify(desk: DefinitionDesk) -> DefinitionSentence:
     known, damaged = await desk.database.read(lambda tx: (list_sources(tx), damaged_sources(tx)))
     if damaged:
         names = ", ".join(f"{symbol} ({identity[:SHOWN_IDENTITY]})" for symbol, identity in damaged)
-        remedy = "`pattern-acp sessions adopt SESSION` lets a session go on with the definitions of today"
-        return DefinitionSentence(f"Not what was kept: {names}; {remedy}.", sound=False)
-    return DefinitionSentence(f"All {len(known)} sources are what was kept.")
+        remedy = "`pattern-acp sessions adopt SESSION` lets a session continue with the definitions of today"
+        return DefinitionSentence(f"Not what was stored: {names}; {remedy}.", sound=False)
+    return DefinitionSentence(f"All {len(known)} sources are what was stored.")
 
 
 async def _meant(desk: DefinitionDesk, beginning: str) -> KeptSource:

@@ -58,7 +58,7 @@ def run_doctor(arguments: Doctor, process: Process) -> int:
         for _, sentence in done:
             write_line(printable(sentence))
         if arguments.repair and not done:
-            write_line("Nothing can be mended without a decision of yours.")
+            write_line("Nothing can be repaired without a decision of yours.")
         if sys.stdout.isatty():
             from rich.console import Console
 

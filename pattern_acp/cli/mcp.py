@@ -79,7 +79,7 @@ async def _login(server: McpServerSettings, logins: StoredLogins) -> int:
     await sign_in(server, logins, show, pasted=PastedLines().next)
     entry = logins.store.entries().get(login_key(server.url))
     where = str(logins.store.path) if entry is not None and entry.place == "file" else "the system's keyring"
-    write_line(f"Signed in at {server.name}; it is kept in {where}.")
+    write_line(f"Signed in at {server.name}; it is stored in {where}.")
     return EXIT_OK
 
 

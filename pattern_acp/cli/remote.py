@@ -99,7 +99,7 @@ def run_connect(arguments: Connect, process: Process) -> int:
     if arguments.save_token:
         place = store.save(name, Credential(_read_token()))
         where = "the system's keyring" if place == "keyring" else str(store.path)
-        write_sentence(f"The token is kept in {where}. Test it with: pattern-acp connect {arguments.url} < /dev/null")
+        write_sentence(f"The token is stored in {where}. Test it with: pattern-acp connect {arguments.url} < /dev/null")
         return EXIT_OK
     token = process.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:

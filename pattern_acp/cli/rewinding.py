@@ -150,7 +150,7 @@ class Preview(_Answer, frozen=True):
         rows = [
             *(("conversation", "loses", text) for text in found.lost),
             *(("conversation", "gains", text) for text in found.regained),
-            *(("conversation", "goes on in another session", text) for text in _fork(found)),
+            *(("conversation", "continues in another session", text) for text in _fork(found)),
             *(("file", _what(file), file.path) for file in found.files),
             *(("memory", block.text, block.label) for block in found.blocks),
             *(("not kept", "stays as it is", text) for text in found.not_kept),
@@ -176,7 +176,7 @@ class Gone(_Answer, frozen=True):
         ]
         lines = [f"The session is at {done.words}: {', '.join(filter(None, counts)) or 'nothing else changed'}."]
         if done.fork_session_id:
-            lines.append(f"The conversation goes on in another session: {done.fork_session_id}")
+            lines.append(f"The conversation continues in another session: {done.fork_session_id}")
         lines += [f"{path} was changed by others and stays; --overwrite puts it back too." for path in done.kept]
         lines += done.problems
         if not done.fork_session_id or done.files or done.blocks:

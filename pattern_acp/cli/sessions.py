@@ -156,7 +156,7 @@ async def watch(desk: TerminalDesk, session: str) -> int:
 
 
 async def adopt(desk: TerminalDesk, session: str) -> Result:
-    """Let a session go on with today's persona and instruction files, also when those that were recorded are damaged.
+    """Let a session continue with today's persona and instruction files, also when the recorded ones are damaged.
 
     Raises:
         MissingSessionError: there is no such session.

@@ -236,7 +236,7 @@ VERBS: dict[str, Command] = {
         ),
         Command(
             "constraint",
-            "Note what has to hold; it is told like a trap",
+            "Note a constraint; the agent reads it like a trap",
             f"{_DO}note_constraint",
             _NOTED,
             NOTED_USAGE,
@@ -244,7 +244,7 @@ VERBS: dict[str, Command] = {
         ),
         Command(
             "decision",
-            "Note a decision; it is told along with traps",
+            "Note a decision; the agent reads it with traps",
             f"{_DO}note_decision",
             _NOTED,
             NOTED_USAGE,
@@ -260,13 +260,13 @@ VERBS: dict[str, Command] = {
         ),
         Command(
             "machine",
-            "Note what is so on this machine alone; no other one is told",
+            "Note a fact of this machine; it stays here",
             f"{_DO}note_machine",
             _NOTED,
             "TEXT [--until DAY] [--check COMMAND] [--reason TEXT]",
             scattered=True,
         ),
-        Command("resolve", "Such an entry holds no longer", f"{_DO}resolve", _STATUS, begins=False),
+        Command("resolve", "Such an entry has ended", f"{_DO}resolve", _STATUS, begins=False),
         Command("reopen", "It holds again", f"{_DO}reopen", _STATUS, begins=False),
         Command("verify", "Check that what is stored of each block agrees with itself", f"{_DO}verify", reads=True),
         Command(

@@ -302,7 +302,7 @@ async def unshare(desk: Desk, label: str, target: str) -> Result:
     """Share a block no longer."""
     scope, owner = await _target(desk, target)
     await desk.setup.unshare(label, scope, owner)
-    return Said(f"`{label}` is no longer shared with the {scope} `{owner}`.")
+    return Said(f"`{label}` is not shared any more with the {scope} `{owner}`.")
 
 
 async def _target(desk: Desk, text: str) -> tuple[Scope, str]:
@@ -414,7 +414,7 @@ async def _note(  # noqa: PLR0913  the parameters of three rows
     )
     change = await desk.memory.commit(edit, None)
     if kind in WARNING_KINDS and len(change.notes) == 1:
-        return Said(f"{change.notes[0]} The agent is told before it edits these files.")
+        return Said(f"{change.notes[0]} The agent reads it before it edits these files.")
     return Said(" ".join(change.notes))
 
 

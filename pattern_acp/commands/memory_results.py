@@ -210,7 +210,7 @@ class Blocks(Result, frozen=True):
             parts.append(Paragraph(sentence, "note"))
         parts += [
             Paragraph(
-                f"What was stored of `{label}` was damaged; it was mended from its archive and its updates.", "note"
+                f"What was stored of `{label}` was damaged; it was repaired from its archive and its updates.", "note"
             )
             for label in self.healed
         ]
@@ -529,7 +529,7 @@ class EditRefused(Result, frozen=True):
     @property
     def document(self) -> Sequence[Part]:
         """Why, and where the text is."""
-        where = "" if self.file == "-" else f" Your text is kept in {self.file}."
+        where = "" if self.file == "-" else f" Your text is in {self.file}."
         return (Paragraph(f"{self.error}{where}", "error"),)
 
     @property
@@ -817,7 +817,7 @@ class VerifiedBlocks(Result, frozen=True):
         """A table of them."""
         heads = columns(Column("Block", code=True), "Writes", "What is stored")
         rows = tuple((one.label, f"{one.writes:,}", "; ".join(one.problems) or "sound") for one in self.blocks)
-        mends = "Listing the blocks mends a text from the parts that are sound; later writes make an archive anew."
+        mends = "Listing the blocks repairs a text from the parts that are sound; later writes make an archive anew."
         return (Table(heads, rows), *((Paragraph(mends),) if self.is_failure else ()))
 
 
@@ -832,7 +832,7 @@ def taken_words(taken: ForgettingPreview) -> str:
     if taken.archived:
         places.append(_counted(taken.archived, "archived fact"))
     if taken.kept_files:
-        places.append(f"{_counted(taken.kept_files, 'state')} of files kept for /rewind")
+        places.append(f"{_counted(taken.kept_files, 'state')} of files saved for /rewind")
     if taken.tasks:
         places.append(_counted(taken.tasks, "task"))
     if taken.sources:

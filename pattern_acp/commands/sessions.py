@@ -92,7 +92,7 @@ SESSION_VERBS = (
         "list",
         "List this directory's sessions",
         f"{_DO}list_sessions",
-        (flag("archived", "list the sessions that were put away"),),
+        (flag("archived", "list the archived sessions"),),
         reads=True,
         begins=False,
         extra="sessions list takes no session; did you mean sessions show?",
@@ -118,13 +118,13 @@ SESSION_VERBS = (
     ARCHIVE,
     Command(
         "adopt",
-        "Let a session go on with today's persona and instruction files",
+        "Let a session continue with today's persona and instruction files",
         "pattern_acp.cli.sessions:adopt",
         (session_id(),),
         begins=False,
     ),
     Command("unarchive", "Put a session back in the list", f"{_DO}unarchive", (session_id(),), begins=False),
-    Command("delete", "Delete a session; it can be had back", f"{_DO}delete", (session_id(),), begins=False),
+    Command("delete", "Delete a session; `undelete` restores it", f"{_DO}delete", (session_id(),), begins=False),
     UNDELETE,
     FORK,
     Command(
@@ -162,6 +162,6 @@ TRUST_VERBS = (
         begins=False,
         extra=_ONE_FOLDER,
     ),
-    Command("revoke", "Trust a folder no longer", f"{_TRUST}revoke", _FOLDER),
+    Command("revoke", "Revoke the trust in a folder", f"{_TRUST}revoke", _FOLDER),
 )
 """The commands of `pattern-acp trust` and `/trust`."""

@@ -111,7 +111,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "clear",
-            "Start the model's context anew; memory and transcript stay",
+            "Clear the model's context; memory and transcript stay",
             "pattern_acp.session.conversation_commands:run_clear",
         ),
         Command(
@@ -267,7 +267,7 @@ COMMANDS: dict[str, Command] = {
             "pattern_acp.session.trust_commands:run_trust",
             hint="[list | revoke]",
         ),
-        Command("doctor", "Check the installation and say how to mend it", "pattern_acp.session.commands:run_doctor"),
+        Command("doctor", "Check the installation and say how to fix it", "pattern_acp.session.commands:run_doctor"),
     )
 }
 """All slash commands, in the order they are advertised."""

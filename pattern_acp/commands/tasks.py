@@ -74,7 +74,7 @@ TASK_VERBS = (
     ),
     Command("start", "Say that a task is begun", f"{_DO}start", (_TASK,), begins=False),
     Command("done", "Say that a task is done", f"{_DO}done", (_TASK,), begins=False),
-    Command("block", "Say that a task cannot go on", f"{_DO}block", (_TASK,), begins=False),
+    Command("block", "Say that a task cannot continue", f"{_DO}block", (_TASK,), begins=False),
     Command("drop", "Say that a task will not be done", f"{_DO}drop", (_TASK,), begins=False),
     Command("todo", "Put a task back among those to do", f"{_DO}todo", (_TASK,), begins=False),
     Command(

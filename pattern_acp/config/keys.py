@@ -97,7 +97,7 @@ def _turn_limit(field: str, summary: str, low: int, high: int, default: int) -> 
 def _snapshots(field: str, what: str, default: int) -> Key:
     return Key(
         name=f"backup.{field}",
-        summary=f"Snapshots of the constellation that are kept, the newest of each of so many {what}; 0 for none.",
+        summary=f"Snapshots of the constellation that stay, the newest of each of so many {what}; 0 for none.",
         rule=number(0, 1000),
         default=default,
     )
@@ -210,7 +210,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="fallback",
-        summary="Models that stand in, in this order, when the chosen one is overloaded or cannot be reached.",
+        summary="Fallback models, in this order, when the chosen one is overloaded or cannot be reached.",
         rule=MODELS,
         default=_SETTINGS.fallback,
     ),
@@ -248,13 +248,13 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="memory.files",
-        summary="Whether memory is kept as files in the project too, .pattern/memory/LABEL.md.",
+        summary="Whether memory is also stored as files in the project, .pattern/memory/LABEL.md.",
         rule=YES_OR_NO,
         default=_MEMORY.files,
     ),
     Key(
         name="memory.isolation",
-        summary="How far a project is kept apart from the persona's memory.",
+        summary="How far a project is separated from the persona's memory.",
         rule=choice("none", "core-only", "full"),
         default=_MEMORY.isolation,
         project=ProjectRule.NARROWER,
@@ -284,7 +284,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="compaction.threshold_percent",
-        summary="Where that begins, in percent of the window without the room for the answer.",
+        summary="Where that begins, in percent of the window without the space for the answer.",
         rule=number(30, 95),
         default=_COMPACTION.threshold_percent,
     ),
@@ -315,7 +315,7 @@ KEYS: tuple[Key, ...] = (
     ),
     _retention(
         "copies_days",
-        "For how many days gc leaves what restores, rebuilds and migrations kept, and replaced segments.",
+        "For how many days gc leaves copies of restores, rebuilds and migrations, and replaced segments.",
         1,
         _RETENTION.copies_days,
     ),
@@ -493,7 +493,7 @@ KEYS: tuple[Key, ...] = (
     ),
     _turn_limit(
         "max_output_tokens",
-        "Most tokens of one answer, beside its reasoning; fewer where the model writes no longer answers.",
+        "Most tokens of one answer, beside its reasoning; fewer where the model's own limit is lower.",
         1,
         1_000_000,
         _TURN.max_output_tokens,
@@ -524,7 +524,7 @@ KEYS: tuple[Key, ...] = (
     ),
     _turn_limit(
         "stream_retries",
-        "How often in a row the model is asked to go on with an answer whose connection broke; 0 for never.",
+        "How often in a row the model is asked to continue an answer whose connection broke; 0 for never.",
         0,
         20,
         _TURN.stream_retries,
@@ -545,7 +545,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="turn.slow_commands",
-        summary="What becomes of a command at its time limit: it is ended, or goes on in the background.",
+        summary="What becomes of a command at its time limit: it is ended, or continues in the background.",
         rule=choice("end", "background"),
         default=_TURN.slow_commands,
     ),
@@ -558,7 +558,7 @@ KEYS: tuple[Key, ...] = (
     ),
     _turn_limit(
         "wakes",
-        "How many turns in a row the agent begins by itself, when a background command ends while nothing runs, until "
+        "How many turns in a row the agent begins unasked, when a background command ends while nothing runs, until "
         "you prompt again; 0 for none. Version 2 of ACP only.",
         0,
         100,

@@ -165,7 +165,7 @@ MODEL_KEYS: Mapping[str, ModelKey] = {
     ),
     "thinking_level": ModelKey(
         "one of auto, off, low, medium, high, max",
-        "How much it thinks in new sessions, in place of `thinking` outside this table.",
+        "How much it thinks in new sessions, instead of `thinking` outside this table.",
         _thinking_level,
     ),
     "input_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the prompt.", _input_price),

@@ -493,7 +493,7 @@ def read_summary(answer: str) -> str | None:
     """
     bodies: dict[str, list[str]] = {section: [] for section in SECTIONS}
     names = {section.lower(): section for section in SECTIONS}
-    names["about the person"] = "About the user"  # in summaries of earlier releases, whose headings a model copies
+    names["about the user"] = "About the user"  # in summaries of earlier releases, whose headings a model copies
     current = SECTIONS[0]
     for line in answer.strip().splitlines():
         found = _HEADING.match(line)

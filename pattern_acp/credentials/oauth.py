@@ -251,7 +251,7 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
     expires_at_ms = _expiry(read.expires_in, now_ms)
     if expires_at_ms is not None and expires_at_ms < now_ms:
         raise SignInRefusedError(
-            "The authorization server's token is over already (its expires_in is negative); none was kept."
+            "The authorization server's token is over already (its expires_in is negative); none was stored."
         )
     return Credential(
         read.access_token,
@@ -264,11 +264,11 @@ def read_token(status: int, body: bytes, now_ms: int, old: Credential | None = N
 def _check_usable(read: _Token) -> None:
     """Refuse a token that no request can carry as a bearer token (RFC 6749, section 7.1; RFC 6750, section 2.1)."""
     if isinstance(read.token_type, str) and read.token_type.lower() not in {"", "bearer"}:
-        raise SignInRefusedError("The authorization server gives tokens of another type than Bearer; none was kept.")
+        raise SignInRefusedError("The authorization server gives tokens of another type than Bearer; none was stored.")
     token = read.key or read.access_token or ""
     if not all("!" <= character <= "~" for character in token):
         raise SignInRefusedError(
-            "The authorization server's token holds characters that cannot be sent; none was kept."
+            "The authorization server's token has characters that cannot be sent; none was stored."
         )
 
 

@@ -116,7 +116,7 @@ def _unreachable(path: str, detail: str) -> tuple[type[DatabaseError], str]:
 
 def _full(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DiskFullError, (
-        f"There is no room left for the constellation {path} ({detail}); free some space on that disk."
+        f"There is no disk space left for the constellation {path} ({detail}); free some space on that disk."
     )
 
 

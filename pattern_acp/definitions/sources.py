@@ -25,7 +25,7 @@ MOST_KEPT = 2_000_000
 
 
 class SourceDamagedError(PatternError):
-    """The kept source of a definition is gone, or not what was kept."""
+    """The stored source of a definition is gone, or not what was kept."""
 
     failure_code = "session.instructions-changed"
 
@@ -134,8 +134,8 @@ def _content(one: _File) -> bytes | None:
 
 def _damaged(symbol: str, identity: str) -> str:
     return (
-        f"The kept source of {symbol} ({identity[:12]}) is not what was kept, so it is not used: `/definitions adopt`"
-        " or `pattern-acp sessions adopt` takes today's, and a new session does, too."
+        f"The stored source of {symbol} ({identity[:12]}) is not what was stored, so it is not used: "
+        "`/definitions adopt` or `pattern-acp sessions adopt` takes today's, and a new session does, too."
     )
 
 

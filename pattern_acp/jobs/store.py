@@ -73,7 +73,7 @@ def follow_job(tx: Transaction, session_id: SessionId, event: JobEvent, *, seq: 
         case JobMoved(hold=JobHold() as hold, quote=int() as quote, state="agreed"):
             quoted = quoted_of(tx, row)
             if at_ms > row.valid_until_ms or not 0 <= quote < len(quoted.quotes):
-                raise JobMoveError(row.number, "no longer on offer", JobStage.AGREED)
+                raise JobMoveError(row.number, "not on offer any more", JobStage.AGREED)
             row = with_quote(row, quoted, quote)
             _store(tx, before, row)
             open_hold(tx, row.id, JOB, None, hold, seq=seq)

@@ -54,7 +54,7 @@ def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
         try:
             read_content(tx, digest)
         except DamagedEventError:
-            damaged.append(f"the kept file {digest[:12]} is not what it was")
+            damaged.append(f"the stored file {digest[:12]} is not what it was")
     return len(hashes), tuple(damaged)
 
 

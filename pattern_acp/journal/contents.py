@@ -96,9 +96,9 @@ def read_content(tx: Transaction, digest: str) -> bytes | None:
     try:
         content = unpack(text(row[0]), data(row[1]))
     except (PackedError, TypeError) as error:
-        raise DamagedEventError("A kept file cannot be unpacked; run pattern-acp doctor.") from error
+        raise DamagedEventError("A stored file cannot be unpacked; run pattern-acp doctor.") from error
     if sha256_hex(content) != digest:
-        raise DamagedEventError("A kept file is not what it was; run pattern-acp doctor.")
+        raise DamagedEventError("A stored file is not what it was; run pattern-acp doctor.")
     return content
 
 

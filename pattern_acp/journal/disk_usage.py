@@ -48,7 +48,7 @@ def storage_summary(path: Path, inside: StorageBreakdown) -> str:
     segments = _folder(path.parent / segment_files.FOLDER)
     sessions = "1 deleted session" if inside.deleted == 1 else f"{inside.deleted:,} deleted sessions"
     return (
-        f"{size_text(file)} (kept files {size_text(inside.contents)}, large payloads {size_text(inside.payloads)}, "
+        f"{size_text(file)} (stored files {size_text(inside.contents)}, large payloads {size_text(inside.payloads)}, "
         f"{sessions}), segments {size_text(segments)}, backups and snapshots {size_text(copies)}"
     )
 

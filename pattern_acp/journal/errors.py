@@ -87,7 +87,7 @@ class LeaseLostError(JournalError):
     def __init__(self, session_id: str) -> None:
         super().__init__(
             f"Session {session_id} is open in another window now, so nothing can be added to it from here. "
-            "What was recorded before is there; the next prompt asks where to go on."
+            "What was recorded before is there; the next prompt asks where to continue."
         )
         self.session_id = session_id
 

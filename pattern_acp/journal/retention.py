@@ -193,7 +193,7 @@ def sweep_contents(tx: Transaction, *, before_ms: int, most_bytes: int, at_ms: i
         digest for group in old_contents(tx, before_ms=before_ms, most_bytes=most_bytes) for digest in group.digests
     ]
     if digests:
-        event = EventsRedacted("kept contents of files", 0, len(digests), digest_of(()), RETENTION)
+        event = EventsRedacted("stored contents of files", 0, len(digests), digest_of(()), RETENTION)
         _say(tx, CONSTELLATION_STREAM, event, at_ms)
         drop_contents(tx, digests)
     return len(digests)

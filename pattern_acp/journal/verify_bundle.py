@@ -162,7 +162,7 @@ def describe(report: BundleReport) -> str:
     sentence = "; ".join(parts) + "."
     if report.anchored:
         return f"{sentence} The anchor fits."
-    return f"{sentence} Without an anchor, a chain that was computed anew or cut at its end cannot be told."
+    return f"{sentence} Without an anchor, a recomputed or shortened chain cannot be recognised."
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -295,7 +295,7 @@ def _check_event(
     for anchor in state.anchors:
         if (anchor.stream, anchor.index) == (stream, index):
             if anchor.hash != event["hash"]:
-                return "it is not the event that the anchor was made of: the chain was computed anew"
+                return "it is not the event that the anchor was made of: the chain was recomputed"
             state.found_anchors += 1
     state.hashes[stream, index] = (int(event["seq"]), str(event["hash"]))
     return "" if index > 1 else _check_fork(event, state)

@@ -136,7 +136,7 @@ class ResumableLink:
                 if self._ended:
                     await socket.close(NORMAL)
                 else:
-                    await socket.close(GOING_AWAY, "Another connection goes on in its place.")
+                    await socket.close(GOING_AWAY, "Another connection continues in its place.")
                 self._wake()
         if not self.is_resumable:
             self.end()

@@ -106,7 +106,7 @@ class VersionError(BlockError):
 
     def __init__(self, label: str, problem: str) -> None:
         """Name the block; `problem` is the rest of the sentence, with what to do."""
-        super().__init__(f"That version of the block {label!r} cannot be had: {problem}")
+        super().__init__(f"That version of the block {label!r} is not available: {problem}")
         self.label = label
 
 
@@ -189,7 +189,7 @@ class PermissionDeniedError(BlockError):
 
 
 class IsolationDeniedError(BlockError):
-    """The project is kept apart from the persona's memory."""
+    """The project is separated from the persona's memory."""
 
     failure_code = "memory.isolated"
 

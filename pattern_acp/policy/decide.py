@@ -490,7 +490,7 @@ def _objection(access: RunCommand, situation: _Situation, *, reads: bool) -> tup
         ("destructive", destructive_reason(line, windows=windows)),
         (
             "unreadable_command",
-            f"It cannot be told what this runs: it holds {hidden}." if hidden else None,
+            f"It is unclear what this runs: it holds {hidden}." if hidden else None,
         ),
         ("variable", environment_reason(line, windows=windows)),
         ("reaching", reaching_reason(line, windows=windows)),

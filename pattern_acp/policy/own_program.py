@@ -82,7 +82,7 @@ _TALKERS = _COPIERS | _names("printf")
 _GIT_RUNS = re.compile(r"!|^--exec|^-x|^run$|^foreach$|^--(?:upload|receive)-pack")
 
 _REASON = "It starts `pattern-acp`, which decides and erases with your authority."
-_HIDDEN = "It cannot be told what this runs, and it names `pattern-acp`, which decides and erases with your authority."
+_HIDDEN = "It is unclear what this runs, and it names `pattern-acp`, which decides and erases with your authority."
 
 
 def own_program_reason(

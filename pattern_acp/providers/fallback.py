@@ -94,7 +94,7 @@ class FallbackProvider:
         if self._current.info is not None:
             # Whoever reckons the costs of a turn knows those of the chosen model.
             if problem := await self._cannot_take(self._current.info, request):
-                raise NoModelLeftError(f"{self._current.info.qualified} cannot go on: {problem}.")
+                raise NoModelLeftError(f"{self._current.info.qualified} cannot continue: {problem}.")
             yield ModelSwitched(self._current.info.qualified, info=self._current.info)
         while True:
             has_content = False
@@ -113,7 +113,7 @@ class FallbackProvider:
                     raise NoModelLeftError(" ".join(failed)) from error
             else:
                 return
-            sentence = f"{' '.join(failed[reported:])} {qualified} goes on for this turn."
+            sentence = f"{' '.join(failed[reported:])} {qualified} continues this turn."
             yield ModelSwitched(qualified, sentence, self._current.info)
             reported = len(failed)
 
@@ -127,7 +127,7 @@ class FallbackProvider:
                 continue
             problem = await self._cannot_take(info, request)
             if problem:
-                failed.append(f"{info.qualified} cannot go on: {problem}.")
+                failed.append(f"{info.qualified} cannot continue: {problem}.")
                 continue
             self._current = _Current(provider, info)
             return info.qualified
@@ -222,7 +222,7 @@ class ImageTrial:
             return
         await self._learn(request.model, refused=True)
         notice: ProviderNotice | None = ProviderNotice(
-            f"{self.name}/{request.model} takes no images; it is told in words what there was to see."
+            f"{self.name}/{request.model} takes no images; it reads a description instead."
         )
         try:
             async with self._inner.stream(request) as events:

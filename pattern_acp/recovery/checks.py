@@ -158,13 +158,13 @@ def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             back_up(path, copy)
             begin = partial(begin_histories_anew, peer=RandomIds().peer(), at_ms=now_ms)
-            return f"The history of {', '.join(change_file(path, begin))} begins anew; as it was it is in {copy}."
+            return f"The history of {', '.join(change_file(path, begin))} begins again; as it was it is in {copy}."
         change_file(path, rebuild_search)
     except OSError as error:
         return f"{target} could not be changed ({error.strerror})."
     except DatabaseError as error:
         return error.sentence
-    return "The search index was written anew from what it indexes."
+    return "The search index was rebuilt from what it indexes."
 
 
 def check_rows(tx: Transaction) -> list[Finding]:
@@ -190,15 +190,15 @@ def check_rows(tx: Transaction) -> list[Finding]:
     if cut := damaged_histories(tx):
         names = ", ".join(opened.block.key.label for opened, _ in cut[:5])
         detail = f"The text is sound, and the history cannot be read: {names}."
-        remedy = "pattern-acp doctor --verify --repair keeps a copy and lets it begin anew with the text."
+        remedy = "pattern-acp doctor --verify --repair stores a copy and lets it begin again with the text."
         begins = Repair("begin_histories", "memory", safe=True)
         found.append(Finding("Verified histories", Health.BROKEN, detail, remedy, begins, "database.corrupt"))
     parts = [] if lost or forged else [f"{label} ({problem})" for label, problem in damaged_snapshots(tx)]
     if mendable or parts:
         detail = f"Damaged, but whole in another place: {', '.join((parts or mendable)[:5])}."
-        found.append(Finding("Verified memory", Health.NOTE, detail, "The next session of that persona mends them."))
+        found.append(Finding("Verified memory", Health.NOTE, detail, "The next session of that persona repairs them."))
     kept, damaged = damaged_contents(tx)
-    found.append(_outcome("Verified kept files", list(damaged), f"{kept} contents have their hash"))
+    found.append(_outcome("Verified stored files", list(damaged), f"{kept} contents have their hash"))
     return found
 
 
@@ -206,7 +206,7 @@ def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
     problem = search_problem(tx)
     if not problem:
         return [Finding("Verified search", Health.OK, "the index is that of the stored texts")]
-    remedy = "pattern-acp doctor --repair writes it anew."
+    remedy = "pattern-acp doctor --repair rebuilds it."
     mends = Repair("rebuild_search", str(path), safe=True)
     return [Finding("Verified search", Health.BROKEN, problem, remedy, mends, "database.corrupt")]
 
@@ -222,7 +222,7 @@ def _verify_segments(path: Path) -> Iterator[Finding]:
         if damaged:
             more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
             detail = f"Damaged at {'; '.join(damaged[:3])}{more}."
-            remedy = "pattern-acp doctor --repair moves them away; the next session writes them anew."
+            remedy = "pattern-acp doctor --repair moves them away; the next session writes them again."
             yield Finding("Verified segments", Health.NOTE, detail, remedy, Repair("move", str(generation), safe=True))
         else:
             cut = f", {checked.torn} lines were cut off" if checked.torn else ""

@@ -218,7 +218,7 @@ def _inside(tx: Transaction, policy: RetentionPolicy) -> list[Sweepable]:
         found.append(Sweepable("forked memory", "", size, reason))
     unused = unused_sources(tx)
     if unused:
-        reason = f"{_counted(len(unused), 'kept definition')} of no session and no permission"
+        reason = f"{_counted(len(unused), 'stored definition')} of no session and no permission"
         found.append(Sweepable("definitions", "", sum(one.size for one in unused), reason))
     count, size = unused_blobs(tx)
     if count:

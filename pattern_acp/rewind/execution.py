@@ -197,7 +197,7 @@ async def put_file_back(scope: RewindScope, change: FileChange, files: FileSyste
     if then.kind == "file":
         content = await scope.database.read(lambda tx: read_content(tx, then.digest))
         if content is None:
-            raise WorkspaceError(f"{change.path} was not put back: its content is no longer kept.")
+            raise WorkspaceError(f"{change.path} was not put back: its content is not stored any more.")
     if files is not None:
         now = await _through_editor(files, change, now, content, roots)
         if now.state == then:

@@ -424,7 +424,7 @@ def _before_last_rewind(recorded: Sequence[Recorded]) -> Target:
     raise UnknownPointError("There is no rewind to undo.")
 
 
-_REPOSITORY = "it is a git repository, submodule or worktree of its own, and those are not kept"
+_REPOSITORY = "it is a git repository, submodule or worktree of its own, and those are not saved"
 NAMELESS = "its name was forgotten or redacted, so nobody knows which file it is"
 _LINKED = "a folder on the way to it is a link now"
 
@@ -616,7 +616,7 @@ def _problem(path: str, then: FileState, now: FileState, roots: Sequence[str]) -
         return _LINKED
     if now.is_folder and is_repository(path):
         return _REPOSITORY
-    return "" if then.is_kept else f"its content was not kept: {then.why_not}"
+    return "" if then.is_kept else f"its content was not saved: {then.why_not}"
 
 
 def _labels(recorded: Sequence[Recorded], memory_from: int) -> tuple[str, ...]:

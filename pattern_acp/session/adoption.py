@@ -118,7 +118,7 @@ async def follow_definitions(
     if adopts_persona or adopts_files:
         sentences += [f"{file}, which counts from now on." for _, file in files]
     else:
-        rest = "this session goes on with what it has; /definitions adopt takes it."
+        rest = "this session continues with what it has; /definitions adopt takes it."
         drift += [Drift(seen, f"{file}: {rest}") for seen, file in files]
     persona = now if adopts_persona else then
     if not (adopts_persona or adopts_files):
@@ -139,8 +139,8 @@ async def _follow_forgotten(
     today = replace(today, definitions=compiled.definitions)
     await _record(shared, place, row, today, (now.sources, *instruction_sources(found)))
     sentences.append(
-        f"Words of the persona {row.persona} as it was in this session were forgotten: it goes on with today's, and its"
-        " standing permissions do not count any more."
+        f"Words of the persona {row.persona} as it was in this session were forgotten: it continues with today's, and "
+        "its standing permissions do not count any more."
     )
     return Followed(today, now.ref, tuple(sentences))
 
@@ -268,7 +268,7 @@ async def _adopt(session: "Session", *, with_permissions: bool) -> str:
     today, persona = found.compiled, found.persona
     same_persona = persona.is_recorded_as(state.persona.identity)
     if same_persona and today.system == state.system and today.definitions == state.pins:
-        return "Nothing has changed: this session goes on with today's definitions."
+        return "Nothing has changed: this session continues with today's definitions."
     definitions = session.trust.today
     sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, found.sources)
     if with_permissions and not same_persona:
@@ -288,7 +288,7 @@ async def _adopt(session: "Session", *, with_permissions: bool) -> str:
         rest = " It may do what the persona as it was could do always."
     elif lapsed:
         rest = f" {plural(lapsed, 'standing permission')} of the persona as it was lapsed: you are asked again."
-    return f"From the next prompt on, this session goes on with today's definitions.{rest}"
+    return f"From the next prompt on, this session continues with today's definitions.{rest}"
 
 
 async def _grants_to_keep(
@@ -397,7 +397,7 @@ def _compared(session: "Session", today: _Today) -> str:
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
-    return "\n\n".join(diffs) or "Nothing has changed: this session goes on with today's definitions."
+    return "\n\n".join(diffs) or "Nothing has changed: this session continues with today's definitions."
 
 
 def _texts(definitions: Definitions, system: str, persona: Persona) -> dict[str, str]:

@@ -87,7 +87,7 @@ NARROW, DECLINE = "Narrow it first", "No, leave it"
 MOVED = "Background commands are under `/background`; `/jobs` lists the work that you agreed to with `/job`."
 
 HELP = (
-    f"`/job {USAGE}` asks for an estimate. `/job N` shows one, `/job resume N` goes on with one that was interrupted, "
+    f"`/job {USAGE}` asks for an estimate. `/job N` shows one, `/job resume N` continues one that was interrupted, "
     "or `/job stop N` ends it with what exists."
 )
 
@@ -106,7 +106,7 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
     if verb in {"resume", "stop"} and rest.strip().isdecimal():
         row = await _row(session, int(rest))
         if row.session_id != session.session_id:
-            raise JobTermsError(f"Job {row.number} is of another session; open that one to go on with it.")
+            raise JobTermsError(f"Job {row.number} is of another session; open that one to continue it.")
         return await (_resume if verb == "resume" else _stop)(session, row)
     return await _offer(session, parse_terms(argument))
 
@@ -194,7 +194,7 @@ async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None)
         except JobMoveError:
             settled = JobSettled(_turn(session), job_id, JobOutcome.EXPIRED.value, "engine")
             await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
-            return f"The offer of job {number} ended before you agreed. `/job` with the same words asks anew."
+            return f"The offer of job {number} ended before you agreed. `/job` with the same words asks again."
         row = await _row(session, number)
         return await _work(session, row, quoted)
     return None
@@ -392,7 +392,7 @@ async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budg
     longer = replace(job.hold, milliseconds=step * (now_ms // step + 1))
     more = hold_text(JobHold(milliseconds=(longer.milliseconds or 0) - step))
     in_all = hold_text(JobHold(milliseconds=longer.milliseconds))
-    title = f"The time of job {job.number} is over: go on?"
+    title = f"The time of job {job.number} is over: continue?"
     call = ToolCallView(ToolCallId(session.constellation.ids.new("call")), JOB_CALL, title, ToolKind.OTHER, {})
     options = (
         ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Go on, with {more} more ({in_all} in all)"),

@@ -200,7 +200,7 @@ async def with_files(state: "SessionState", workbench: "Workbench", message: Mes
     if missing:
         named = ", ".join(f"@{cut_line(one, NAMED_CHARACTERS)}" for one in missing[:MISSING_NAMED])
         more = f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
-        state.notices.append(f"There is no file {named}{more}; the prompt goes on as it was written.")
+        state.notices.append(f"There is no file {named}{more}; the prompt continues as it was written.")
     return replace(message, parts=tuple(parts)) if tuple(parts) != message.parts else message
 
 

@@ -73,8 +73,8 @@ async def _take(session: "Session", target: claims.ClaimTarget) -> str:
     ended, asked = await shared.database.write(lambda tx: claims.take_over(tx, session_id, target, now_ms=now_ms))
     lines = [f"Took `{one.target.shown}` over from {one.who}, whose claim is {one.state}." for one in ended]
     lines += [
-        f"Asked {one.who} for `{one.target.shown}`. Its user is told with the next prompt there, and `/board release` "
-        "there gives it to you; until then its work is left alone."
+        f"Asked {one.who} for `{one.target.shown}`. Its user sees a notice with the next prompt there, and "
+        "`/board release` there gives it to you; until then its work is left alone."
         for one in asked
     ]
     if not asked:

@@ -491,9 +491,8 @@ class BudgetQuestion(Struct, frozen=True):
             options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, _switch_words(info, other, more)))
         options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Stop here"))
         call_id = ToolCallId(session.constellation.ids.new("call"))
-        title = (
-            f"A budget is used up: go on? {NAMES[reached.scope].capitalize()} {has_used(reached.limit, reached.spent)}"
-        )
+        used = has_used(reached.limit, reached.spent)
+        title = f"A budget is used up: continue? {NAMES[reached.scope].capitalize()} {used}"
         call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
         asked = PermissionAsked(self.turn_id, call_id, reached.sentence, tuple(each.answer.value for each in options))
         await session.recorder.record(

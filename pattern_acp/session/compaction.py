@@ -158,7 +158,7 @@ async def write_summary(
     request = summary_request(task)
     asked = session.state.window.calibration.tokens(model.info.name, request_tokens(request))
     if asked + output > wanted.limits.window:
-        return Summary(problem="the model's window has no room to write one")
+        return Summary(problem="the model's window has no space to write one")
     digest, size = RequestDigests().of(request)
     requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
     await session.recorder.record(NewEvent(requested, Actor.SYSTEM))
@@ -282,7 +282,7 @@ async def compact(
         written = Summary()
         if wanted.strategy == "summarise" and choice.removed:
             if not await gate.has_room(model.info, wanted.tokens, summary_tokens(wanted.limits.usable)):
-                written = Summary(problem="a budget has no room for one")
+                written = Summary(problem="a budget has no space for one")
             else:
                 written = await write_summary(session, turn_id, model, wanted, choice, wish, spend)
         return await _record(session, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)

@@ -65,8 +65,8 @@ async def run_clear(session: "Session", argument: str) -> str:
     session.state.window.breaks.expect("cleared")
     await show_context(session)
     return (
-        "---\n\n**The conversation starts anew here.** "
-        f"The model no longer sees {plural(count, 'message')} above this line. "
+        "---\n\n**The model's context was cleared here.** "
+        f"The model does not see {plural(count, 'message')} above this line. "
         "Memory stays, and `/recall` still finds what was said."
     )
 

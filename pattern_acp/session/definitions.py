@@ -92,7 +92,7 @@ async def run_skills(session: "Session", argument: str) -> str:
     if argument.strip() == "learn":
         session.state.skill_writer = session.state.skill_writer or _writer(session)
         return (
-            "From the next prompt on I can propose skills. Say what is worth keeping, such as “Make a skill of how we "
+            "From the next prompt on I can propose skills. Say what is worth saving, such as “Make a skill of how we "
             "fixed the build”; you see each before it is written, and `/rewind` takes it back."
         )
     skills, uses = session.trust.definitions.skills, await _uses(session)

@@ -75,8 +75,8 @@ async def note_changed_files(shared: "Constellation", state: "SessionState") -> 
         changed = any(path not in before or differs(before[path], each) for path, each in found.items())
         if changed or before.keys() - found.keys():
             state.notices.append(
-                "Instruction files have changed, and this session goes on with what it has: /definitions diff compares"
-                " them, /definitions adopt takes today's."
+                "Instruction files have changed, and this session continues with what it has: /definitions diff "
+                "compares them, /definitions adopt takes today's."
             )
         return
     for path, each in found.items():

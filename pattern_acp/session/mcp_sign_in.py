@@ -28,7 +28,7 @@ SIGN_IN_CALL = "mcp_login"
 
 OPTIONS = (
     ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Sign in in the browser"),
-    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Go on without this server"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Continue without this server"),
 )
 
 START_SECONDS = 20.0

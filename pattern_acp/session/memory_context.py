@@ -229,13 +229,13 @@ async def memory_of_request(
 async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> tuple[MemoryView, ...]:
     damaged = session.memory.damaged
     for one in damaged:
-        await _tell(session, turn_id, f"This session goes on without one block of memory: {one.sentence}")
+        await _tell(session, turn_id, f"This session continues without one block of memory: {one.sentence}")
     return (*map(memory_view, blocks), *map(damaged_view, damaged))
 
 
 async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError) -> tuple[MemoryView, ...]:
     logger.warning("memory could not be read: %s", type(error).__name__)
-    await _tell(session, turn_id, f"This session goes on without memory: {error.sentence}")
+    await _tell(session, turn_id, f"This session continues without memory: {error.sentence}")
     return ()
 
 

@@ -113,7 +113,7 @@ async def _guarded(session: "Session", *, takes_in: bool) -> None:
         for name, sentence in await _write_notes(database, folder, about, now_ms):
             report_once(state, name, sentence)
     except PatternError as error:
-        logger.warning("memory was not kept as files: %s", type(error).__name__)
+        logger.warning("memory was not stored as files: %s", type(error).__name__)
     except OSError as error:
         report_once(session.state, str(folder), _not_kept(folder, error))
 
@@ -287,7 +287,7 @@ def _write_all(folder: Path, changed: Sequence[tuple[str, bytes]], gone: Sequenc
 
 
 def _not_kept(folder: Path, error: OSError) -> str:
-    return f"Memory could not be kept as files ({error.strerror}); mend {folder}."
+    return f"Memory could not be stored as files ({error.strerror}); mend {folder}."
 
 
 def report_once(state: "SessionState", key: str, sentence: str) -> None:

@@ -554,7 +554,7 @@ class _Names:
         if table in _ARCHIVE or (table == "search_entries" and row["kind"] == "archival"):
             return "the archive of memory", _FORGET.format("archive")
         if table in _TASKS or table == "definition_sources":
-            where = "tasks" if table in _TASKS else f"the kept source of {row['symbol']}"
+            where = "tasks" if table in _TASKS else f"the stored source of {row['symbol']}"
             return where, _FORGET.format("archive")
         if table == "search_entries" and str(source) in self._labels:
             label = self._labels[str(source)]

@@ -276,7 +276,7 @@ def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[Sessio
     if problem:
         raise DefinitionsDamagedError(
             f"The recorded instructions of this session cannot be used: {problem}. `pattern-acp sessions adopt"
-            f" {session_id}` lets it go on with those of today; a new session does, too."
+            f" {session_id}` lets it continue with those of today; a new session does, too."
         )
     pins = [pin for entry in recorded[-1:] for pin in _pins(entry.event)]
     personas = [pin for entry in recorded[-1:] for pin in _persona_of(row, entry.event)]
@@ -289,8 +289,8 @@ def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[Sessio
     for pin in (*personas, *pins):
         if pin.identity not in sources and pin.identity not in today:
             raise DefinitionsDamagedError(
-                f"The kept source of {pin.symbol} is gone. `pattern-acp sessions adopt {session_id}` lets this session"
-                " go on with the definitions of today; a new session does, too."
+                f"The stored source of {pin.symbol} is gone. `pattern-acp sessions adopt {session_id}` lets this "
+                "session continue with the definitions of today; a new session does, too."
             )
     return row, sources
 

@@ -67,7 +67,7 @@ def answer_text(
     """Report of a rewind; `fork` is the session that has the conversation now."""
     lines = [f"---\n\n**Back to {plan.target.words}.**"]
     if fork is not None:
-        lines.append(f"The conversation goes on in another session, since it is shared. {fork_sentence(fork)}")
+        lines.append(f"The conversation continues in another session, since it is shared. {fork_sentence(fork)}")
     elif "conversation" in parts:
         if plan.lost:
             stay = "it stays" if len(plan.lost) == 1 else "they stay"
@@ -107,7 +107,7 @@ def _left(plan: RewindPlan, cwd: str) -> str:
 
 
 def _not_kept(plan: RewindPlan) -> str:
-    return "\n".join(["Not kept, so not put back:", *(f"- {line}" for line in plan.left_out)])
+    return "\n".join(["Not saved, so not put back:", *(f"- {line}" for line in plan.left_out)])
 
 
 def refused(plan: RewindPlan, parts: Sequence[str]) -> list[str]:

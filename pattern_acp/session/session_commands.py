@@ -214,9 +214,9 @@ class SessionChanged(Result, frozen=True, omit_defaults=True):
             case "rename":
                 text = f"{name} is now called “{self.title}”."
             case "adopt":
-                text = f"{name} goes on with today's persona and instruction files."
+                text = f"{name} continues with today's persona and instruction files."
             case "archive":
-                text = f"{name} is put away: lists leave it out until its next prompt, and a search still finds it."
+                text = f"{name} is archived: lists leave it out until its next prompt, and a search still finds it."
             case "unarchive":
                 text = f"{name} is back in the list."
             case "undelete":
@@ -225,7 +225,7 @@ class SessionChanged(Result, frozen=True, omit_defaults=True):
                 text = (
                     f"“{self.title}” begins with {plural(self.turns or 0, 'turn')} of "
                     f"{'this session' if self.here else self.id}: `{self.fork}`. Open it from the list of sessions, or "
-                    f"in a terminal: `pattern-acp chat --session {self.fork}`. The other one goes on as it is. "
+                    f"in a terminal: `pattern-acp chat --session {self.fork}`. The other one continues as it is. "
                     f"{_MEMORY_OF_FORKS[self.memory or 'shared']}"
                 )
             case _:

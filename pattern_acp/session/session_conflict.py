@@ -107,7 +107,7 @@ async def release_leases(shared: Constellation) -> None:
 
 TITLE = "This session is open in another window"
 
-ONLY_READ = "Nothing was sent: the other window goes on with this session. The next prompt asks again."
+ONLY_READ = "Nothing was sent: the other window continues this session. The next prompt asks again."
 
 
 class ConflictChoice(Enum):
@@ -189,11 +189,11 @@ async def _go_on(sessions: Sessions, session: Session, choice: ConflictChoice, o
         shared = sessions.constellation
         fork = await fork_session(shared.database, session.session_id, "", clock=shared.clock, ids=shared.ids)
         replacement = await sessions.replace(session, fork.session_id, Reopening("fork", client_id))
-        told = f"This goes on in “{fork.title}”, session {fork.session_id}; the list has it beside the other one."
+        told = f"This continues in “{fork.title}”, session {fork.session_id}; the list has it beside the other one."
     else:
         how = Reopening("take_over", client_id, take_over=other is not None)
         replacement = await sessions.replace(session, session.session_id, how)
-        where = "was taken over from" if other is not None else "may have gone on in"
+        where = "was taken over from" if other is not None else "may have continued in"
         told = f"This session {where} another window; open it again to see what was said there."
     replacement.state.notices.append(told)
     return replacement
@@ -207,7 +207,7 @@ async def _ask(session: Session, other: Lease) -> ConflictChoice:
     reason = f"Process {holder.pid} on {holder.host} works on it. Nothing is lost whatever you choose."
     call = ToolCallView(call_id, "open_session", TITLE, ToolKind.OTHER, {}, content=(TextContent(reason),))
     await session.view.show(ToolCallStarted(turn_id, call))
-    answer = await session.own_approver.ask(ApprovalRequest(call, "Where do you want to go on?", OPTIONS))
+    answer = await session.own_approver.ask(ApprovalRequest(call, "Where do you want to continue?", OPTIONS))
     choice = next((each for each in ConflictChoice if each.value is answer), ConflictChoice.READ)
     chosen = next(option.name for option in OPTIONS if option.answer is choice.value)
     shown = (TextContent(f"{reason}\n\nChosen: {chosen}."),)

@@ -274,7 +274,7 @@ class DefinitionChange(Struct, frozen=True):
         if self.counts:
             return f"{shown} {verb}, which counts from now on."
         remedy = "/definitions diff compares, /definitions adopt takes today's"
-        return f"{shown} {verb}; this session goes on with the one that it has: {remedy}."
+        return f"{shown} {verb}; this session continues with the one that it has: {remedy}."
 
 
 class SessionState(Struct):

@@ -121,7 +121,7 @@ def _sections(entry: Recorded, so_far: SoFar) -> Iterator[str]:
         case ToolCallFinished() as finished:
             yield from _call(finished, so_far.calls.get(finished.call_id))
         case HistoryCleared():
-            yield "---\n\n*The model's context starts anew here.*"
+            yield "---\n\n*The model's context was cleared here.*"
         case ContextCompacted():
             yield "---\n\n*The conversation was compacted here: the model no longer saw all of it.*"
         case ErrorReported(code=code) if code:

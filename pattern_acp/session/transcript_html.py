@@ -53,7 +53,7 @@ _IMAGES = re.compile(r"image/(?:png|jpeg|gif|webp)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 _CONTEXT = {
-    HistoryCleared: "The model's context starts anew here.",
+    HistoryCleared: "The model's context was cleared here.",
     ContextCompacted: "The conversation was compacted here: the model no longer saw all of it.",
 }
 

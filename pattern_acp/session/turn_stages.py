@@ -95,7 +95,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
+UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to continue."
 
 WOKEN = (
     "The user has not written since. Look at what it wrote if that matters, and go on with what you had planned for "
@@ -111,7 +111,7 @@ SHOWN_PROMPT = 80
 
 CONTINUED_TOO_OFTEN = TurnEnd(
     StopReason.END_TURN,
-    f"Checks, language servers and hooks let this turn go on {MOST_CONTINUATIONS} times; that is the limit.",
+    f"Checks, language servers and hooks let this turn continue {MOST_CONTINUATIONS} times; that is the limit.",
     failure=TurnFailure("turn.continued-too-often"),
 )
 

@@ -100,7 +100,7 @@ def with_room(state: "SessionState", tools: Sequence[Tool]) -> tuple[Tool, ...]:
         state.window.told.add(state.model.qualified)
         window = f"{state.model.qualified} has a window of {state.model.context_window:,} tokens"
         left_out = ", ".join(spec.name for spec in specs if spec.name not in names)
-        state.notices.append(f"{window}, which has no room for every tool: without {left_out}.")
+        state.notices.append(f"{window}, which has no space for every tool: without {left_out}.")
     return tuple(tool for tool in tools if tool.spec.name in names)
 
 

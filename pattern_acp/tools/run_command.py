@@ -290,7 +290,7 @@ async def _move_to_background(
     jobs.check_room()
     job = await jobs.adopt(command, stack, request, call_id, run.tail)
     await jobs.refresh(job)
-    why = "" if run.asks else f"After {run.time_limit} s it goes on in the background; stop it if it hangs."
+    why = "" if run.asks else f"After {run.time_limit} s it continues in the background; stop it if it hangs."
     return job_outcome(job, limit=context.result_limit, first=why, is_error=run.asks)
 
 

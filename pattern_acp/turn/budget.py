@@ -221,7 +221,7 @@ class RepeatGuard:
                 "Tell it what to change and prompt again."
             )
             return decision
-        reason = f"The model has made this call {count} times with the same result. Let it go on?"
+        reason = f"The model has made this call {count} times with the same result. Let it continue?"
         return replace(decision, verdict=Verdict.ASK, rule=REPEAT_RULE, reason=reason, scopes=())
 
     def answered(self, call: ToolCallView, decision: Decision, *, goes_on: bool) -> None:

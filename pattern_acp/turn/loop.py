@@ -141,7 +141,7 @@ class RequestGate(Protocol):
         ...
 
 
-GOES_ON = "The model is asked to go on."
+GOES_ON = "The model is asked to continue."
 """Sentence that follows the reason, for the user, when an answer broke off and the turn goes on by itself."""
 
 BROKE = "The connection to the model broke."
@@ -254,14 +254,14 @@ class TurnLoop:
                 while end is None and not (reached := self._budget.used_up()):
                     end = HANDED_OVER if self.hands_over() else await self._one_request(turn_id, history)
                 if end is None:
-                    sentence = f"This turn reached {reached}; send another prompt to go on."
+                    sentence = f"This turn reached {reached}; send another prompt to continue."
                     end = TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, failure=LIMIT_REACHED)
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group_error:
             raise unwrap_exception_group(group_error) from group_error
         if end is None:
             reached = f"its limit of {self._budget.limits.seconds} seconds"
-            sentence = f"This turn reached {reached} and was ended in the middle; send another prompt to go on."
+            sentence = f"This turn reached {reached} and was ended in the middle; send another prompt to continue."
             return TurnEnd(StopReason.MAX_TURN_REQUESTS, sentence, was_cut=True, failure=LIMIT_REACHED)
         return end
 
@@ -541,7 +541,7 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
             sentence = detail or "The provider's content filter stopped the answer."
             return TurnEnd(StopReason.REFUSAL, sentence, failure=TurnFailure("provider.answer-filtered"))
         case ProviderStop.INTERRUPTED:
-            sentence = "The connection to the model broke; the answer above is incomplete. Prompt again to go on."
+            sentence = "The connection to the model broke; the answer above is incomplete. Prompt again to continue."
             return TurnEnd(StopReason.END_TURN, detail or sentence, failure=TurnFailure("provider.interrupted"))
         case ProviderStop.END | ProviderStop.TOOL_CALLS:
             return TurnEnd(StopReason.END_TURN)

@@ -129,7 +129,7 @@ def difference(decided: PermissionDecided, anew: Decision) -> str:
     """
     if (decided.verdict, decided.rule) == (anew.verdict, anew.rule):
         return ""
-    is_now = f"recorded {decided.verdict} by {decided.rule}, decided anew {anew.verdict} by {anew.rule}"
+    is_now = f"recorded {decided.verdict} by {decided.rule}, decided again {anew.verdict} by {anew.rule}"
     if decided.rule not in OUTSIDE_POLICY:
         return is_now
     from pattern_acp.policy.layers import combine

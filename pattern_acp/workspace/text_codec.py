@@ -134,7 +134,7 @@ def encode_text(text: str, encoding: TextEncoding) -> bytes:
             encoding does not have.
     """
     if "\0" in text:
-        raise NotTextError("The text holds NUL characters, so it cannot be kept in a text file.")
+        raise NotTextError("The text holds NUL characters, so it cannot be stored in a text file.")
     mark = _MARK_OF.get(encoding, b"")
     body = text.removeprefix("\ufeff") if mark else text
     try:
@@ -146,4 +146,4 @@ def encode_text(text: str, encoding: TextEncoding) -> bytes:
                 f"The file is in Windows-1252, which does not have the character {missing!r}; "
                 "use others, or convert the file to UTF-8 with a command first."
             ) from error
-        raise NotTextError("The text holds half of a surrogate pair, so it cannot be kept in a text file.") from error
+        raise NotTextError("The text holds half of a surrogate pair, so it cannot be stored in a text file.") from error

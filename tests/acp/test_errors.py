@@ -109,7 +109,7 @@ def test_a_file_that_the_client_does_not_find_is_missing_whatever_the_code(error
         (RemoteError(-1, "Denied.", {"message": "Denied by the rule"}), "Denied by the rule"),
         (RemoteError(-1, "No.", "not\nhere\x1b[31m"), "No: not here [31m"),
         (RemoteError(-1, "No", {"details": "No"}), "No"),
-        (RemoteError(-1, ""), "no reason was given"),
+        (RemoteError(-1, ""), "without a reason"),
     ],
 )
 def test_the_reason_of_a_client_is_one_line_with_what_its_data_say(error: RemoteError, reason: str):

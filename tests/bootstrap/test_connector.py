@@ -226,7 +226,7 @@ async def test_a_turn_that_a_server_was_ended_in_is_answered_once_and_shown_once
                     await served.server.wait_until_empty()
                 dial_server.url = url
                 await editor.wait_until(lambda: bool(answers))
-                assert re.search("started anew during this turn", answers[0])
+                assert re.search("restarted during this turn", answers[0])
                 assert editor.said() == expected
 
 

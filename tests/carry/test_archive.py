@@ -246,7 +246,7 @@ async def test_writes_of_both_sides_are_merged_and_both_sides_end_with_the_same(
         await say(two, "project", "Two says that.", peer=9)
         await leave(one, there)
         assert [(each.state, each.about) for each in await offered(two, there) if each.name == "project"] == [
-            ("changed", "1 write more than here, and here it went on too")
+            ("changed", "1 write more than here, and it continued here too")
         ]
         await arrive(two, there)
         await leave(two, back)

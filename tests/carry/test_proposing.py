@@ -120,7 +120,7 @@ async def test_each_block_that_differs_can_have_another_side(tmp_path: Path):
             found = await look_at(two, archive, str(file))
             differing = [each for each in found.found if each.differs]
             assert sorted(each.name for each in differing) == ["human", "project"]
-            assert {each.about for each in differing} == {"1 write more than here, and here it went on too"}
+            assert {each.about for each in differing} == {"1 write more than here, and it continued here too"}
             sides = ["theirs" if each.name == "project" else "mine" for each in differing]
             choices = await asked(differing, answers("each", *sides))
             assert choices is not None

@@ -46,7 +46,7 @@ def test_a_backup_is_made_listed_and_gone_back_to(process: Process, capsys: pyte
     assert run_backup(BackUp(list_only=True), process) == 0
     assert "backup-" in capsys.readouterr().out
     assert run_restore(Restore(), process) == 0
-    assert "What was there before is kept in" in capsys.readouterr().out
+    assert "The state before it is in" in capsys.readouterr().out
 
 
 def test_scripts_get_json(process: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -73,14 +73,14 @@ def test_what_serves_nothing_is_shown_and_goes_only_when_asked(process: Process,
     old = process.loaded.paths.constellation_path("default").with_name("constellation.v1.5.backup.db")
     old.write_bytes(b"12345")
     assert run_sweep(Sweep(dry_run=True), process) == 0
-    assert "0.0 kB would be taken away." in capsys.readouterr().out
+    assert "0.0 kB would be deleted." in capsys.readouterr().out
     assert old.exists()
     assert run_sweep(Sweep(json=True), process) == 0
     swept = json.loads(capsys.readouterr().out)
     assert (swept["swept"], swept["bytes"], swept["found"][0]["path"]) == (True, 5, str(old))
     assert not old.exists()
     assert run_sweep(Sweep(), process) == 0
-    assert "There is nothing to take away." in capsys.readouterr().out
+    assert "There is nothing to delete." in capsys.readouterr().out
 
 
 def test_a_path_with_blanks_stays_whole_in_a_narrow_terminal():

@@ -57,7 +57,7 @@ async def test_a_changed_byte_of_a_source_is_found():
         found = await verify(desk)
         assert found.is_failure
         assert f"persona/ada ({ADA.identity[:12]})" in found.sentence
-        with pytest.raises(PatternError, match="is not what was kept"):
+        with pytest.raises(PatternError, match="is not what was stored"):
             await show(desk, ADA.identity)
 
 

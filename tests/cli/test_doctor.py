@@ -158,7 +158,7 @@ def test_repairs_that_lose_nothing_are_done_when_asked_for(tmp_path: Path, capsy
     anyio.run(_make, path)
     assert run_doctor(Doctor(repair=True, verify=True), process) == 0
     shown = capsys.readouterr().out
-    assert "Nothing can be mended" in shown
+    assert "Nothing can be repaired" in shown
     assert "Verified journal" in shown
     leftover = path.with_name("constellation.db.restoring")
     leftover.touch()

@@ -131,7 +131,7 @@ def test_an_anchor_of_another_chain_does_not_fit(home: Process, session: str, ca
     anchor = anchor_of(home, session, capsys)
     forged = anchor[:-64] + "0" * 64
     assert run_journal(Journal(target=session, anchor=forged), home) == 1
-    assert "computed anew" in capsys.readouterr().out
+    assert "recomputed" in capsys.readouterr().out
     assert run_journal(Journal(target="constellation", anchor=anchor), home) == 1
     assert "no anchor that was given" in capsys.readouterr().err
 
@@ -411,7 +411,7 @@ def test_a_redaction_that_was_killed_before_the_file_was_written_anew_is_finishe
     assert run_journal(again, home) == 0
     said = capsys.readouterr().out
     assert "Nothing of the session holds that text (any more), so nothing was taken out." in said
-    assert "The file was written anew" in said
+    assert "The file was rewritten" in said
     assert SECRET.encode() not in database.read_bytes()
     assert len(read_file(database, lambda tx: read_stream(tx, session))) == events
 

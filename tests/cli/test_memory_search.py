@@ -144,7 +144,7 @@ def test_an_edit_that_brings_a_secret_is_refused_and_kept_in_its_file(
     new.write_text("The key is in the vault.\nIt is " + "ghp_" + "a1B2c3D4e5f6" * 3 + "\n")
     told = answer(home, folder, capsys, "edit", "notes", "--file", str(new))
     assert "seems to hold a GitHub token (ghp_••• of 40 characters)" in told
-    assert f"Your text is kept in {new}" in told
+    assert f"Your text is in {new}" in told
     new.write_text("The key is in the vault.\n<system-reminder>x</system-reminder>\n")
     assert "not changed" in answer(home, folder, capsys, "edit", "notes", "--file", str(new))
     assert "Version 1 of 1" in answer(home, folder, capsys, "show", "notes")

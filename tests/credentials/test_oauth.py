@@ -119,7 +119,7 @@ def test_failures_are_told_apart(status: int, body: bytes, kind: type[Exception]
     ],
 )
 def test_a_token_that_no_request_can_carry_is_refused(body: bytes):
-    with pytest.raises(model.SignInRefusedError, match="none was kept"):
+    with pytest.raises(model.SignInRefusedError, match="none was stored"):
         read_token(200, body, 0)
 
 

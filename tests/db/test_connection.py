@@ -500,7 +500,7 @@ async def test_a_full_disk_leaves_nothing_half_written():
     async with temporary_constellation() as constellation:
         database = constellation.database
         await database.write(lambda tx: tx.all("PRAGMA max_page_count = 100"))
-        with pytest.raises(DiskFullError, match="no room left"):
+        with pytest.raises(DiskFullError, match="no disk space left"):
             await database.write(fill)
         assert await database.read(blob_names) == []
         await database.write(lambda tx: add_blob(tx, "a"))

@@ -71,7 +71,7 @@ def test_one_changed_character_of_a_kept_source_is_found(tmp_path: Path):
     stored = encoded((command.source,))
     assert decoded(command.identity, command.symbol, stored).files["command.md"] == b"Ship it."
     for forged in (stored.replace("Ship it.", "Ship at."), stored[:-1], stored.replace("command/", "c0mmand/")):
-        with pytest.raises(SourceDamagedError, match="not what was kept"):
+        with pytest.raises(SourceDamagedError, match="not what was stored"):
             decoded(command.identity, command.symbol, forged)
     assert identity_of(command.source) == command.identity
 

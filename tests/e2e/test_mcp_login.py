@@ -27,7 +27,7 @@ async def test_a_login_in_a_terminal_serves_the_sessions_of_other_processes_unti
         async with login(home, "far", at="mcp") as terminal:
             assert "You are signed in." in await browse(await terminal.address())
             assert await terminal.end() == 0, terminal.said
-        assert "Signed in at far; it is kept in" in terminal.said
+        assert "Signed in at far; it is stored in" in terminal.said
         # Other processes renew it, too.
         server.access.clear()
         async with running_process(Launch(home, (), environment, permission=choose("allow_once"))) as agent:

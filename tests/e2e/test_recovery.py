@@ -70,11 +70,11 @@ async def test_gc_takes_the_words_of_a_session_that_was_deleted_long_ago_and_not
     kept = await first_session(tmp_path)
     old = await first_session(tmp_path)
     assert run_command_line(tmp_path, "sessions", "delete", old).returncode == 0
-    assert run_command_line(tmp_path, "gc", "--dry-run").stdout == "There is nothing to take away.\n"
+    assert run_command_line(tmp_path, "gc", "--dry-run").stdout == "There is nothing to delete.\n"
     change_file(path, lambda tx: tx.execute("UPDATE sessions SET deleted_ms = 5 WHERE deleted = 1"))
     shown = run_command_line(tmp_path, "gc", "--dry-run")
     assert "deleted more than 7 days ago" in shown.stdout
-    assert "would be taken away" in shown.stdout
+    assert "would be deleted" in shown.stdout
     assert old in shown.stdout
     before = path.stat().st_size
     swept = run_command_line(tmp_path, "gc", "--json")

@@ -49,7 +49,7 @@ async def test_an_editor_outlives_a_killed_server_and_goes_on_with_the_next() ->
                 script = write_script(home, [[{"text": "Again."}]])
                 async with server_process(home, token, "--local", "--listen", address, **script):
                     await agent.editor.wait_until(lambda: bool(refused))
-                    assert "started anew during this turn" in refused[0]
+                    assert "restarted during this turn" in refused[0]
                     assert (await agent.editor.prompt(session, "once more"))["stopReason"] == "end_turn"
                     assert agent.editor.said() == f"{expected}Again."
 

@@ -97,7 +97,7 @@ async def refused(agent: RunningAgent) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("raises", "said"), [(FULL, "There is no room"), (BROKEN, "cannot be opened or read")])
+@pytest.mark.parametrize(("raises", "said"), [(FULL, "There is no disk space"), (BROKEN, "cannot be opened or read")])
 async def test_a_session_that_cannot_be_recorded_is_refused_with_a_sentence(
     raises: type[apsw.Error], said: str, few: Few, tmp_path: Path
 ):

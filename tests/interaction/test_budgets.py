@@ -306,4 +306,4 @@ async def test_no_summary_is_written_for_which_a_budget_has_no_room():
         for prompt in ("First", "Second", "/budget session 0", "/compact"):
             await agent.editor.prompt(session, prompt)
         assert len(model.requests) == 2
-        assert "a budget has no room for one" in agent.editor.said()
+        assert "a budget has no space for one" in agent.editor.said()

@@ -98,7 +98,7 @@ async def test_a_turn_without_edits_runs_no_check_and_one_that_never_passes_ends
         assert [call["title"] for call in agent.editor.of_kind("tool_call")] == []
         await agent.editor.prompt(session, "Go.")
         assert len(model.requests) == 13
-        assert "let this turn go on 5 times" in agent.editor.said()
+        assert "let this turn continue 5 times" in agent.editor.said()
 
 
 async def test_a_projects_checks_run_only_once_the_folder_is_trusted(tmp_path: Path):

@@ -348,7 +348,9 @@ async def test_a_damaged_block_takes_no_other_out_of_the_context_and_is_named_to
         await answer(agent, session, "/remember me: Something secret.")
         await agent.database.write(damage_human)
         said = await answer(agent, session, "Hi")
-        assert said.startswith("> This session goes on without one block of memory: What is stored of the memory block")
+        assert said.startswith(
+            "> This session continues without one block of memory: What is stored of the memory block"
+        )
         assert await answer(agent, session, "Hi again") == "two"
         for request in agent.model.requests:
             assert "Tabs, never blanks." in str(request)

@@ -32,7 +32,7 @@ async def test_clear_starts_the_context_anew_and_keeps_session_memory_and_transc
         await answer(agent, session, "The word is plum.")
         await answer(agent, session, "/remember me: Tabs matter")
         said = await answer(agent, session, "/clear")
-        assert "**The conversation starts anew here.** The model no longer sees" in said
+        assert "**The model's context was cleared here.** The model does not see" in said
         await answer(agent, session, "Who are you?")
         heard = str(conversation(model.requests[-1]))
         assert "plum" not in heard
@@ -44,7 +44,7 @@ async def test_clear_starts_the_context_anew_and_keeps_session_memory_and_transc
         agent.editor.updates.clear()
         params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         await agent.editor.request("session/load", params)
-        assert "The conversation starts anew here." in agent.editor.said()
+        assert "The model's context was cleared here." in agent.editor.said()
         await answer(agent, session, "Go on.")
         assert "plum" not in str(conversation(model.requests[-1]))
         assert "Who are you?" in str(conversation(model.requests[-1]))

@@ -124,7 +124,7 @@ async def test_an_answer_that_breaks_off_goes_on_by_itself(wire: Wire, kind: str
         assert len(of_type(events, UsageReported)) == 3
         thoughts = [str(update["content"]) for update in agent.editor.of_kind("agent_thought_chunk")]
         assert len(thoughts) == 2
-        assert all("The model is asked to go on." in thought for thought in thoughts)
+        assert all("The model is asked to continue." in thought for thought in thoughts)
         shown = said_in_order(agent)
         agent.editor.updates.clear()
         await agent.editor.request("session/close", {"sessionId": session})

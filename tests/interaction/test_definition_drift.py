@@ -58,7 +58,7 @@ async def test_a_skill_whose_folder_is_deleted_is_loaded_from_its_kept_source(tm
         shutil.rmtree(tmp_path / "skills")
         await reopened(agent, session)
         assert "Use the first way." in await loaded(agent, session)
-        assert "The skill pdf is gone; this session goes on with the one that it has" in agent.editor.said()
+        assert "The skill pdf is gone; this session continues with the one that it has" in agent.editor.said()
         kept = agent.sessions.get(session).trust.definitions.skills[0].kept
         assert kept is not None
         assert kept.files["way.txt"] == b"The first way."
@@ -68,7 +68,7 @@ async def test_a_changed_skill_counts_once_it_is_adopted(tmp_path: Path):
     async with agent_with_skill(tmp_path) as (agent, session):
         write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
         assert "Use the first way." in await loaded(agent, session)
-        assert agent.editor.said().count("The skill pdf has changed; this session goes on") == 1
+        assert agent.editor.said().count("The skill pdf has changed; this session continues") == 1
         await agent.editor.prompt(session, "/definitions")
         assert "/definitions adopt takes them" in agent.editor.said()
         await agent.editor.prompt(session, "/definitions diff")
@@ -101,7 +101,7 @@ async def test_a_new_skill_counts_and_is_kept_before_it_is_used(tmp_path: Path):
         await reopened(agent, session)
         await agent.editor.prompt(session, "/ship")
         assert "Ship it now." in str(agent.model.requests[-1].messages[-2:])
-        assert "The command /ship is gone; this session goes on" in agent.editor.said()
+        assert "The command /ship is gone; this session continues" in agent.editor.said()
 
 
 @pytest.mark.parametrize("how", ["changed", "gone"])
@@ -119,7 +119,7 @@ async def test_a_kept_source_that_was_changed_in_the_file_is_never_used(tmp_path
         await agent.database.write(forge)
         where: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         error = await refused(agent.editor, "session/resume", where)
-        assert "kept source of skill/pdf" in error.message
+        assert "stored source of skill/pdf" in error.message
         assert "sessions adopt" in error.message
 
 

@@ -37,7 +37,7 @@ async def test_a_trap_is_told_before_the_edit_which_is_done_when_it_is_sent_agai
     )
     async with running_agent(model, settings=EDIT) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert "The agent is told before it edits" in await said(agent, session, TRAP)
+        assert "The agent reads it before it edits" in await said(agent, session, TRAP)
         await agent.editor.prompt(session, "Go.")
         held, done, other = (last_result(request) for request in model.requests[1:])
         assert held.is_error
@@ -293,8 +293,8 @@ async def test_a_day_that_is_over_is_said_to_be_and_the_last_day_of_all_is_a_day
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         over = await said(agent, session, "/memory trap Over. --paths a --until 2020-01-31")
-        assert "It has expired already, after 2020-01-31, so nobody is told of it." in over
-        assert "The agent is told" not in over
+        assert "It has expired already, after 2020-01-31, so nobody reads it." in over
+        assert "The agent reads it" not in over
         refused = await said(agent, session, f"/memory reopen {entry_in(over)}")
         assert "expired after 2020-01-31; replace it" in refused
         await said(agent, session, "/memory trap Always. --paths a --until 9999-12-31")

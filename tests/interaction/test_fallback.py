@@ -21,7 +21,7 @@ async def test_the_other_model_answers_the_turn_and_the_chosen_one_the_next():
         agent.models.fallback = ("spare/test",)
         session = await agent.editor.open_session(str(agent.folder))
         assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
-        told = "> scripted is out. spare/test goes on for this turn.\n\n"
+        told = "> scripted is out. spare/test continues this turn.\n\n"
         assert agent.editor.said() == f"{told}Looked."
         await agent.editor.prompt(session, "Again.")
         assert agent.editor.said().endswith("Back.")
@@ -85,7 +85,7 @@ async def test_a_model_that_costs_something_does_not_stand_in_where_the_budget_i
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Go.")
         assert not spare.requests
-        assert "spare/test cannot go on: This session has used 0.0000 USD of 0.0000 USD" in agent.editor.said()
+        assert "spare/test cannot continue: This session has used 0.0000 USD of 0.0000 USD" in agent.editor.said()
 
 
 async def test_a_model_that_stood_in_stops_where_a_budget_has_no_more_room_for_it():
@@ -102,4 +102,4 @@ async def test_a_model_that_stood_in_stops_where_a_budget_has_no_more_room_for_i
         await agent.editor.prompt(session, "Go.")
         said = agent.editor.said()
         assert (len(spare.requests), "Too dear." in said) == (1, False)
-        assert "spare/test cannot go on: This session has used" in said
+        assert "spare/test cannot continue: This session has used" in said

@@ -115,7 +115,7 @@ async def test_a_mention_of_a_file_that_is_not_there_is_told_and_the_prompt_goes
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Look at @src/gone.py and ask @somebody.")
-        assert "There is no file @src/gone.py; the prompt goes on as it was written." in agent.editor.said()
+        assert "There is no file @src/gone.py; the prompt continues as it was written." in agent.editor.said()
         assert "I see." in agent.editor.said()
 
 

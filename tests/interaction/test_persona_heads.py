@@ -116,7 +116,7 @@ async def test_a_kept_persona_that_is_gone_is_refused_with_what_to_do(tmp_path: 
         )
         where: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
         error = await refused(agent.editor, "session/resume", where)
-        assert "The kept source of persona/reader is gone. `pattern-acp sessions adopt" in error.message
+        assert "The stored source of persona/reader is gone. `pattern-acp sessions adopt" in error.message
 
 
 async def test_a_session_whose_persona_held_forgotten_words_goes_on_with_todays(tmp_path: Path):

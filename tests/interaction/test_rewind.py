@@ -357,7 +357,7 @@ async def test_a_kept_file_that_is_damaged_is_named_and_the_others_are_put_back(
 
         await agent.database.write(damage)
         said = await answer(agent, session, "/rewind 1 files yes")
-        assert "A kept file is not what it was; run pattern-acp doctor." in said
+        assert "A stored file is not what it was; run pattern-acp doctor." in said
         assert (agent.folder / "b.txt").read_text() == "old b\n"
         assert (agent.folder / "a.txt").read_text() == "new\n"
 
@@ -428,7 +428,7 @@ async def test_a_client_is_told_of_a_file_whose_content_was_too_large_to_be_kept
         await agent.editor.request("_pattern/checkpoint/restore", {"sessionId": session, "to": "undo"})
         done = await agent.editor.request("_pattern/checkpoint/restore", {**asked, "parts": ["files"]})
         [problem] = done["problems"]
-        assert problem.endswith("large.bin was not put back: its content was not kept: it is larger than 10 MB.")
+        assert problem.endswith("large.bin was not put back: its content was not saved: it is larger than 10 MB.")
         assert done["files"] == []
 
 
@@ -474,4 +474,4 @@ async def test_a_file_whose_name_or_content_was_forgotten_stays_and_all_others_g
         found = {path.name: path.read_text() for path in folder.iterdir()}
     assert found == {**before, **left}
     assert ("its name was forgotten" in said) is (word == "secretplan")
-    assert ("its content is no longer kept" in said) is (word == "first words")
+    assert ("its content is not stored any more" in said) is (word == "first words")

@@ -189,7 +189,7 @@ async def test_a_turn_has_one_number_for_rewind_fork_and_search_also_in_a_fork_o
         assert "Back to before turn 2 (“Third”)" in await said(fork, "/rewind last conversation yes")
         await said(fork, "Fourth")
         assert "| `/rewind 3` | before “Fourth” |" in await said(fork, "/rewind")
-        assert "The conversation goes on in another session" in await said(fork, "/rewind 2 conversation yes")
+        assert "The conversation continues in another session" in await said(fork, "/rewind 2 conversation yes")
         assert "?turn=3)" in await said(fork, "/search dill")
         assert "begins with 3 turns of" in await said(fork, "/fork 3")
         assert "**Back to before turn 3 (“Fourth”).**" in await said(fork, "/rewind last yes")

@@ -470,7 +470,7 @@ async def test_a_failing_model_request_keeps_what_was_changed_in_the_result():
         await run(agent)
         told = last_result(model.requests[-1])
         assert told.is_error
-        assert "It could not go on: The context is too long." in told.text
+        assert "It could not continue: The context is too long." in told.text
         assert "Files changed: a.py." in told.text
 
 

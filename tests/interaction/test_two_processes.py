@@ -147,7 +147,7 @@ async def test_a_fork_goes_on_in_the_window_and_leaves_the_other_its_session():
         third = ScriptedProvider([says("Yes.")])
         async with running_agent(third, database=first.database.path) as later:
             await later.editor.request("session/load", opening(first, forked["sessionId"]))
-            shown = "Blue.> This goes on in “Name a colour (fork)”" if spoken() == 1 else "Blue.I said blue."
+            shown = "Blue.> This continues in “Name a colour (fork)”" if spoken() == 1 else "Blue.I said blue."
             assert said(later, forked["sessionId"]).startswith(shown)
             await later.editor.prompt(forked["sessionId"], "Remember?")
             assert "Name a colour" in str(third.requests[0].messages)

@@ -95,7 +95,7 @@ async def test_a_session_decides_anew_as_it_was_recorded_until_something_was_cha
         forged = await verify_decisions(agent.database, session)
         assert forged.is_failure
         assert forged.checked == 1
-        assert forged.differs == "recorded allow by inside_write, decided anew ask by ask_mode"
+        assert forged.differs == "recorded allow by inside_write, decided again ask by ask_mode"
 
 
 async def test_a_session_decides_anew_with_the_paths_and_circumstances_of_then():

@@ -100,7 +100,7 @@ async def test_an_offer_ends_and_another_job_is_named():
     async with opened() as constellation:
         await record(constellation, quoted(valid_until_ms=constellation.clock.now_ms()))
         constellation.clock.advance(1)
-        with pytest.raises(JobMoveError, match="no longer on offer"):
+        with pytest.raises(JobMoveError, match="not on offer any more"):
             await record(constellation, AGREED)
         with pytest.raises(JobNotFoundError, match="no job 7"):
             await constellation.database.read(lambda tx: store.job_numbered(tx, 7))

@@ -88,7 +88,7 @@ def test_destructive_lines_ask_in_auto_with_a_sentence(line: str):
 def test_lines_that_hide_what_they_run_ask_in_auto(line: str):
     decision = decide([RunCommand(line, ROOT)], mode=Mode.AUTO, roots=[ROOT])
     assert decision.verdict is Verdict.ASK
-    assert decision.reason.startswith("It cannot be told what this runs") or decision.rule == "destructive"
+    assert decision.reason.startswith("It is unclear what this runs") or decision.rule == "destructive"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def scripted(*turns: Turn) -> ScriptedProvider:
 async def test_when_the_chosen_model_is_out_the_next_one_answers_and_the_person_is_told(error: ProviderError):
     chain = Chain([(error,)], {"spare": scripted(says("Here."))})
     assert await chain.ask() == [
-        ModelSwitched("spare/m", "main is out. spare/m goes on for this turn."),
+        ModelSwitched("spare/m", "main is out. spare/m continues this turn."),
         TextDelta("Here."),
         END,
     ]
@@ -124,8 +124,8 @@ async def test_one_that_cannot_take_over_is_passed_over_with_its_reason():
     chain = Chain([(OUT,)], others)
     switches = [event for event in await chain.ask() if isinstance(event, ModelSwitched)]
     assert [switch.qualified for switch in switches] == ["keyless/m", "last/m"]
-    assert switches[0].sentence == "main is out. There is no gone. keyless/m goes on for this turn."
-    assert switches[-1].sentence == "No key. last/m goes on for this turn."
+    assert switches[0].sentence == "main is out. There is no gone. keyless/m continues this turn."
+    assert switches[-1].sentence == "No key. last/m continues this turn."
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ async def test_a_model_that_sees_no_images_is_passed_over_when_there_are_some(im
     (switch, *_) = await Chain([(OUT,)], others).ask(request(seen))
     assert isinstance(switch, ModelSwitched)
     assert switch.sentence == (
-        "main is out. blind/m cannot go on: it sees no images, and there are some in this conversation. "
-        "last/m goes on for this turn."
+        "main is out. blind/m cannot continue: it sees no images, and there are some in this conversation. "
+        "last/m continues this turn."
     )
     assert others["blind"].requests == []
     assert isinstance((await Chain([(OUT,)], others).ask())[0], ModelSwitched)

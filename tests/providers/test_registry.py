@@ -327,7 +327,7 @@ async def test_a_model_that_nobody_knows_is_sent_images_until_it_refuses_them(
         server.pieces = (http_answer(refusal, status=status, content_type="application/json"),)
         first = Providers(means, tmp_path)
         events = await asked_about_an_image(first)
-        told = "mine/unknown takes no images; it is told in words what there was to see."
+        told = "mine/unknown takes no images; it reads a description instead."
         assert [event for event in events if isinstance(event, ProviderNotice)] == [ProviderNotice(told)]
         assert TextDelta("I read.") in events
         await first.aclose()

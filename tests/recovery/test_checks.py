@@ -68,7 +68,7 @@ def test_damage_is_found_where_it_is_and_the_way_back_is_left_to_the_person(path
     change_file(path, damage)
     findings = verify(path)
     broken = {name for name, health in states(findings).items() if health is Health.BROKEN}
-    assert broken == {"Verified journal", "Verified memory", "Verified kept files"}
+    assert broken == {"Verified journal", "Verified memory", "Verified stored files"}
     assert repair(path, findings, now_ms=NOW) == []
     assert all(finding.repair == Repair("restore", "latest", safe=False) for finding in findings if finding.repair)
 
@@ -97,7 +97,7 @@ def test_a_search_index_that_lost_a_text_is_written_anew(path: Path):
     assert states(findings)["Verified search"] is Health.BROKEN
     [(wanted, sentence)] = repair(path, findings, now_ms=NOW)
     assert (wanted.action, wanted.safe) == ("rebuild_search", True)
-    assert "written anew" in sentence
+    assert "rebuilt" in sentence
     assert states(verify(path))["Verified search"] is Health.OK
 
 

@@ -398,8 +398,8 @@ async def test_a_window_of_four_thousand_tokens_works_with_fewer_tools():
         for number in range(12):
             assert (await agent.editor.prompt(session, f"Question {number}?"))["stopReason"] == "end_turn"
         assert model.refused == 0
-        assert "has no room for every tool" in agent.editor.said()
-        assert agent.editor.said().count("has no room for every tool") == 1
+        assert "has no space for every tool" in agent.editor.said()
+        assert agent.editor.said().count("has no space for every tool") == 1
         assert "read_file" in {tool.name for tool in model.requests[-1].tools}
 
 

@@ -36,7 +36,7 @@ def pin(one: SkillDefinition, **changed: str) -> PinnedDefinition:
 
 
 def forged(one: SkillDefinition, change: str) -> str:
-    """The kept source of a skill, changed."""
+    """The stored source of a skill, changed."""
     stored = json.loads(encoded(skill_sources(one)[0]))
     files = stored[one.symbol]["files"]
     match change:

@@ -80,7 +80,7 @@ async def test_a_block_is_shared_and_taken_back():
         listed = await ask(agent, session, "/memory share human")
         assert "- persona `other`: append" in listed
         assert "elsewhere`: read_only" in listed
-        assert "no longer" in await ask(agent, session, "/memory unshare human persona:other")
+        assert "any more" in await ask(agent, session, "/memory unshare human persona:other")
         assert "is not shared" in await ask(agent, session, "/memory unshare human persona:other")
         for wrong in (
             "share human other",

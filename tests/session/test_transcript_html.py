@@ -66,7 +66,7 @@ def test_pictures_of_the_prompt_tokens_and_cost_are_shown():
     html = page(events.TurnStarted(TURN, prompt), used, events.HistoryCleared(TURN))
     assert 'src="data:image/png;base64,iVBORw0KGgo="' in html
     assert "2.00 USD" in html
-    assert "starts anew" in html
+    assert "was cleared" in html
 
 
 def test_a_plan_is_a_list_that_shows_how_far_it_is():

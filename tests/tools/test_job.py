@@ -96,7 +96,9 @@ async def test_a_command_at_its_time_limit_goes_on_where_the_person_wants_that(t
     async with bench_with_jobs(tmp_path, keeps_slow_commands=True) as bench:
         async with passing(1.5):
             outcome = await bench.call(RunCommandTool(), command="echo begun; sleep 300", timeout_seconds=1)
-        assert outcome.text.startswith("After 1 s it goes on in the background; stop it if it hangs. job1 (`echo begun")
+        assert outcome.text.startswith(
+            "After 1 s it continues in the background; stop it if it hangs. job1 (`echo begun"
+        )
         if not outcome.text.endswith("\nbegun"):
             # It had not come to it within its time.
             outcome = await bench.call(JobTool(), action="read", job="job1", wait_seconds=60)

@@ -146,7 +146,7 @@ async def test_a_rewrite_of_what_was_read_before_keeps_what_came_since_and_marks
     assert change.after == "port is 8080\nport is 9090\nend\nnew"
     (note,) = (await view(memory, "project")).notes
     assert "“port is 8080” and “port is 9090”" in note
-    assert change.notes == ("It was changed since you saw it; those changes are kept.", note)
+    assert change.notes == ("It was changed since you saw it; those changes stay.", note)
     await memory.commit(MemoryEdit("project", "remove", "", old_text="port is 8080"), CALL_ID)
     assert (await view(memory, "project")).notes == ()
 

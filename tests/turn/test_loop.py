@@ -287,7 +287,7 @@ async def test_the_model_goes_on_with_an_answer_that_broke_off():
     recorded = of_type(made.recorder.events, MessageRecorded)
     assert [(event.complete, event.for_model) for event in recorded] == [(False, True), (True, False), (True, True)]
     [thought] = recorded[1].message.parts
-    assert thought == ThinkingPart("The connection to lab broke. The model is asked to go on.")
+    assert thought == ThinkingPart("The connection to lab broke. The model is asked to continue.")
     assert [event.message for event in of_type(made.recorder.events, ContextAdded)] == [note]
     assert [event.usage.output_tokens for event in of_type(made.recorder.events, UsageReported)] == [3, 2]
     assert made.pauses == [0.25]

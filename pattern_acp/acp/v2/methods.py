@@ -37,7 +37,7 @@ from pattern_acp.turn.loop import TurnEnd
 
 logger = logging.getLogger(__name__)
 
-UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to go on."
+UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to continue."
 
 NOT_INSERTED = "The prompt was withdrawn before it became part of the conversation."
 
@@ -129,7 +129,7 @@ class SecondMethods:
         session, call_id = self.sessions.get(request.session_id), ToolCallId(request.tool_call_id)
         end = session.subagents.get(call_id) or session.calls.get(call_id)
         if end is None:
-            raise RpcError(INVALID_PARAMS, "This call does not run, or cannot be cancelled by itself; cancel the turn.")
+            raise RpcError(INVALID_PARAMS, "This call does not run, or cannot be cancelled alone; cancel the turn.")
         end()
         return v1.EmptyResponse()
 

@@ -34,7 +34,7 @@ HISTORY_BYTES = 512 * 1024
 
 OWN_COMMANDS = {
     "new": "begin a new session here",
-    "resume": "go on with another session of this folder",
+    "resume": "continue another session of this folder",
     "mode": "choose what runs without a question: ask, edit, plan or auto",
     "quit": "leave",
 }

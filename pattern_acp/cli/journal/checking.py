@@ -72,7 +72,7 @@ def _verify(tx: Transaction, stream: str, anchors: Sequence[Anchor]) -> ChainRep
     for anchor in anchors if report.ok else ():
         found = event_hash(tx, stream, anchor.index)
         if found != anchor.hash:
-            problem = "the end was cut off" if found is None else "the chain was computed anew"
+            problem = "the end was cut off" if found is None else "the chain was recomputed"
             return ChainReport(
                 report.events, ok=False, first_bad_index=anchor.index, problem=f"it does not fit the anchor: {problem}"
             )
@@ -168,5 +168,5 @@ async def _git(*arguments: str) -> str:
         raise AnchorError("git did not run here; print the anchor and keep it in another place.") from error
     if done.returncode != 0:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise AnchorError(f"git refused: {said.rstrip('.') or 'no reason was given'}.")
+        raise AnchorError(f"git refused: {said.rstrip('.') or 'without a reason'}.")
     return done.stdout.decode("utf-8", "replace")

@@ -80,7 +80,7 @@ def _rebuild_in_place(arguments: Journal, path: Path, fresh: Path, now_ms: int) 
     elif agreed:
         write_line(printable(f"{path} is now what was rebuilt."))
         if safety:
-            write_line(printable(f"What was there before is kept in {safety}."))
+            write_line(printable(f"The state before it is in {safety}."))
     else:
         write_failure(
             "cli.not-confirmed",
@@ -115,12 +115,12 @@ def _show(report: RebuildReport, arguments: Journal, outcome: JsonObject) -> Non
     for problem in report.problems[:_MOST]:
         write_line(printable(f"NOT SOUND: {problem}"))
     if not report.problems:
-        write_line("Every chain, block of memory and kept file of it was checked and is sound.")
+        write_line("Every chain, block of memory and stored file of it was checked and is sound.")
     for name in report.longer:
         write_line(f"Segments {name} go further, of a constellation that was replaced; --from {int(name)} takes them.")
 
 
 def _confirmed(path: Path) -> bool:
-    sys.stdout.write(printable(f"Put it in the place of {path}? What is there is kept. [y/N] "))
+    sys.stdout.write(printable(f"Put it in the place of {path}? The old one stays as a copy. [y/N] "))
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -104,7 +104,7 @@ def report_redaction(redacted: Redacted, arguments: Journal, path: Path, logs: S
         what = "that text" if arguments.match else "words that can be taken out"
         write_line(f"Nothing of the session holds {what} (any more), so nothing was taken out.")
         if redacted.refused is None:
-            write_line("The file was written anew, in case an earlier redaction was cut off.")
+            write_line("The file was rewritten, in case an earlier redaction was cut off.")
     if not redacted.clean:
         write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
     for copy in backups:

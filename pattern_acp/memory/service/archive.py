@@ -228,13 +228,13 @@ def _expired_note(tx: Transaction, entry: ArchivalEntry, writing: WriteContext) 
     until_ms = None if bound is None else bound.terms.until_ms
     if until_ms is None or until_ms > writing.at_ms:
         return ()
-    return (f"It has expired already, after {last_day(until_ms)}, so nobody is told of it.",)
+    return (f"It has expired already, after {last_day(until_ms)}, so nobody reads it.",)
 
 
 def _change_status(tx: Transaction, edit: MemoryEdit, entry: ArchivalEntry, writing: WriteContext) -> str:
     status = Status.RESOLVED if edit.operation == "resolve" else Status.ACTIVE
     if status is Status.RESOLVED and not edit.reason.strip():
-        raise UnusableEditError(ARCHIVE, "`reason` is missing; say why it holds no longer.")
+        raise UnusableEditError(ARCHIVE, "`reason` is missing; say why it has ended.")
     writer = writing.writer
     event = EntryStatusChanged(
         entry.id, entry.scope.value, entry.owner, status.value, edit.reason, writing.turn_id, writing.call_id

@@ -271,7 +271,7 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied
         raise with_oldest(tx, error, block) from error
     notes = tuple(conflict_note(conflict) for conflict in change.conflicts)
     if edit.base is not None and edit.base != change.block.text:
-        notes = ("It was changed since you saw it; those changes are kept.", *notes)
+        notes = ("It was changed since you saw it; those changes stay.", *notes)
     if edit.operation == "archive":
         from pattern_acp.memory.service.archive import keep_passage
 

@@ -389,7 +389,7 @@ class MemoryForgetting:
         try:
             clean = await self._database.rewrite()
         except DatabaseError:
-            _LOGGER.warning("The constellation could not be written anew after forgetting.", exc_info=True)
+            _LOGGER.warning("The constellation could not be rewritten after forgetting.", exc_info=True)
             clean = False
         words = search.words
         others = await self._blocks_with(words)
@@ -442,7 +442,7 @@ def begin_histories_anew(tx: Transaction, *, peer: int, at_ms: int) -> tuple[str
             scope=block.key.scope.value,
             owner=block.key.owner,
             label=block.key.label,
-            reason="Its history was damaged; it begins anew with the text.",
+            reason="Its history was damaged; it begins again with the text.",
             whole=False,
             events=0,
             after_hash=anew.change.after_hash,
@@ -512,7 +512,7 @@ _NAMES = frozenset(
 _PLACES = {
     "archival_entries": "archived fact",
     "blocks": "description of a memory block",
-    "definition_sources": "name in the kept source of a definition",
+    "definition_sources": "name in the stored source of a definition",
     "block_updates": "reason in the history of a block",
     "bound_entries": "pattern or reason of a trap",
     "folder_trust": "decision about a folder",

@@ -151,7 +151,7 @@ class MemoryReverts:
             self._refuse_without_permission(mark.block, Operation.DELETE)
             in_the_way = propose_making_room(tx, mark.block.key)
             if in_the_way is not None:
-                self._store_mark(tx, in_the_way, "It makes room for the one that is restored.")
+                self._store_mark(tx, in_the_way, "It makes space for the one that is restored.")
             return self._store_mark(tx, mark, reason)
 
         return await self._database.write(write)

@@ -734,7 +734,7 @@ class Subagent:
             raise
         except PatternError as error:
             self.has_failed = True
-            return TurnEnd(StopReason.END_TURN, f"It could not go on: {error.sentence}", failure=failure_of(error))
+            return TurnEnd(StopReason.END_TURN, f"It could not continue: {error.sentence}", failure=failure_of(error))
 
     async def _until_settled(self, history: list[Message], window: SubagentWindow) -> TurnEnd:
         """Run it until its report, and on while its result is not agreed to."""
@@ -759,7 +759,7 @@ class Subagent:
             if not is_report or not await after_report(self._session, turn_id, self._heard, kind=kind, active=active):
                 return end
             active = True
-        sentence = f"Hooks let it go on {MOST_CONTINUATIONS} times; that is the limit."
+        sentence = f"Hooks let it continue {MOST_CONTINUATIONS} times; that is the limit."
         return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("turn.continued-too-often"))
 
     def _loop(self, runner: ToolRunner, budget: Budget, window: SubagentWindow) -> TurnLoop:

@@ -279,11 +279,11 @@ def test_an_update_that_is_not_known_is_ignored():
 
 
 def test_what_the_agent_says_of_its_connection_is_a_line_and_no_thought():
-    told = text("The connection broke. The model is asked to go on.", "m1_told_again_thought", "agent_thought_chunk")
+    told = text("The connection broke. The model is asked to continue.", "m1_told_again_thought", "agent_thought_chunk")
     assert show([text("Half an ans"), told, text("wer.", "m2")]) == snapshot("""\
 Half an ans
 
-The connection broke. The model is asked to go on.
+The connection broke. The model is asked to continue.
 
 wer.
 
@@ -292,7 +292,7 @@ wer.
 
 
 def test_an_answer_that_broke_off_and_went_on_is_one_text_in_a_pipe():
-    told = text("The connection broke. The model is asked to go on.", "m1_told_again_thought", "agent_thought_chunk")
+    told = text("The connection broke. The model is asked to continue.", "m1_told_again_thought", "agent_thought_chunk")
     thought = text("Where was I?", "m2_thought", "agent_thought_chunk")
     pipe = io.StringIO()
     show([text("Half an "), told, thought, text("ans", "m2"), told, text("wer.", "m3")], rendered=False, pipe=pipe)
