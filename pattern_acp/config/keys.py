@@ -424,7 +424,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="tasks.files",
-        summary="Whether the project's tasks are kept as files in it too, .pattern/tasks/N.md.",
+        summary="Whether the project's tasks are also stored as files in it, .pattern/tasks/N.md.",
         rule=YES_OR_NO,
         default=_TASKS.files,
     ),
