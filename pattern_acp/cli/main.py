@@ -4,7 +4,7 @@ Imports nothing heavy at the top: every command waits for it. What editors spawn
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from pattern_acp.cli.arguments import (
@@ -94,8 +94,11 @@ def _run_in_terminal(arguments: InTerminal) -> int:
     from pattern_acp.config.variables import INSIDE_VARIABLE
 
     # Before anything is opened, made or logged.
-    if (command := decides_for_user(arguments)) and _is_of_agent(INSIDE_VARIABLE, process_environment()):
-        return _refuse(command, as_json=getattr(arguments, "json", False) is True)
+    if command := decides_for_user(arguments):
+        from pattern_acp.processes.ancestry import is_of_agent
+
+        if is_of_agent(INSIDE_VARIABLE, process_environment()):
+            return _refuse(command, as_json=getattr(arguments, "json", False) is True)
     process = start(arguments.flags, stderr=False)
     try:
         return run_with(arguments, process)
@@ -103,15 +106,6 @@ def _run_in_terminal(arguments: InTerminal) -> int:
         from pattern_acp.cli.output import finish_output
 
         finish_output()
-
-
-def _is_of_agent(variable: str, environment: Mapping[str, str]) -> bool:
-    """Return whether an agent started this process: by the environment, or by the processes that it comes from."""
-    if environment.get(variable):
-        return True
-    from pattern_acp.processes.ancestry import descends_from_agent
-
-    return descends_from_agent(variable)
 
 
 def run_with(arguments: InTerminal, process: "Process") -> int:

@@ -3,13 +3,18 @@
 Owns: reading `/proc`. Must not know: what follows from it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pattern_acp.processes.confinement import LAUNCHER
 
 _MOST = 64
 """Most ancestors that are looked at; a chain has no end only when numbers are reused while it is read."""
+
+
+def is_of_agent(variable: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether an agent started this process: by its environment, or by the processes that it comes from."""
+    return bool(environment.get(variable)) or descends_from_agent(variable)
 
 
 def descends_from_agent(variable: str, *, proc: Path = Path("/proc"), start: str = "self") -> bool:

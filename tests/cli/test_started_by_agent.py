@@ -1,6 +1,10 @@
 """Commands that decide in the user's place, run in a command that an agent started."""
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.settings import Flags
 from pattern_acp.policy.own_program import READING, only_reads
-from tests.support.process import run_command_line
+from tests.support.process import COMMAND, COMMAND_SECONDS, agent_environment, run_command_line
 
 REFUSED = (
     "setup",
@@ -132,9 +136,31 @@ def test_inside_an_agents_command_json_and_slash_commands_are_refused_alike(tmp_
     refused = run_command_line(tmp_path, "memory", "forget", "human", "--all", "--json", PATTERN_ACP_INSIDE="1")
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["error"]["code"] == "cli.started-by-agent"
-    chatted = run_command_line(tmp_path, "chat", "/memory forget human --all", PATTERN_ACP_INSIDE="1")
-    assert chatted.returncode == 1
-    assert "is for the user" in chatted.stderr
+    for prompt in ("/memory forget human --all", "\n /memory forget human --all"):
+        chatted = run_command_line(tmp_path, "chat", prompt, PATTERN_ACP_INSIDE="1")
+        assert chatted.returncode == 1
+        assert "`pattern-acp chat /…` is for the user" in chatted.stderr
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_a_chat_behind_env_i_takes_no_slash_command_and_nobody_can_type_in_one(tmp_path: Path):
+    ours, theirs = os.openpty()
+    for words, refused in ((("chat", "/trust"), "chat /…"), (("chat",), "chat")):
+        # The shell has the mark, and the chat has not.
+        line = shlex.join(("env", "-u", "PATTERN_ACP_INSIDE", *COMMAND, *words)) + "; exit $?"
+        chatted = subprocess.run(
+            ("/bin/sh", "-c", line),
+            env=agent_environment(tmp_path, PATTERN_ACP_INSIDE="1"),
+            stdin=theirs,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+            text=True,
+        )
+        assert (chatted.returncode, chatted.stdout) == (1, "")
+        assert f"`pattern-acp {refused}` is for the user" in chatted.stderr
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_every_command_of_a_terminal_is_known_to_decide_or_not():

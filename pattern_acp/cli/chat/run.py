@@ -88,9 +88,13 @@ def run(
     if prompt is not None and not prompt.strip():
         write_failure("cli.usage", "pattern-acp chat: the prompt is empty; say what to do.")
         return EXIT_USAGE
-    if prompt is not None and prompt.startswith("/") and process.environ.get(INSIDE_VARIABLE):
-        # A slash command does what a command of the terminal does, with the same authority.
-        raise ChatError(FOR_THE_USER.format("chat /…"), failure_code="cli.started-by-agent")
+    wish = "chat" if prompt is None else "chat /…" if prompt.lstrip().startswith("/") else ""
+    if wish and lead is None:
+        from pattern_acp.processes.ancestry import is_of_agent
+
+        if is_of_agent(INSIDE_VARIABLE, process.environ):
+            # A slash command does what a command of the terminal does, with the same authority; so does an answer.
+            raise ChatError(FOR_THE_USER.format(wish), failure_code="cli.started-by-agent")
     chat = Run(
         arguments, process, folder(arguments.cwd), prompt, Interrupts(), read_images(arguments.images), lead=lead
     )
