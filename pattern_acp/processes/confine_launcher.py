@@ -9,7 +9,8 @@ Linux: a user namespace of its own with mounts (what is masked, what is read-onl
 starts ends with it, detached or not) and network (nothing but a loopback, its own or that of the session's other
 commands, which `--hold` holds), and Landlock, which alone decides
 on writes and keeps the command from undoing the rest. Where namespaces are not allowed, Landlock alone: then folders
-are readable around what is masked, TCP is refused, and descendants are ended by a subreaper. macOS: `sandbox-exec`.
+are readable around what is masked, TCP is refused, and descendants are ended by a subreaper. What an older Landlock
+does not know, mounts do, or nothing is confined. macOS: `sandbox-exec`.
 """
 
 import os
@@ -37,6 +38,8 @@ PATH_ONLY = 0o10000000
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, DEVICE_CONTROL = 1, 2, 4, 8, 1 << 14, 1 << 15
 ALL_OF_FILES = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF)
 """The rights on files that Landlock knows, by its version."""
+KNOWS_TRUNCATION, KNOWS_NETWORK = 3, 4
+"""The versions of Landlock (Linux 6.2 and 6.7) from which on it refuses to empty a file, and TCP."""
 ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CONTROL
 
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
@@ -327,14 +330,18 @@ class Namespaces:
 
         return go
 
-    def furnish(self) -> None:
+    def furnish(self, version: int) -> None:
         """Hide, and make read-only, what the profile names; in the first process of the namespaces.
+
+        `version` is that of Landlock, for what it leaves to mounts.
 
         Raises:
             OSError: it could not be done.
         """
         kernel, profile = self._kernel, self._profile
         kernel.mount(b"none", b"/", None, RECURSIVE | SLAVE)
+        if version < KNOWS_TRUNCATION:
+            self._make_read_only_around(profile.all(b"write"))
         for path in profile.all(b"pin"):
             if os.path.exists(path):
                 kernel.mount(path, path, None, BIND | RECURSIVE)
@@ -359,6 +366,15 @@ class Namespaces:
         self._optional(b"proc", b"/proc", b"proc", NO_SUID | NO_DEVICES | NO_EXEC)
         if profile.one(b"network") != b"host" and not self._shares_network:
             self._raise_loopback()
+
+    def _make_read_only_around(self, writable: "list[bytes]") -> None:
+        for path in writable:
+            if os.path.exists(path):
+                self._kernel.mount(path, path, None, BIND | RECURSIVE)
+        for point in _mount_points():
+            if not any(path == point or path in parents(point) for path in writable) and os.access(point, os.F_OK):
+                self._remount(point, READ_ONLY)
+        os.chdir(os.getcwd())  # onto what was mounted there
 
     def _optional(self, source: bytes, target: bytes, kind: bytes, flags: int, options: bytes | None = None) -> None:
         try:
@@ -391,6 +407,21 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
+def _mount_points() -> "list[bytes]":
+    """The places of all mounts (proc_pid_mountinfo(5)); white space and backslashes are octal there."""
+    descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY)
+    data = b""
+    try:
+        while chunk := os.read(descriptor, 1 << 16):
+            data += chunk
+    finally:
+        os.close(descriptor)
+    points = [line.split(b" ")[4] for line in data.splitlines()]
+    for octal, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        points = [point.replace(octal, character) for point in points]
+    return points
+
+
 def _identity(path: str) -> str:
     """The ids that exist here, each mapped to itself."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -410,6 +441,8 @@ def run(kernel: Kernel, profile: Profile, command: "list[str]") -> int:
         raise RefusedError("this kernel has no Landlock")
     spaces = Namespaces(kernel, profile)
     has_spaces = confines and profile.one(b"namespaces") == b"yes"
+    if confines and not has_spaces and version < KNOWS_NETWORK:
+        raise RefusedError("without namespaces Landlock has to be of Linux 6.7 or newer to refuse the network")
     if has_spaces:
         spaces.enter()
     else:
@@ -424,7 +457,7 @@ def run(kernel: Kernel, profile: Profile, command: "list[str]") -> int:
         try:
             kernel.prctl(DEATH_SIGNAL, 9)
             if has_spaces:
-                spaces.furnish()
+                spaces.furnish(version)
                 second = os.fork()
                 if second:
                     _follow(second, waited, forward=forward, report=writing)

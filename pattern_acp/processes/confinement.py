@@ -241,7 +241,7 @@ class Confinement:
                 "Landlock",
                 problem=(
                     "The system allows no user namespaces, so credentials inside the folders of a session can be read, "
-                    "git's hooks can be written, and only TCP is cut."
+                    "git's hooks can be written, only TCP is cut, and before Linux 6.12 others can be signalled."
                 ),
             )
         return Sandbox(problem=f"Nothing can confine commands here: {second}.")

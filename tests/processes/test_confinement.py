@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.processes.confinement import Confinement, Profile, Sandbox, seatbelt_text, stopped_by_sandbox
+from pattern_acp.processes.confinement import LAUNCHER, Confinement, Profile, Sandbox, seatbelt_text, stopped_by_sandbox
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox of Linux"),
@@ -31,6 +31,34 @@ try:
 except OSError as error:
     print(error.strerror or error)
     sys.exit(7)
+"""
+
+OLDER = """
+import sys
+folder, version, profile, *command = sys.argv[1:]
+sys.path.insert(0, folder)
+import confine_launcher as launcher
+
+class Older(launcher.Kernel):
+    def landlock_version(self):
+        return int(version)
+
+try:
+    launcher.end_like(launcher.run(Older(), launcher.read_profile(profile), command))
+except launcher.RefusedError as error:
+    print(error)
+    sys.exit(launcher.FAILED)
+"""
+"""The launcher on a kernel whose Landlock is of an earlier version, as far as it uses more."""
+
+EMPTIES = """
+import os, sys
+open("inside", "w").write("text")
+os.truncate("inside", 0)
+try:
+    os.truncate(sys.argv[1], 0)
+except OSError:
+    print("refused")
 """
 
 
@@ -164,6 +192,31 @@ def test_with_the_machine_s_network_it_reaches_the_server(bench: Bench, sink: tu
     profile = Profile(writable=(str(bench.project),), network=True)
     code, output = bench.run(f'{sys.executable} -c "$1" "$2"', NETWORK, str(port), profile=profile)
     assert (code, output, received) == (0, "", [b"leaked"])
+
+
+def on_older_kernel(bench: Bench, version: int, *command: str) -> tuple[int, str]:
+    confined = bench.confinement.prepare(bench.profile, (sys.executable, "-c", *command), in_group=True)
+    older = (sys.executable, "-I", "-S", "-c", OLDER, str(LAUNCHER.parent), str(version), str(confined.file))
+    words = confined.arguments[confined.arguments.index("--") + 1 :]
+    ran = subprocess.run((*older, *words), cwd=bench.project, capture_output=True, text=True, check=False, timeout=20)
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_what_an_older_kernel_does_not_refuse_is_refused_by_mounts_or_nothing_runs(
+    bench: Bench, sink: tuple[int, list[bytes]], version: int
+):
+    port, received = sink
+    alone = not bench.confinement.found or not bench.confinement.found.namespaces
+    done = on_older_kernel(bench, version, EMPTIES, str(bench.home / "notes.txt"))
+    if alone and version < 4:
+        assert done == (126, "without namespaces Landlock has to be of Linux 6.7 or newer to refuse the network\n")
+        return
+    assert done == (0, "refused\n")
+    assert (bench.home / "notes.txt").read_text() == "notes"
+    assert (bench.project / "inside").read_text() == ""
+    assert on_older_kernel(bench, version, NETWORK, str(port))[0] == 7
+    assert received == []
 
 
 def test_it_has_a_loopback_of_its_own(spaces: Bench):
