@@ -38,6 +38,8 @@ READING = {
     "export": _names(""),
     "import": _names(""),
     "sync": _names("status"),
+    "fork": _names(""),
+    "merge": _names(""),
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
@@ -51,7 +53,7 @@ _READS_WITH = {
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
 _DECIDING = (
     "acp|serve|connect|chat|sessions|memory|tasks|journal|trust|bundle|definitions|auth|mcp|backup|restore|export|"
-    "import|sync|gc|doctor|setup"
+    "import|sync|fork|merge|gc|doctor|setup"
 )
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")

@@ -22,6 +22,8 @@ REFUSED = (
     "definitions export 448dc361d592 out",
     "export x.car",
     "import x.car --accept all",
+    "fork default trial",
+    "merge trial --accept all",
     "tasks done 3",
     "tasks import TODO.md",
     "bundle add x --yes",
