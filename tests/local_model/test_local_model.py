@@ -62,6 +62,12 @@ pytestmark = [
 
 READ = {"type": "function", "function": {"name": "read_file"}}
 
+FORMS = {
+    "action": "I look.\n/read_file path=a.txt",
+    "Hermes": 'I look.\n<tool_call>\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n</tool_call>',
+}
+"""A call as a model writes it whose server has no place for calls."""
+
 
 @pytest.fixture(scope="module")
 async def server() -> AsyncGenerator[str, None]:
@@ -191,15 +197,16 @@ async def agent_before(front: Front, folder: Path) -> AsyncGenerator[tuple[Agent
         assert await agent.wait() == 0
 
 
-async def test_a_whole_turn_of_the_real_agent_with_a_model_whose_template_has_no_tools(tmp_path: Path):
-    """It learns from the server that its actions have to be text; the grammar has the model write one."""
+@pytest.mark.parametrize("written", FORMS.values(), ids=FORMS)
+async def test_a_whole_turn_of_the_real_agent_with_a_model_whose_template_has_no_tools(tmp_path: Path, written: str):
+    """It learns from the server that its calls have to be text; the grammar has the model write one."""
     async with (
         serve_local_model(tools=False) as bare,
         in_front_of(bare) as front,
         agent_before(front, tmp_path) as (agent, session),
     ):
         front.fields += [
-            {"grammar": 'root ::= "I look.\\n/read_file path=a.txt"'},
+            {"grammar": f"root ::= {json.dumps(written)}"},
             {"grammar": 'root ::= "It says good night."'},
         ]
         assert await agent.editor.prompt(session, "Read a.txt", deadline=200) == {"stopReason": "end_turn"}
@@ -212,6 +219,8 @@ async def test_a_whole_turn_of_the_real_agent_with_a_model_whose_template_has_no
         assert after.strip() == ""
     first, second = front.bodies
     assert "tools" not in first
+    # This model was trained on that form, so it is offered it.
+    assert "<tool_call>" in json.dumps(first)
     assert "Good night." in json.dumps(second)
     events = await read_events(agent.constellation, session)
     counts = [event.usage for event in of_type(events, UsageReported)]
