@@ -35,7 +35,7 @@ _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\
 
 _PROMPT = late_pattern(
     r"(?:\[[yY]/[nN](?:/\w+)*\]|\([yY](?:es)?/[nN]o?(?:/[^)]*)?\)|\(END\)|--More--(?:\(\d+%\))?|(?:pass(?:word|phrase|code)|username|"
-    r"login|token|pin)\b[^:]*:|press\s+\S.*|hit\s+(?:enter|any)\b.*|^\?\s\S.*|:\s\([^()]*\)|^\(\w+\)|[?:>$#»])\s*$",
+    r"login|token|pin)\b[^:]*:|press\s+\S.*|hit\s+(?:enter|any)\b.*|^\?\s\S.*|[:?]\s\([^()]*\)|^\(\w+\)|[?:>$#»])\s*$",
     re.IGNORECASE,
 )
 """Ends of lines that wait for an answer: a choice, a default, a secret, a pager, a shell or interpreter."""
