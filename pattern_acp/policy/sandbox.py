@@ -6,6 +6,7 @@ call it in a thread.
 """
 
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -102,6 +103,7 @@ def session_profile(
                 looked_at.append(_Repository.at(path))
             else:
                 fixed.append(path)
+    masked += _other_names(roots, masked)
     for repository in looked_at:
         fixed += repository.fixed
         pinned += repository.pinned
@@ -203,6 +205,29 @@ _LOOKED_AT: dict[str, _Folder] = {}
 
 def _entries(root: str) -> Iterator[tuple[str, str, bool]]:
     """The files and folders of a root that matter, as far as they are looked at: path, protected name, if a folder."""
+    for path, folder in _folders(root):
+        yield from ((os.path.join(path, name), known_as, is_folder) for name, known_as, is_folder in folder.entries)
+
+
+def _other_names(roots: Sequence[str], secret: Sequence[str]) -> Iterator[str]:
+    """The names in other folders of the roots that `secret` files have; looked for only where a file has more names."""
+    left = dict[tuple[int, int], int]()
+    for path in secret:
+        with suppress(OSError):
+            facts = os.lstat(path)
+            if stat.S_ISREG(facts.st_mode):
+                file = (facts.st_dev, facts.st_ino)
+                left[file] = left.get(file, facts.st_nlink) - 1
+    wanted = {file for file, count in left.items() if count > 0}
+    for root in roots if wanted else ():
+        for path, _ in _folders(root):
+            with suppress(OSError), os.scandir(path) as found:
+                device = os.stat(path).st_dev
+                yield from (entry.path for entry in found if (device, entry.inode()) in wanted)
+
+
+def _folders(root: str) -> Iterator[tuple[str, _Folder]]:
+    """The folders of a root, as far as they are looked at."""
     waiting: list[tuple[str, ...]] = [()]
     left = MOST_LOOKED_AT
     while waiting and left > 0:
@@ -213,7 +238,7 @@ def _entries(root: str) -> Iterator[tuple[str, str, bool]]:
         except OSError:
             continue
         left -= folder.count
-        yield from ((os.path.join(path, name), known_as, is_folder) for name, known_as, is_folder in folder.entries)
+        yield path, folder
         if len(names) + 1 < MOST_LEVELS:
             waiting += [(*names, name) for name in folder.folders]
 

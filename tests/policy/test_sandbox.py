@@ -56,8 +56,14 @@ def test_what_comes_and_goes_in_a_folder_is_in_the_next_profile(tmp_path: Path):
 def test_another_name_of_a_file_of_credentials_is_masked_like_it(tmp_path: Path):
     root = made(tmp_path / "p", "web/.env", "web/other.txt", "web/read me.txt")
     (root / "web/notes.txt").hardlink_to(root / "web/.env")
+    (root / "web/docs").mkdir()
+    (root / "web/docs/elsewhere.txt").hardlink_to(root / "web/.env")
     masked = {os.path.relpath(path, root) for path in profile(root, tmp_path).masked}
-    assert {each for each in masked if each.startswith("web")} == {"web/.env", "web/notes.txt"}
+    assert {each for each in masked if each.startswith("web")} == {
+        "web/.env",
+        "web/notes.txt",
+        "web/docs/elsewhere.txt",
+    }
 
 
 def test_folders_that_did_not_change_are_read_once_and_found_again(tmp_path: Path):
