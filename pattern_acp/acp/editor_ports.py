@@ -1,7 +1,7 @@
 """Files and commands of one session: through the editor where it offers that, locally otherwise."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar, cast
@@ -27,7 +27,7 @@ from pattern_acp.mcp_servers.catalogue import FileTools, ServerError
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
-from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal
+from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal, tell_nobody
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
     EditorRefusedError,
@@ -505,6 +505,8 @@ class EditorPorts:
         means: LocalMeans,
     ) -> None:
         self._warnings: list[str] = []
+        self.show_warnings: Callable[[], Awaitable[None]] = tell_nobody
+        """See `Workbench.show_warnings`."""
         self._local = LocalFileSystem(means.unfinished)
         self._deadline = means.editor_deadline
         self._delegating: DelegatingFileSystem | None = None
@@ -541,7 +543,7 @@ class EditorPorts:
                 emptied=[name for name in means.environment if name.upper() in secret],
                 confinement=means.confinement,
             )
-            terminal = DelegatingTerminal(editor, commands, on_warning=self._warn)
+            terminal = DelegatingTerminal(editor, commands, on_warning=self._warn, show_warnings=self._show_warnings)
         self._terminal = NotingTerminal(terminal, self._note_command)
 
     @property
@@ -577,6 +579,7 @@ class EditorPorts:
             can_write=can_write,
             deadline=self._deadline,
             on_warning=self._warn,
+            show_warnings=self._show_warnings,
         )
 
     def _note_command(self) -> None:
@@ -592,6 +595,9 @@ class EditorPorts:
         """See `Workbench.take_warnings`."""
         taken, self._warnings = tuple(self._warnings), []
         return taken
+
+    async def _show_warnings(self) -> None:
+        await self.show_warnings()
 
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warnings:

@@ -1,6 +1,6 @@
 """Interfaces that sessions need from the connected client."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -63,6 +63,9 @@ class SessionView(Protocol):
 
 class Workbench(Protocol):
     """Files and commands of one session, through the client or locally."""
+
+    show_warnings: Callable[[], Awaitable[None]]
+    """Shows the user such sentences at once, before the disk or a process of ours stands in for the client."""
 
     @property
     def files(self) -> FileSystem:

@@ -248,6 +248,8 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
 async def _answer(session: Session, turn: Turn) -> TurnEnd:
     """Run the stages, and show all but the turn's end, which it returns."""
     end: TurnEnd | None = None
+    workbench, shows_none = session.workbench, session.workbench.show_warnings
+    workbench.show_warnings = partial(show_notices, session, turn.turn_id)
     try:
         async with _committing(session.recorder):
             for stage in OWN_STAGES if turn.is_own else STAGES:
@@ -274,6 +276,8 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
             await _record_start(session.state, session.recorder, turn)
         await reload_history(session)
         await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
+    finally:
+        workbench.show_warnings = shows_none
     return end
 
 

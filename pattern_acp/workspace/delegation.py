@@ -106,11 +106,15 @@ class _Buffer(Struct, frozen=True):
     """Commands that had run by then; -1 when we wrote to the disk behind the editor's back."""
 
 
+async def tell_nobody() -> None:
+    """Go on without showing anything."""
+
+
 class DelegatingFileSystem:
     """`FileSystem` over an editor that may be stale, mute or wrong, and the disk.
 
     `deadline` is the longest wait for one answer in seconds. `on_warning` gets a sentence for the user whenever the
-    disk had to stand in; the `TextFile` carries the same.
+    disk had to stand in; the `TextFile` carries the same. `show_warnings` shows it before the disk is written.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class DelegatingFileSystem:
         can_write: bool,
         deadline: float,
         on_warning: Callable[[str], None],
+        show_warnings: Callable[[], Awaitable[None]] = tell_nobody,
         clock: Clock | None = None,
     ) -> None:
         self._editor = editor
@@ -130,6 +135,7 @@ class DelegatingFileSystem:
         self._can_write = can_write
         self._calls = EditorCalls(deadline, on_warning)
         self._on_warning = on_warning
+        self._show_warnings = show_warnings
         self._clock = clock or SystemClock()
         self._buffers: dict[str, _Buffer] = {}
         self._gone: set[str] = set()
@@ -209,8 +215,10 @@ class DelegatingFileSystem:
             if not await self._is_on_disk(path, text, before):
                 if isinstance(error, EditorRefusedError):
                     raise
-                written = await self._write_to_disk(path, text)
-                return self._warned(written, f"{error} {path} was written on the disk instead.")
+                warning = f"{error} {path} is written on the disk instead."
+                self._on_warning(warning)
+                await self._show_warnings()
+                return replace(await self._write_to_disk(path, text), warning=warning)
             file = await self._local.read_text_file(path)
             return self._warned(file, f"{error} {path} was written all the same.")
         written = await self._read_back(path, text, before)
@@ -349,10 +357,18 @@ class DelegatingFileSystem:
 class DelegatingTerminal:
     """`Terminal` over the editor's, with our own where the editor cannot start a command."""
 
-    def __init__(self, editor: Terminal, local: Terminal, *, on_warning: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        editor: Terminal,
+        local: Terminal,
+        *,
+        on_warning: Callable[[str], None],
+        show_warnings: Callable[[], Awaitable[None]] = tell_nobody,
+    ) -> None:
         self._editor = editor
         self._local = local
         self._on_warning = on_warning
+        self._show_warnings = show_warnings
 
     def start(self, request: CommandRequest) -> AbstractAsyncContextManager[RunningCommand]:
         """See `Terminal.start`."""
@@ -369,6 +385,7 @@ class DelegatingTerminal:
                 command = await stack.enter_async_context(self._editor.start(request))
             except (CommandFailedToStartError, EditorUnavailableError) as error:
                 self._on_warning(f"{error} The command runs outside the editor instead.")
+                await self._show_warnings()
                 command = await stack.enter_async_context(self._local.start(request))
             yield command
 

@@ -85,6 +85,9 @@ async def test_a_command_that_the_editor_does_not_start_runs_here():
         assert last_result(model.requests[1]).text.endswith("hello")
         told = "did not start the command: No terminals today. The command runs outside the editor instead.\n\nDone."
         assert agent.editor.said().endswith(told)
+        shown = [str(update) for update in agent.editor.updates]
+        (before,) = (at for at, update in enumerate(shown) if "runs outside the editor" in update)
+        assert before < min(at for at, update in enumerate(shown) if "'status': 'completed'" in update)
         assert "terminal/release" not in [method for method, _ in agent.editor.requests]
         content = agent.editor.of_kind("tool_call_update")[-1]["content"][0]["content"]["text"]
         assert "$ printf hello\nhello" in content
