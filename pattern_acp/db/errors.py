@@ -84,11 +84,14 @@ class DatabaseNewerError(DatabaseError):
 
 Sentence = Callable[[str, str], tuple[type[DatabaseError], str]]
 
+_ELSEWHERE = "on a network disk, set PATTERN_ACP_HOME to a folder on a disk of this machine"
+"""Advice where locks may be at fault: SQLite reports a file system without them as a lock that somebody has."""
+
 
 def _busy(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DatabaseBusyError, (
         f"The constellation {path} is locked by another process ({detail}); "
-        "end the program that holds it, or try again in a moment."
+        f"end the program that holds it, try again in a moment, or, {_ELSEWHERE}."
     )
 
 
@@ -110,7 +113,7 @@ def _corrupt(path: str, detail: str) -> tuple[type[DatabaseError], str]:
 def _unreachable(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return DatabaseUnreachableError, (
         f"The constellation {path} cannot be opened or read ({detail}); "
-        "check that its folder exists and belongs to this user, and that the disk works."
+        f"check that its folder exists and belongs to this user, and that the disk works, or, {_ELSEWHERE}."
     )
 
 

@@ -42,3 +42,8 @@ def test_every_error_of_the_driver_becomes_one_of_ours_with_a_sentence(name: str
     assert "constellation.db" in ours.sentence
     assert "the detail" in ours.sentence
     assert ours.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["BusyError", "ProtocolError", "IOError"])
+def test_where_a_disk_may_have_no_locks_the_way_to_another_one_is_named(name: str):
+    assert "PATTERN_ACP_HOME" in translate(vars(apsw)[name]("the detail"), Path("constellation.db")).sentence
