@@ -66,7 +66,7 @@ class ClientError(Enum):
 
 _REFUSES = late_pattern(
     r"permission|denied|denies|not (?:allow|permit|approv|authori)|disallow|forbid|reject|refus|declin|cancel"
-    r"|unauthori|outside|restrict|block(?:ed|s) by|\bE(?:ACCES|PERM|ROFS)\b",
+    r"|unauthori|outside|restrict|block(?:ed|s) by|read[- ]?only|\bE(?:ACCES|PERM|ROFS)\b",
     re.IGNORECASE,
 )
 _IS_MISSING = late_pattern(

@@ -64,6 +64,8 @@ def details(text: str) -> RemoteError:
         RemoteError(-32800, "Request withdrawn"),
         RemoteError(-32000, "No"),
         RemoteError(-32603, "", {"message": {"nested": "x"}}),
+        RemoteError(INVALID_PARAMS, "The file is read-only"),
+        details("A read only buffer cannot be written: not supported"),
     ],
 )
 def test_an_error_that_is_a_refusal_or_may_be_one_counts_as_one(error: RemoteError):
