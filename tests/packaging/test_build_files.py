@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("scripts/check", "scripts/test", "scripts/python.sh", ".ci/run")
+SCRIPTS = ("scripts/check", "scripts/release", "scripts/test", "scripts/python.sh", ".ci/run")
 needs_sh = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
 
 

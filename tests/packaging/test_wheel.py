@@ -1,7 +1,9 @@
-"""The wheel is complete: installed alone, into an environment with nothing else, it runs turns."""
+"""What a release uploads is complete: the wheel alone runs turns, and the source archive makes the same wheel."""
 
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,19 @@ def test_the_wheel_in_an_empty_environment_runs_turns_and_names_its_optional_par
     agent = str(programs / "pattern-acp")
     assert "Back to before turn 3" in run(agent, "tour", cwd=project, home=home)
     assert "pattern-acp[images,pdf,languages]" in "".join(run(agent, "doctor", cwd=project, home=home).split())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+def test_a_release_is_the_wheel_the_source_archive_that_makes_it_and_the_entry_of_the_registry(tmp_path: Path):
+    release = tmp_path / "release"
+    script = str(ROOT / "scripts" / "release")
+    run("env", f"PYTHON={sys.executable}", "sh", script, str(release), cwd=tmp_path, home=tmp_path)
+    (wheel,), (archive,) = release.glob("*.whl"), release.glob("*.tar.gz")
+    assert sorted(file.name for file in (release / "acp-registry-entry").iterdir()) == ["agent.json", "icon.svg"]
+    with tarfile.open(archive) as source:
+        source.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", cwd=unpacked, home=tmp_path)
+    (again,) = (unpacked / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert one.namelist() == other.namelist()
