@@ -50,6 +50,7 @@ def of_memory(data: str) -> str:
             (data,),
             (WrittenDecision(data, data, data),),
             (OpenThread(data, data),),
+            (data,),
             (LeftBehind(data, AT, data, (data, data)),),
         )
     )
