@@ -47,11 +47,9 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
     paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
     tools: tuple[str, ...] = ()
-    needs: Annotated[tuple[str, ...], Meta(description="Names of others that have to end first.")] = ()
-    checks: Annotated[
-        tuple[str, ...], Meta(description="Commands that must succeed on a worker's changes before they land.")
-    ] = ()
-    background: Annotated[bool, Meta(description="Go on meanwhile; its report comes with a later prompt.")] = False
+    needs: Annotated[tuple[str, ...], Meta(description="Names to wait for.")] = ()
+    checks: Annotated[tuple[str, ...], Meta(description="Commands; changes land if they pass.")] = ()
+    background: bool = False
 
 
 class Delegate:

@@ -83,8 +83,8 @@ class FetchUrlTool:
 
     spec = ToolSpec(
         "fetch_url",
-        "Fetch a web page, text, PDF or image, from character start.",
-        input_schema(FetchUrlArguments),
+        "Fetch a web page, text, PDF or image.",
+        input_schema(FetchUrlArguments, unlisted=("start",)),
     )
     kind = ToolKind.FETCH
     changes_things = False

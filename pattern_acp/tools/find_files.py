@@ -221,8 +221,8 @@ class SearchText:
     spec = ToolSpec(
         "search_text",
         "Search files that are not ignored for a Python regex (\\n spans lines), best files first; "
-        f"{MATCHES_SHOWN} lines at most. offset skips files, or lines of one file.",
-        input_schema(SearchTextArguments),
+        f"{MATCHES_SHOWN} lines at most.",
+        input_schema(SearchTextArguments, unlisted=("offset",)),
     )
     kind = ToolKind.SEARCH
     changes_things = False

@@ -179,7 +179,7 @@ class JobTool:
     spec = ToolSpec(
         "job",
         "Control background commands.",
-        input_schema(JobArguments),
+        input_schema(JobArguments, unlisted=("wait_seconds",)),
     )
     kind = ToolKind.EXECUTE
     changes_things = True

@@ -73,7 +73,7 @@ class SearchSessions:
     spec = ToolSpec(
         "session_search",
         "Find what earlier sessions of this project said and did, or open a turn.",
-        input_schema(SessionSearchArguments, unlisted=("limit",)),
+        input_schema(SessionSearchArguments, unlisted=("kinds", "limit")),
     )
     kind = ToolKind.SEARCH
     changes_things = False

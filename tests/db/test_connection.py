@@ -280,7 +280,7 @@ async def test_a_transaction_is_of_no_use_after_its_function():
 
 async def test_a_row_without_its_event_cannot_be_committed():
     def forget_the_event(tx: Transaction) -> None:
-        tx.execute("INSERT INTO leases VALUES ('nobody', 'h', 1, '', '', 0, 0)")
+        tx.execute("INSERT INTO leases VALUES ('nobody', 'h', 1, '', '', 0, 0, '')")
 
     async with temporary_constellation() as constellation:
         with pytest.raises(ConstraintError, match="FOREIGN KEY"):

@@ -18,7 +18,7 @@ async def test_a_reference_to_a_missing_row_is_a_problem(tmp_path: Path):
     async with open_database(path, clock=FakeClock()):
         pass
     raw = connect(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    raw.execute("INSERT INTO leases VALUES ('nobody', 'h', 1, '', '', 0, 0)")
+    raw.execute("INSERT INTO leases VALUES ('nobody', 'h', 1, '', '', 0, 0, '')")
     raw.close()
     async with open_database(path, clock=FakeClock()) as database:
         assert await database.read(quick_check) == ("row 1 of leases refers to a row of sessions that is missing",)

@@ -52,7 +52,7 @@ async def test_one_by_one_what_is_left_out_stays_out(tmp_path: Path):
     permission = by_name("No", "Ask for each", "Leave", "Take it over", "Take over no more")
     async with running_agent(ScriptedProvider([]), permission=permission) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert "1 fact " in await told(agent, session, f'/import "{file}"')
+        assert "1 fact, " in await told(agent, session, f'/import "{file}"')
 
 
 async def test_what_is_typed_needs_no_question_and_a_withdrawn_one_changes_nothing(tmp_path: Path):

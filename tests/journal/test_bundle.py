@@ -242,7 +242,7 @@ def test_a_change_to_a_bundle_is_found_where_it_was_made(
 def test_a_bundle_as_it_was_made_is_sound(tmp_path: Path):
     report = verify_bundle.verify_bundle(bundle_at(tmp_path / "b.zip"))
     assert (report.ok, report.session, report.events, report.proven) == (True, SESSION, 7, 7)
-    assert "cannot be told" in describe(report)
+    assert "cannot be recognised" in describe(report)
 
 
 def with_checkpoint(tx: Transaction) -> None:
@@ -301,7 +301,7 @@ def edit_and_rechain(forgery: Forgery) -> None:
     forgery.rechain()
 
 
-@pytest.mark.parametrize(("tamper", "problem"), [(cut_and_rechain, "cut off"), (edit_and_rechain, "computed anew")])
+@pytest.mark.parametrize(("tamper", "problem"), [(cut_and_rechain, "cut off"), (edit_and_rechain, "recomputed")])
 def test_what_an_unkeyed_chain_cannot_tell_an_anchor_does(
     tmp_path: Path, tamper: Callable[[Forgery], None], problem: str
 ):
