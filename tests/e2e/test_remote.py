@@ -78,6 +78,10 @@ if [ "$SLOW" ]; then tc qdisc add dev near root netem delay 100ms loss 2%; fi
 nsenter -t $other -n "$@" serve --listen 10.77.0.2:8931 --allow-remote >&2 &
 server=$!
 trap 'kill $server $other' EXIT
+for _ in $(seq 300); do
+  nsenter -t $other -n ss -ltn | grep -q :8931 && break
+  sleep 0.2
+done
 PATTERN_ACP_HOME="$AWAY" "$@" connect ws://10.77.0.2:8931/acp
 """
 """Two network namespaces with a cable between them: the server in one, the connector in the other."""
@@ -113,7 +117,7 @@ async def test_the_agent_in_one_network_works_on_the_files_of_an_editor_in_anoth
 
 def namespaces_problem(slow: str) -> str:
     """Why this machine has no two networks for a test, or cannot make one slow; empty when it can."""
-    if problem := problem_of("unshare", "nsenter", "ip", "tc"):
+    if problem := problem_of("unshare", "nsenter", "ip", "ss", "tc"):
         return problem
     link = "ip link add near type veth peer name far"
     script = f"{link} && tc qdisc add dev near root netem delay 1ms" if slow else link

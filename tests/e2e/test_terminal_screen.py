@@ -102,7 +102,7 @@ def test_completions_pop_up_and_sessions_are_chosen_from_a_list(folder: Path):
     with tmux_screen(folder, CHAT, environment(folder, *[[{"text": "Heard."}]] * 3)) as screen:
         screen.wait_for(f"scripted/scripted\n{SIGN}")
         screen.type("/resu")
-        screen.wait_for("go on with another session")
+        screen.wait_for("continue another session")
         screen.keys("C-c")
         screen.wait_for("Ctrl-C again")
         for prompt in ("about apples", "about pears"):
