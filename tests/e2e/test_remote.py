@@ -68,12 +68,11 @@ NAMESPACES = """
 set -e
 unshare -n sleep 300 & other=$!
 trap 'kill $other' EXIT
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-  ip link add near type veth peer name far netns $other 2>/dev/null && break
-  sleep 0.2
-done
+# Until it has left this network, the cable would end here twice.
+while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.1; done
+ip link add near type veth peer name far netns $other
 ip addr add 10.77.0.1/24 dev near; ip link set near up; ip link set lo up
-nsenter -t $other -n sh -c 'ip addr add 10.77.0.2/24 dev far; ip link set far up; ip link set lo up'
+nsenter -t $other -n sh -ec 'ip addr add 10.77.0.2/24 dev far; ip link set far up; ip link set lo up'
 if [ "$SLOW" ]; then tc qdisc add dev near root netem delay 100ms loss 2%; fi
 nsenter -t $other -n "$@" serve --listen 10.77.0.2:8931 --allow-remote >&2 &
 server=$!
