@@ -106,7 +106,7 @@ class Conversation(Struct):
         if wanted.latest or wanted.session_id:
             return await self._reopen(wanted)
         answer = await self.request("session/new", _place(wanted.cwd), schema.NewSessionResponse)
-        self.incoming.session_id = answer.session_id
+        self.incoming.follow(answer.session_id)
         return _opened(answer, OpenedSession(answer.session_id, wanted.cwd))
 
     async def sessions(self, cwd: str) -> tuple[schema.SessionInfo, ...]:
@@ -187,7 +187,7 @@ class Conversation(Struct):
         if not cwd:
             sentence = f"There is no session {session_id}; `pattern-acp sessions list --all` lists them."
             raise ChatError(sentence, failure_code="session.unknown")
-        self.incoming.session_id = session_id
+        self.incoming.follow(session_id)
         recorded = {"sessionId": session_id, **_place(cwd)}
         method = "session/load" if wanted.replay else "session/resume"
         answer = await self.request(method, recorded, schema.OpenedSessionResponse)

@@ -61,6 +61,19 @@ class Incoming:
         """The session whose updates are shown; empty for any."""
         self._open: list[Question] = []
 
+    def follow(self, session_id: str) -> None:
+        """Show the updates of this session from now on; unseen ones of the session before are dropped.
+
+        Called while the terminal's thread waits for the session and takes nothing.
+        """
+        before, self.session_id = self.session_id, session_id
+        if before in {"", session_id}:
+            return
+        for _ in range(self.inbox.qsize()):
+            happening = self.inbox.get_nowait()
+            if not isinstance(happening, Updated):
+                self.inbox.put(happening)
+
     def ask(self, question: Question) -> None:
         """Hand a question to the user."""
         self._open = [one for one in self._open if one.is_open]

@@ -62,6 +62,20 @@ def test_updates_go_into_the_inbox_as_they_are():
     assert inbox.get_nowait() == Updated({"sessionUpdate": "new_kind", "_meta": {"x": None}})
 
 
+def test_no_update_of_the_session_before_reaches_the_next_one():
+    inbox: Inbox = queue.SimpleQueue[Happening]()
+    incoming = Incoming(inbox)
+    mode = b'{"sessionId": "%s", "update": {"sessionUpdate": "current_mode_update", "currentModeId": "edit"}}'
+    incoming.take_update(msgspec.Raw(mode % b"one"))
+    incoming.follow("one")
+    assert inbox.qsize() == 1
+    incoming.follow("two")
+    incoming.take_update(msgspec.Raw(mode % b"one"))
+    assert inbox.empty()
+    incoming.take_update(msgspec.Raw(mode % b"two"))
+    assert inbox.qsize() == 1
+
+
 def test_a_withdrawal_closes_open_questions():
     incoming = Incoming(queue.SimpleQueue[Happening]())
     question = Question(schema.ToolCallUpdate(tool_call_id="c"), (OfferedChoice("a", "A", "allow_once"),))
