@@ -409,10 +409,23 @@ class EditorApprover:
 
     async def choose(self, request: ApprovalRequest) -> PermissionAnswer | None:
         """See `Onlooker.choose`."""
+        options = tuple(one for one in request.options if self._abilities.forms or not one.answer.takes_text)
+        request = replace(request, options=options)
         chosen = await self._chosen(request.call.call_id, self._params(request), request.hear)
         if chosen is None:
             return PermissionAnswer.CANCELLED
-        return {option.answer.value: option.answer for option in request.options}.get(chosen)
+        answer = {option.answer.value: option.answer for option in request.options}.get(chosen)
+        return await self._with_text(request, answer) if answer is not None and answer.takes_text else answer
+
+    async def _with_text(self, request: ApprovalRequest, answer: PermissionAnswer) -> PermissionAnswer:
+        """The answer, with what the user writes in a form; a refusal where a text to allow does not come."""
+        edits = answer is PermissionAnswer.ALLOW_EDITED
+        message = "The text as it should be saved" if edits else "Why not? The agent reads your answer"
+        text = await self._filled(UserQuestion(request.call, message, ()), request.text if edits else "")
+        if text:
+            request.hear(text)
+            return answer
+        return PermissionAnswer.REJECT_ONCE
 
     async def put(self, question: UserQuestion) -> str | None:
         """See `UserContact.put`."""
@@ -443,13 +456,13 @@ class EditorApprover:
             hear(words)
         return (response.outcome.option_id or "") if response.outcome.outcome == "selected" else ""
 
-    async def _filled(self, question: UserQuestion) -> str | None:
-        """The answer to a form with a choice and a field for own words."""
+    async def _filled(self, question: UserQuestion, text: str = "") -> str | None:
+        """The answer to a form with a choice and a field for own words, which begins with `text`."""
         params = schema.ElicitationRequest(
             session_id=self._session_id,
             tool_call_id=question.call.call_id,
             message=with_visible_characters(question.text),
-            requested_schema=form_of(question),
+            requested_schema=form_of(question, text),
             mode="form",
         )
         try:
@@ -549,9 +562,10 @@ def _answers(question: UserQuestion) -> list[tuple[str, str]]:
     return [(once if number == 1 else f"{once}_{number}", option) for number, option in enumerate(question.options, 1)]
 
 
-def form_of(question: UserQuestion) -> JsonObject:
-    """The form for a question."""
+def form_of(question: UserQuestion, text: str = "") -> JsonObject:
+    """The form for a question, with what its field for own words begins with."""
     own: JsonObject = {"type": "string", "title": "In your own words" if question.options else "Your answer"}
+    own = {**own, "default": text} if text else own
     if not question.options:
         return {"type": "object", "properties": {"own_words": own}, "required": ["own_words"]}
     choice: JsonObject = {

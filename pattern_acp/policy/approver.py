@@ -24,6 +24,10 @@ class PermissionAnswer(StrEnum):
     ALLOW_PERSONA = "allow_always_persona"
     ALLOW_EXACT = "allow_always_exact"
     ALLOW_TURN = "allow_always_turn"
+    ALLOW_EDITED = "allow_once_edited"
+    """Allowed with the user's wording of the text; only clients with forms get it."""
+    REJECT_WITH_REASON = "reject_once_with_reason"
+    """Refused with a sentence of the user; only clients with forms get it."""
     CANCELLED = "cancelled"
     """The client withdrew the question. A turn that was not cancelled treats this as a refusal."""
 
@@ -35,7 +39,13 @@ class PermissionAnswer(StrEnum):
     @property
     def kind(self) -> "PermissionAnswer":
         """Return the answer that ACP names this kind after."""
-        return PermissionAnswer.ALLOW_ALWAYS if self.value.startswith("allow_always") else self
+        kinds = PermissionAnswer.ALLOW_ALWAYS, PermissionAnswer.ALLOW_ONCE, PermissionAnswer.REJECT_ONCE
+        return next((kind for kind in kinds if self.value.startswith(kind.value)), self)
+
+    @property
+    def takes_text(self) -> bool:
+        """Return whether the user writes something with it."""
+        return self in {PermissionAnswer.ALLOW_EDITED, PermissionAnswer.REJECT_WITH_REASON}
 
 
 class ApprovalOption(Struct, frozen=True):
@@ -43,6 +53,14 @@ class ApprovalOption(Struct, frozen=True):
 
     answer: PermissionAnswer
     name: str
+
+
+class Wording(Struct):
+    """The text of a call that the user may change before they allow it."""
+
+    text: str
+    changed: str = ""
+    """The user's wording; empty while the text is as the model wrote it."""
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -53,6 +71,8 @@ class ApprovalRequest(Struct, frozen=True):
     options: tuple[ApprovalOption, ...]
     hear: Callable[[str], None] = lambda _: None
     """Takes what the user wrote beside their answer, before `Approver.ask` returns it."""
+    text: str = ""
+    """The text that `PermissionAnswer.ALLOW_EDITED` lets the user change."""
 
     @property
     def first_of_each_kind(self) -> tuple[ApprovalOption, ...]:

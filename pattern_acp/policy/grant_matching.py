@@ -414,18 +414,24 @@ def _words(pattern: str) -> tuple[str, ...]:
     return tuple(item for item in items if isinstance(item, str)) if all(isinstance(i, str) for i in items) else ()
 
 
-def approval_options(decision: Decision, accesses: Sequence[Access]) -> tuple[ApprovalOption, ...]:
+def approval_options(
+    decision: Decision, accesses: Sequence[Access], *, edits_text: bool = False
+) -> tuple[ApprovalOption, ...]:
     """The buttons; the first of each kind has the kind's id and reaches least.
 
     "Always" answers are offered only if the decision has a scope, and say how far they reach and how long they last. A
-    refusal is always among them.
+    refusal is always among them. `edits_text`: the user may change the text of the call, or refuse it with a reason.
     """
     once = "Run once" if any(isinstance(access, RunCommand) for access in accesses) else "Allow once"
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
+    if edits_text:
+        options.append(ApprovalOption(PermissionAnswer.ALLOW_EDITED, "Change the text, then allow it"))
     options += [ApprovalOption(answer, scope.label(lifetime)) for answer, scope, lifetime in _offers(decision)]
     if decision.settled_by_trust:
         options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Allow, and trust the files of this folder"))
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Reject"))
+    if edits_text:
+        options.append(ApprovalOption(PermissionAnswer.REJECT_WITH_REASON, "Reject, with a reason"))
     if lasting := _lasting(decision):
         label = lasting[0].label(Lifetime.SESSION).replace("Always allow", "Never allow", 1)
         options.append(ApprovalOption(PermissionAnswer.REJECT_ALWAYS, label))

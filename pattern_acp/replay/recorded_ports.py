@@ -26,7 +26,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.domain.usage import Usage
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, Wording
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
@@ -238,9 +238,10 @@ class RecordedPermissions(PermissionChecker):
         view: ToolCallView,
         *,
         again: Callable[[], Decision],
+        wording: Wording | None = None,
     ) -> Denied | None:
         """Refuse as `PermissionChecker.authorize`, in the words of an earlier release where those were recorded."""
-        denied = await super().authorize(turn_id, decision, accesses, view, again=again)
+        denied = await super().authorize(turn_id, decision, accesses, view, again=again, wording=wording)
         if denied is None:
             return None
         earlier = re.sub(r"(?<=[Tt]he )user\b", "person", denied.sentence)

@@ -43,6 +43,8 @@ class ExplainedDecision(Result, frozen=True):
     decided: PermissionDecided
     mode: str = ""
     answer: str = ""
+    words: str = ""
+    """The sentence that the user wrote with their answer."""
 
     @property
     def document(self) -> Sequence[Part]:
@@ -59,6 +61,7 @@ class ExplainedDecision(Result, frozen=True):
             ("Then", "; ".join(filter(None, (_left(decided), _on(decided), _hour(decided))))),
             ("Led to", ", ".join(f"`{one.path}` → `{one.real}`" for one in _led(decided))),
             ("Your answer", self.answer.replace("_", " ")),
+            ("Your words", self.words),
             ("Would change it", decided.changes),
             ("Policy", f"`{decided.policy[:SHOWN_HASH]}`" if decided.policy else ""),
         ]
@@ -133,9 +136,10 @@ async def run_why(session: "Session", argument: str) -> Result:
         raise CommandMisusedError(f"Nothing was decided on such a call in this session.{known}")
     one = found[-1]
     policy = _policies(events).get(one.policy)
-    answers = [each.answer for each in events if isinstance(each, PermissionAnswered) and each.call_id == one.call_id]
+    answers = [each for each in events if isinstance(each, PermissionAnswered) and each.call_id == one.call_id]
     mode = policy.mode if policy is not None else ""
-    return ExplainedDecision(titles.get(one.call_id, ""), one, mode, answers[-1] if answers else "")
+    answer, words = (answers[-1].answer, answers[-1].words) if answers else ("", "")
+    return ExplainedDecision(titles.get(one.call_id, ""), one, mode, answer, words)
 
 
 async def verify_decisions(database: Database, session_id: str) -> Verified:

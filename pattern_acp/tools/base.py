@@ -23,6 +23,7 @@ from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.origin import DataSource, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
+from pattern_acp.policy.approver import Wording
 from pattern_acp.policy.paths import protection, protection_of_names
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem
@@ -277,6 +278,8 @@ class PreparedCall(Struct, frozen=True):
     """The kind of this call, where it differs from most calls of its tool."""
     run_confined: Callable[[Progress], Awaitable[ToolOutcome]] | None = None
     """Has the effect inside the sandbox; None for a call that cannot, and so needs the user's answer."""
+    wording: Wording | None = None
+    """The text that the user may change before they allow the call, which `run` then uses; None for other calls."""
 
 
 class Tool(Protocol):

@@ -41,6 +41,7 @@ from pattern_acp.memory.service.access import (
     OperationRule,
 )
 from pattern_acp.memory.service.search import repeats, without_repeats
+from pattern_acp.policy.approver import Wording
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -227,6 +228,9 @@ def _hit_text(hit: MemoryHit) -> str:
     return f"[{hit.source}{repeats(hit)}, {day}{why}]\n{hit.text}"
 
 
+WORDED = frozenset({"append", "replace", "insert_after", "rewrite", "add", "create"})
+"""Operations whose text the user may change before they allow it."""
+
 MOST_EDITS = 30
 """Edits of one call; more are a rewrite."""
 
@@ -320,11 +324,14 @@ class MemoryWrite:
         edits = tuple(replace(edit, read=read) for edit in _asked_edits(asked))
         proposal = await context.memory.preview_all(edits)
         labels = ", ".join(dict.fromkeys(edit.label for edit in edits))
+        # Several edits, and those of fields, have no one text that a user could change.
+        wording = Wording(edits[0].text) if len(edits) == 1 and edits[0].operation in WORDED and edits[0].text else None
         return PreparedCall(
             title=f"Write memory: {one_line(labels)}",
             accesses=tuple(dict.fromkeys(proposal.accesses)),
-            run=partial(_write, edits, call_id, context, proposal.accesses),
+            run=partial(_write, edits, wording, call_id, context, proposal.accesses),
             preview=_diffs(proposal.changes, context),
+            wording=wording,
         )
 
 
@@ -386,6 +393,7 @@ def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, plac
 
 async def _write(
     edits: Sequence[MemoryEdit],
+    wording: Wording | None,
     call_id: ToolCallId,
     context: ToolContext,
     accesses: Sequence[WriteMemory],
@@ -393,8 +401,13 @@ async def _write(
 ) -> ToolOutcome:
     # The call runs only when everything that wants consent got it.
     consented = any(access.standing is WriteVerdict.CONSENT for access in accesses)
+    said: list[str] = []
+    if wording is not None and wording.changed not in {"", wording.text}:
+        reason = f"{edits[0].reason} (in the user's words)".strip()
+        edits = (replace(edits[0], text=wording.changed, reason=reason),)
+        said = [f"The user changed the text before they allowed it. It is now: {wording.changed}"]
     changes = await context.memory.commit_all(edits, call_id, consented=consented)
-    lines = [_done(change) for change in _joined(changes)]
+    lines = [*map(_done, _joined(changes)), *said]
     return ToolOutcome("\n".join(lines), content=_diffs(changes, context), origin=Origin.MEMORY)
 
 

@@ -34,7 +34,7 @@ from pattern_acp.journal.events import (
     RecordedPolicy,
     RecordedRule,
 )
-from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer, Wording
 from pattern_acp.policy.decision import Basis, Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
@@ -270,8 +270,12 @@ class PermissionChecker:
         view: ToolCallView,
         *,
         again: Callable[[], Decision],
+        wording: Wording | None = None,
     ) -> Denied | None:
-        """None when the call may run. `again` decides anew once the questions asked before are answered."""
+        """None when the call may run. `again` decides anew once the questions asked before are answered.
+
+        `wording` is a text that the user may change with their answer.
+        """
         if decision.verdict is not Verdict.ASK:
             return _settled(decision)
         with self._waits.waiting():
@@ -280,7 +284,9 @@ class PermissionChecker:
                 if latest.verdict is not Verdict.ASK:
                     await self.announce(turn_id, latest, accesses, view.call_id)
                     return _settled(latest)
-                answer, words = await self._ask(turn_id, latest, accesses, view)
+                answer, words = await self._ask(turn_id, latest, accesses, view, wording)
+        if wording is not None and answer is PermissionAnswer.ALLOW_EDITED:
+            wording.changed = words
         return None if answer.allows else _refused(words)
 
     async def offer_outside(
@@ -307,15 +313,23 @@ class PermissionChecker:
         return f"{stopped} The user declined to run it outside the sandbox.{said}"
 
     async def _ask(
-        self, turn_id: TurnId, decision: Decision, accesses: tuple[Access, ...], view: ToolCallView
+        self,
+        turn_id: TurnId,
+        decision: Decision,
+        accesses: tuple[Access, ...],
+        view: ToolCallView,
+        wording: Wording | None = None,
     ) -> tuple[PermissionAnswer, str]:
         """The user's answer, and what they wrote beside it."""
         heard: list[str] = []
         trust_files = self._state.trusting_files() if decision.settled_by_trust else None
-        options = approval_options(replace(decision, settled_by_trust=trust_files is not None), accesses)
+        offered = replace(decision, settled_by_trust=trust_files is not None)
+        options = approval_options(offered, accesses, edits_text=wording is not None)
         asked = PermissionAsked(turn_id, view.call_id, decision.reason, tuple(o.answer.value for o in options))
         await self._recorder.record(NewEvent(asked, Actor.SYSTEM))
-        answer = await self._approver.ask(ApprovalRequest(view, decision.reason, options, heard.append))
+        answer = await self._approver.ask(
+            ApprovalRequest(view, decision.reason, options, heard.append, wording.text if wording is not None else "")
+        )
         words = "\n".join(heard)
         answered = PermissionAnswered(turn_id, view.call_id, answer.value, words)
         events = [NewEvent(answered, Actor.HUMAN, Origin.PERSON)]

@@ -576,7 +576,9 @@ class ToolRunner:
         try:
             await self._permissions.announce(turn_id, decision, prepared.accesses, view.call_id, announced)
             place.passed.set()
-            denied = await self._permissions.authorize(turn_id, decision, prepared.accesses, view, again=decide)
+            denied = await self._permissions.authorize(
+                turn_id, decision, prepared.accesses, view, again=decide, wording=prepared.wording
+            )
             self.repeats.answered(view, decision, goes_on=denied is None)
             if denied is not None:
                 shown = (*view.content, TextContent(denied.shown))

@@ -5,11 +5,11 @@ import pytest
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import Json
-from pattern_acp.journal.events import PermissionAsked, ToolCallFinished
+from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session_row_rebuild import replay
 from tests.support.agent import RunningAgent, running_agent
-from tests.support.editor import JsonDict
+from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, says
 from tests.support.turns import events_of, last_result, of_type, results_of
 
@@ -265,6 +265,61 @@ async def test_what_the_agent_decides_for_the_project_waits_for_the_person_who_r
         assert "“We use ninja.”. Why: It is smaller." in asked.reason
         assert ("We use ninja." in await said(agent, session, "/memory traps")) is kept
         assert "a decision" in await said(agent, session, "/memory decision We use make.")
+
+
+@pytest.mark.parametrize(
+    ("option", "form", "saved", "read"),
+    [
+        (
+            "allow_once_edited",
+            {"action": "accept", "content": {"own_words": "We use ninja for C."}},
+            "We use ninja for C.",
+            "The user changed the text before they allowed it. It is now: We use ninja for C.",
+        ),
+        ("allow_once_edited", {"action": "decline"}, "", "The user refused this call."),
+        (
+            "reject_once_with_reason",
+            {"action": "accept", "content": {"own_words": "Ask the team first."}},
+            "",
+            "They wrote: Ask the team first.",
+        ),
+        ("reject_once_with_reason", {"action": "decline"}, "", "The user refused this call."),
+    ],
+    ids=["changed", "not changed after all", "refused with a reason", "refused without one"],
+)
+async def test_a_client_with_forms_lets_the_user_change_a_note_or_refuse_it_with_a_reason(
+    option: str, form: JsonDict, saved: str, read: str
+):
+    settings = Settings(editor_deadline_seconds=30, mode="auto", memory=MemorySettings(review="project"))
+    decides = calls("memory_write", operation="append", text="We use ninja.", kind="decision", reason="It is smaller.")
+    model = ScriptedProvider([decides, says("Done.")])
+    forms: JsonDict = {"elicitation": {"form": {}}}
+    async with running_agent(model, settings=settings, permission=choose(option), capabilities=forms) as agent:
+        agent.editor.form = form
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        (shown,) = agent.editor.forms
+        begins = shown["requestedSchema"]["properties"]["own_words"].get("default", "")
+        assert begins == ("We use ninja." if option == "allow_once_edited" else "")
+        assert read in last_result(model.requests[1]).text
+        listed = await said(agent, session, "/memory traps")
+        assert ("| We use ninja" in listed) is bool(saved)
+        assert saved in listed
+        (answered,) = of_type(await events_of(agent, session), PermissionAnswered)
+        words = form.get("content", {}).get("own_words", "")
+        assert answered.words == words
+        assert words in await said(agent, session, "/why")
+
+
+async def test_a_client_without_forms_is_not_offered_what_needs_one():
+    settings = Settings(editor_deadline_seconds=30, mode="auto", memory=MemorySettings(review="project"))
+    decides = calls("memory_write", operation="append", text="We use ninja.", kind="decision", reason="It is smaller.")
+    model = ScriptedProvider([decides, says("Done.")])
+    async with running_agent(model, settings=settings, permission=choose("reject_once")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        (asked,) = agent.editor.asked
+        assert [one["optionId"] for one in asked["options"]] == ["allow_once", "reject_once"]
 
 
 async def test_a_pattern_with_braces_and_a_folder_at_any_depth_mean_what_they_say():

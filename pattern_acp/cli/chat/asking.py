@@ -61,6 +61,7 @@ class Keys(Protocol):
 
 
 WORDS_HINT = "Your answer and Enter"
+TEXT_HINT = "Change the text and press Enter; an empty text refuses"
 CHOICE_HINT = "A number or your own words, and Enter"
 
 
@@ -119,7 +120,8 @@ class Asker:
         self._screen.print(*question_parts(question.call, cwd, self._marks, rows=None))
         if offered:
             self._screen.print(options_text(offered, cut=False))
-        self._screen.print(Text(f"  {CHOICE_HINT if offered else WORDS_HINT}; Enter alone: no answer", style="dim"))
+        hint = TEXT_HINT if question.text else f"{CHOICE_HINT if offered else WORDS_HINT}; Enter alone: no answer"
+        self._screen.print(Text(f"  {hint}", style="dim"))
         words = keys.read_line(question)
         if words is not None:
             question.reply(offered[words].option_id if words in offered else words)
@@ -129,7 +131,7 @@ class Asker:
         keys.forget()
         self._screen.print(*question_parts(question.call, cwd, self._marks, rows=ROWS))
         cut = is_cut(question.call, ROWS)
-        refusal = offered.get(KEYS["reject_once"])
+        refusal = None if _asks_for_reason(question) else offered.get(KEYS["reject_once"])
         self._screen.print(options_text(offered, cut=cut, words=refusal is not None))
         hint = "/".join([*offered, *([WORDS] if refusal is not None else []), *([VIEW] if cut else [])])
         while key := keys.read(question, hint):
@@ -159,6 +161,11 @@ class Asker:
         question.beside.append(words)
         question.reply(refusal.option_id)
         return True
+
+
+def _asks_for_reason(question: Question) -> bool:
+    """Tell whether the agent offers a refusal with words itself."""
+    return any(choice.kind == "reject_once" and choice.option_id != choice.kind for choice in question.choices)
 
 
 def reply_by_flag(question: Question, answer: Literal["allow", "deny"]) -> None:

@@ -301,18 +301,22 @@ class FormFields(Struct, frozen=True):
     choice: str
     options: tuple[str, ...]
     words: str
+    text: str = ""
+    """The text that the field for words begins with."""
 
     def question(self, message: str, call_id: str = "") -> Question:
         """The form as a question in the terminal."""
         title = message.partition("\n")[0].strip("*")
         content = schema.Content(content=schema.TextContent(text=message))
         call = schema.ToolCallUpdate(tool_call_id=call_id, title=title, content=(content,))
-        return Question(call, tuple(OfferedChoice(name, name, "allow_once") for name in self.options), takes_words=True)
+        choices = tuple(OfferedChoice(name, name, "allow_once") for name in self.options)
+        return Question(call, choices, takes_words=True, text=self.text)
 
 
 class _Property(msgspec.Struct, rename="camel"):
     type: str = ""
     enum: tuple[str, ...] = ()
+    default: str | None = None
     one_of: object = None
 
 
@@ -334,4 +338,5 @@ def form_fields(asked: schema.ElicitationRequest) -> FormFields | None:
     if len(texts) != len(properties) or not texts or len(choices) > 1 or len(words) > 1:
         return None
     choice, options = choices[0] if choices else ("", ())
-    return FormFields(choice, options, words[0] if words else "")
+    begins = texts[words[0]].default if words else None
+    return FormFields(choice, options, words[0] if words else "", begins or "")

@@ -35,6 +35,8 @@ class Question(Struct, frozen=True):
     choices: tuple[OfferedChoice, ...]
     takes_words: bool = False
     """True when the answer may be any words instead of a choice; a choice then has its own name as its id."""
+    text: str = ""
+    """The text that the user changes; empty for an answer from nothing."""
     answer: "concurrent.futures.Future[str | None]" = field(default_factory=concurrent.futures.Future[str | None])
     """The chosen option's id, or the words, empty for no answer; None when the question was cancelled."""
     beside: list[str] = field(default_factory=list[str])

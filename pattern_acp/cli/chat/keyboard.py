@@ -146,7 +146,12 @@ else:
             return ""
 
         def read_line(self, question: Question) -> str | None:
-            """See `Keys.read_line`. The terminal itself edits the line and shows it."""
+            """See `Keys.read_line`. The terminal itself edits the line and shows it, unless there is one to change."""
+            if question.text:
+                # Late: few questions come with a text.
+                from pattern_acp.cli.chat.line_prompt import edited_text
+
+                return edited_text(question)
             descriptor = self._stdin.fileno()
             with _edited_lines(self._stdin):
                 while question.is_open:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prompt_toolkit import PromptSession
+from prompt_toolkit import Application, PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
@@ -21,6 +21,7 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from pattern_acp.cli.chat.events import Question
 from pattern_acp.config.paths import make_private_directory, open_private_append
 
 if TYPE_CHECKING:
@@ -207,6 +208,26 @@ class LinePrompt:
         keys.add("c-c")(give_up)
         keys.add("c-d")(leave)
         return keys
+
+
+def edited_text(question: Question, keys: "Input | None" = None, screen: Output | None = None) -> str | None:
+    """The text of a question as the user changed it; None when the question is no longer open, or at the end of input.
+
+    Raises:
+        KeyboardInterrupt: the user cancels.
+    """
+    session: PromptSession[str | None] = PromptSession(input=keys, output=screen or _output(), refresh_interval=0.2)
+
+    def leave_when_closed(app: Application[str | None]) -> None:
+        if not question.is_open and not app.is_done:
+            app.exit(result=None)
+
+    session.app.before_render += leave_when_closed
+    try:
+        read = session.prompt("  ", default=question.text, handle_sigint=False)
+    except EOFError:
+        return None
+    return None if read is None else read.strip()
 
 
 def _output() -> Output:

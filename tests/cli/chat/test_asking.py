@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, shows_at_length
-from pattern_acp.cli.chat.client import FormFields
+from pattern_acp.cli.chat.client import FormFields, form_fields
 from pattern_acp.cli.chat.events import OfferedChoice, Question
 from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.screen import Screen
@@ -40,8 +40,7 @@ class TypedKeys:
         return key
 
     def read_line(self, question: Question) -> str | None:
-        del question
-        return next(self._keys, None)
+        return question.text + next(self._keys, "") if question.text else next(self._keys, None)
 
 
 def edit(new_text: str = "new\n", reason: str = "Mode `ask` asks before each edit.") -> schema.ToolCallUpdate:
@@ -167,6 +166,38 @@ def answer_words(
     question = FormFields("answer" if options else "", options, "own_words").question("**Where to?**\nIt stays there.")
     Asker(screen, UNICODE, flag, TypedKeys([] if line is None else [line])).ask(question, "/project")
     return question.answer.result(0), out.getvalue()
+
+
+def test_a_text_to_change_begins_as_the_agent_wrote_it():
+    asked = schema.ElicitationRequest(
+        session_id="s",
+        tool_call_id="c1",
+        message="The text as it should be saved",
+        requested_schema={
+            "type": "object",
+            "properties": {"own_words": {"type": "string", "default": "We use ninja"}},
+        },
+        mode="form",
+    )
+    fields = form_fields(asked)
+    assert fields is not None
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
+    question = fields.question(asked.message)
+    Asker(screen, UNICODE, "ask", TypedKeys([" for C."])).ask(question, "/project")
+    assert question.answer.result(0) == "We use ninja for C."
+    assert "Change the text and press Enter" in out.getvalue()
+
+
+def test_the_agents_own_refusal_with_a_reason_takes_the_place_of_the_key_for_one():
+    choices = (*CHOICES, OfferedChoice("reject_once_with_reason", "Reject, with a reason", "reject_once"))
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
+    question = Question(edit(), choices)
+    Asker(screen, UNICODE, "ask", TypedKeys(["w", "4"])).ask(question, "/project")
+    assert question.answer.result(0) == "reject_once_with_reason"
+    assert "[4] Reject, with a reason" in out.getvalue()
+    assert "[w]" not in out.getvalue()
 
 
 def test_a_question_of_the_agent_takes_a_number_or_any_words():

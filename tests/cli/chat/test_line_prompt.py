@@ -14,8 +14,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from pattern_acp.acp import schema
+from pattern_acp.cli.chat.events import Question
 from pattern_acp.cli.chat.keyboard import TypedAhead
-from pattern_acp.cli.chat.line_prompt import HISTORY_BYTES, HISTORY_FILE, LinePrompt, PromptCompleter
+from pattern_acp.cli.chat.line_prompt import HISTORY_BYTES, HISTORY_FILE, LinePrompt, PromptCompleter, edited_text
 
 COMMANDS = {"status": "what is going on", "memory": "what is remembered"}
 
@@ -70,6 +72,21 @@ def typed(folder: Path, keys: str, times: int, *, begun: str = "") -> list[str |
 )
 def test_a_prompt_may_have_several_lines(tmp_path: Path, keys: str, prompt: str):
     assert typed(tmp_path, keys, 1) == [prompt]
+
+
+@pytest.mark.parametrize(("keys", "text"), [(" for C.\r", "We use ninja for C."), ("\x15\r", ""), ("\x15\x04", None)])
+def test_a_text_of_a_question_is_changed_where_it_stands(keys: str, text: str | None):
+    question = Question(schema.ToolCallUpdate(tool_call_id="c1"), (), takes_words=True, text="We use ninja")
+    with create_pipe_input() as source, create_app_session(source, DummyOutput()):
+        source.send_text(keys)
+        assert edited_text(question, source, DummyOutput()) == text
+
+
+def test_a_text_is_left_when_its_question_was_answered_elsewhere():
+    question = Question(schema.ToolCallUpdate(tool_call_id="c1"), (), takes_words=True, text="We use ninja")
+    question.reply(None)
+    with create_pipe_input() as source, create_app_session(source, DummyOutput()):
+        assert edited_text(question, source, DummyOutput()) is None
 
 
 def test_a_prompt_goes_on_with_what_was_typed_before(tmp_path: Path):
