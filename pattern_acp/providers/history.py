@@ -28,15 +28,24 @@ from pattern_acp.domain.messages import (
 from pattern_acp.domain.untrusted_blocks import harmless_result, untrusted_block, untrusted_line
 from pattern_acp.providers.base import ModelInfo
 
+_CONTINUE = (
+    "the user has read what you see of it. Continue exactly where it stops, in the middle of a word if need be: repeat "
+    "nothing, and say nothing about the"
+)
+
 CONTINUE = (
-    "The connection broke in the middle of your last message; the user has read what you see of it. Continue exactly "
-    "where it stops, in the middle of a word if need be: repeat nothing, and say nothing about the break. A tool call "
-    "that you had begun was not made; make it again."
+    f"The connection broke in the middle of your last message; {_CONTINUE} break. A tool call that you had begun was "
+    "not made; make it again."
 )
 """Note to the model when part of its answer came."""
 
-CONTINUE_NOTE = str(untrusted_line("note", CONTINUE))
-"""The same as it stands in the conversation. A server that can go on with an answer gets the answer in its place."""
+CONTINUE_CUT = f"The limit of tokens for one answer cut your last message; {_CONTINUE} limit."
+"""Note to the model when its answer was longer than one may be."""
+
+CONTINUE_NOTE, CONTINUE_CUT_NOTE = (str(untrusted_line("note", text)) for text in (CONTINUE, CONTINUE_CUT))
+"""Both as they stand in the conversation. A server that can go on with an answer gets the answer in their place."""
+
+CONTINUE_NOTES = frozenset((CONTINUE_NOTE, CONTINUE_CUT_NOTE))
 
 NO_RESULT = "No result was recorded for this call."
 """Fills a call that was cut short (cancel, crash): a request without the result would be refused by every vendor."""
@@ -126,13 +135,13 @@ def _plain_name(name: str) -> str:
 
 
 def begun_answer(messages: Sequence[Message]) -> tuple[int, str]:
-    """The text of an answer that broke off, where the model is asked to go on with it, and the messages before it.
+    """The text of an answer that stopped in the middle, where the model is asked to go on, and the messages before it.
 
-    Empty text when the conversation does not end so, and when the answer was more than text. An answer that broke off
+    Empty text when the conversation does not end so, and when the answer was more than text. An answer that stopped
     several times is one text.
     """
     at, text = len(messages), ""
-    while at > 2 and messages[at - 1].text == CONTINUE_NOTE and messages[at - 1].role is Role.USER:
+    while at > 2 and messages[at - 1].text in CONTINUE_NOTES and messages[at - 1].role is Role.USER:
         broken = messages[at - 2]
         if broken.role is not Role.ASSISTANT or not all(isinstance(part, TextPart) for part in broken.parts):
             break

@@ -50,7 +50,7 @@ from pattern_acp.providers.base import (
 from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRequest, RecordedTurn
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.budget import NOTE_BEGINS, REPEAT_RULE, STOPPED_FOR_REPEATS, RepeatGuard
-from pattern_acp.turn.loop import GOES_ON, OUT_OF_TIME, TOLD_AGAIN
+from pattern_acp.turn.loop import CUT, GOES_ON, OUT_OF_TIME, TOLD_AGAIN
 from pattern_acp.turn.permissions import Denied, PermissionChecker, PolicyState
 from pattern_acp.turn.recorder import TurnRecorder
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
@@ -453,6 +453,8 @@ def stop_of(turn: RecordedTurn, request: RecordedRequest, *, is_last: bool) -> S
     """The reason why the model stopped, derived from the later events of the journal."""
     message = request.message
     if request.went_on:
+        if request.went_on.startswith(CUT):
+            return Stopped(ProviderStop.MAX_TOKENS)
         return Stopped(ProviderStop.INTERRUPTED, request.went_on.removesuffix(GOES_ON).rstrip())
     ended, sentence = (turn.ended.stop_reason, turn.ended.sentence) if turn.ended is not None else (None, "")
     if message is not None and message.message.tool_calls:

@@ -104,7 +104,7 @@ class RecordedRequest(Struct):
 
     @property
     def went_on(self) -> str:
-        """The notice shown when its answer broke off and the turn went on; else empty."""
+        """The notice shown when its answer stopped and the turn went on; else empty."""
         last = self.notices[-1].message if self.notices else None
         is_it = last is not None and last.message_id.endswith(TOLD_AGAIN)
         return "".join(part.text for part in last.parts if isinstance(part, ThinkingPart)) if last and is_it else ""

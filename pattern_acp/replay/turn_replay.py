@@ -53,7 +53,7 @@ from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import offered
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import Transient
-from pattern_acp.turn.loop import BROKEN_STREAM, CallIds, ModelInUse, TurnEnd, TurnLoop
+from pattern_acp.turn.loop import BROKEN_STREAM, CUT_ANSWER, CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.turn.tool_runner import ToolRunner
 
@@ -374,7 +374,7 @@ class TurnReplay:
             match event:
                 case MemoryShown():
                     self._history.insert(len(self._history) - 1, state_message(event))
-                case ContextAdded(sources=(source,)) if source == BROKEN_STREAM:
+                case ContextAdded(sources=(source,)) if source in {BROKEN_STREAM, CUT_ANSWER}:
                     # The loop reports it itself.
                     pass
                 case ContextAdded(message=message):

@@ -157,7 +157,7 @@ UNREAD_STOP = 4
 """Messages in a row whose calls cannot be read at all after which the turn stops: the first, and three repairs."""
 
 CUT_STOP = 3
-"""Answers in a row with a call that the limit of tokens cut after which the turn stops."""
+"""Answers in a row that the limit of tokens cut after which the turn stops."""
 
 
 class RepeatLimits(Struct, frozen=True):

@@ -28,7 +28,7 @@ from pattern_acp.providers.errors import (
     ProviderRequestError,
     ProviderStalledError,
 )
-from pattern_acp.providers.history import CONTINUE_NOTE
+from pattern_acp.providers.history import CONTINUE_CUT_NOTE, CONTINUE_NOTE, CONTINUE_NOTES
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed
@@ -142,15 +142,18 @@ class RequestGate(Protocol):
 
 
 GOES_ON = "The model is asked to continue."
-"""Sentence that follows the reason, for the user, when an answer broke off and the turn goes on by itself."""
+"""Sentence that follows the reason, for the user, when an answer stopped and the turn goes on by itself."""
 
 BROKE = "The connection to the model broke."
 
-TOLD_AGAIN = "_told_again"
-"""Suffix of the id of that sentence, after the id of the answer that broke off."""
+CUT = "The answer reached the limit of tokens for one answer."
+"""The reason when the limit cut it; a replay knows by it that the answer was cut and did not break off."""
 
-BROKEN_STREAM = "a broken stream"
-"""The source of what the model is told then."""
+TOLD_AGAIN = "_told_again"
+"""Suffix of the id of that sentence, after the id of the answer that stopped."""
+
+BROKEN_STREAM, CUT_ANSWER = "a broken stream", "a cut answer"
+"""The source of the note to the model then."""
 
 BEGIN_AGAIN = "The connection broke before your answer came; the user has read nothing of it. Answer again."
 """Note to the model when it had only reasoned, which is not sent back."""
@@ -159,11 +162,18 @@ ANSWER_NOW = "Your last message had reasoning and no answer; the user has read n
 """Note to the model when it had only reasoned and ended so."""
 
 
+ANSWER_SOONER = (
+    "Your last answer reached its limit of tokens before its first word; the user has read nothing of it. Reason less, "
+    "and answer or call a tool."
+)
+"""Note to the model when the limit cut it while it reasoned."""
+
+
 class Resumption(Protocol):
-    """Decides whether the model is asked to go on with an answer that broke off."""
+    """Decides whether the model is asked to go on with an answer that stopped in the middle."""
 
     def goes_on(self, breaks: int) -> bool:
-        """True when the model is asked to go on, after so many answers in a row that broke off."""
+        """True when the model is asked to go on, after so many answers in a row that broke off; 0 after a cut one."""
         ...
 
     async def pause(self, breaks: int) -> None:
@@ -183,7 +193,8 @@ class StreamRetries(Struct, frozen=True):
 
     async def pause(self, breaks: int) -> None:
         """See `Resumption.pause`."""
-        await self.policy.sleep(self.policy.backoff_ms(breaks) / 1000)
+        if breaks:
+            await self.policy.sleep(self.policy.backoff_ms(breaks) / 1000)
 
 
 class _Answer(Struct, frozen=True):
@@ -236,7 +247,7 @@ class TurnLoop:
         """Policy for answers that break off; None: the turn ends there."""
         self._breaks = 0
         self._has_words = False
-        """True once the user has read part of an answer that broke off."""
+        """True once the user has read part of an answer that stopped in the middle."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
         """Go on until the turn ends.
@@ -312,7 +323,7 @@ class TurnLoop:
             try:
                 await read_stream(self._model.provider, request, assembly, self._recorder, turn_id)
             except EmptyAnswerError as error:
-                if self._has_words or not self._may_go_on(EMPTY_ATTEMPTS):
+                if self._has_words or not self._may_go_on(self._breaks + 1, EMPTY_ATTEMPTS):
                     await self._record_cut(turn_id, assembly, history, error)
                     raise
                 assembly.take(Stopped(ProviderStop.INTERRUPTED, error.sentence))
@@ -365,10 +376,13 @@ class TurnLoop:
     async def _recorded(
         self, turn_id: TurnId, assembly: MessageAssembly, request: ProviderRequest, history: list[Message]
     ) -> _Answer:
-        interrupted = assembly.stop is ProviderStop.INTERRUPTED
+        interrupted, is_cut = (assembly.stop is stop for stop in (ProviderStop.INTERRUPTED, ProviderStop.MAX_TOKENS))
+        if is_cut and assembly.usage.context_tokens >= self._model.info.context_window:
+            # Few servers have a word of their own for it.
+            assembly.detail = WINDOW_FULL
         # Whatever else ended the answer may have cut its calls too; the limit cuts the last one, and says so.
         with_calls = assembly.stop in {ProviderStop.END, ProviderStop.TOOL_CALLS, ProviderStop.MAX_TOKENS}
-        cut_call = cutter(assembly, request) if assembly.stop is ProviderStop.MAX_TOKENS else None
+        cut_call = cutter(assembly, request) if is_cut else None
         message = assembly.message(with_calls=with_calls, cut_call=cut_call)
         if message.tool_calls:
             message = with_plain_names(message, [tool.name for tool in request.tools])
@@ -384,7 +398,11 @@ class TurnLoop:
 
     async def _after_answer(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> TurnEnd | None:
         message, stop = answer.message, answer.assembly.stop
-        if stop is ProviderStop.INTERRUPTED:
+        is_cut = stop is ProviderStop.MAX_TOKENS and not message.tool_calls
+        if is_cut or stop is ProviderStop.INTERRUPTED:
+            self._cut, self._breaks = (self._cut + 1, 0) if is_cut else (self._cut, self._breaks + 1)
+            if self._cut >= CUT_STOP:
+                return cut_end(f"{self._cut} answers of the model")
             goes_on = await self._go_on(turn_id, answer, history)
             return None if goes_on else end_of(stop, answer.assembly.detail)
         went_on, self._breaks, self._has_words = self._has_words, 0, False
@@ -395,28 +413,28 @@ class TurnLoop:
         return end_of(stop, answer.assembly.detail)
 
     async def _go_on(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> bool:
-        """Prepare to go on after an answer broke off: pause, and add a note for the model. False: the turn ends."""
-        may_go_on = not answer.assembly.is_final and self._may_go_on(answer.assembly.attempts)
-        self._breaks += 1
+        """Prepare to go on after an answer stopped: pause, and add a note for the model. False: the turn ends."""
+        assembly, is_cut = answer.assembly, answer.assembly.stop is ProviderStop.MAX_TOKENS
         self._has_words = self._has_words or bool(answer.message.text.strip())
-        if self.resumption is None or not may_go_on:
+        is_final = assembly.is_final or assembly.detail == WINDOW_FULL
+        if self.resumption is None or is_final or not self._may_go_on(self._breaks, assembly.attempts):
             return False
-        sentence = f"{without_advice(answer.assembly.detail) or BROKE} {GOES_ON}"
-        await think_aloud(sentence, MessageId(f"{answer.assembly.message_id}{TOLD_AGAIN}"), self._recorder, turn_id)
+        reason = CUT if is_cut else without_advice(assembly.detail) or BROKE
+        told_id = MessageId(f"{assembly.message_id}{TOLD_AGAIN}")
+        await think_aloud(f"{reason} {GOES_ON}", told_id, self._recorder, turn_id)
         await self.resumption.pause(self._breaks)
-        if answer.message.parts:
-            begin = ANSWER_NOW if EMPTY in answer.assembly.detail else BEGIN_AGAIN
-            note = CONTINUE_NOTE if self._has_words else str(untrusted_line("note", begin))
+        if answer.message.parts or is_cut:
+            begin = ANSWER_SOONER if is_cut else ANSWER_NOW if EMPTY in assembly.detail else BEGIN_AGAIN
+            go_on = CONTINUE_CUT_NOTE if is_cut else CONTINUE_NOTE
+            note = go_on if self._has_words else str(untrusted_line("note", begin))
             told = Message(MessageId(self._ids.new("msg")), Role.USER, (TextPart(note),))
-            await self._recorder.record(
-                NewEvent(ContextAdded(turn_id, told, (BROKEN_STREAM,)), Actor.SYSTEM, Origin.AGENT)
-            )
+            source = CUT_ANSWER if is_cut else BROKEN_STREAM
+            await self._recorder.record(NewEvent(ContextAdded(turn_id, told, (source,)), Actor.SYSTEM, Origin.AGENT))
             add_context(history, told)
         return True
 
-    def _may_go_on(self, attempts: int | None) -> bool:
-        """Return whether the model may be asked again after one more break, of `attempts` for its reason."""
-        breaks = self._breaks + 1
+    def _may_go_on(self, breaks: int, attempts: int | None) -> bool:
+        """Return whether the model may be asked again after so many breaks, of `attempts` for the last one's reason."""
         is_bounded = attempts is not None and breaks >= attempts
         return self.resumption is not None and not is_bounded and self.resumption.goes_on(breaks)
 
@@ -451,12 +469,7 @@ class TurnLoop:
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
         self._cut = self._cut + 1 if any(map(was_cut, calls)) else 0
         if self._cut >= CUT_STOP:
-            return TurnEnd(
-                StopReason.MAX_TOKENS,
-                f"Stopped: the limit of tokens cut a call of the model in {self._cut} answers in a row. Ask for "
-                "smaller steps, raise `turn.max_output_tokens`, or choose a model with longer answers (/model).",
-                failure=TurnFailure("provider.answer-cut"),
-            )
+            return cut_end(f"a call of the model in {self._cut} answers")
         self._unread = self._unread + 1 if all(call.problem for call in calls) else 0
         if self._unread >= UNREAD_STOP:
             sentence = f"Stopped: the model wrote actions that cannot be read {self._unread} times in a row. "
@@ -528,6 +541,13 @@ def cutter(assembly: MessageAssembly, request: ProviderRequest) -> Callable[[str
     return lambda name: cut_problem(name, tokens, offered, window_full=window_full)
 
 
+def cut_end(what: str) -> TurnEnd:
+    """The turn's end after the limit of tokens cut this, one answer after the other."""
+    sentence = f"Stopped: the limit of tokens cut {what} in a row. Ask for smaller steps, raise "
+    advice = "`turn.max_output_tokens`, or choose a model with longer answers (/model)."
+    return TurnEnd(StopReason.MAX_TOKENS, sentence + advice, failure=TurnFailure("provider.answer-cut"))
+
+
 def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
     """The turn's end for a message without calls."""
     match stop:
@@ -548,13 +568,13 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
 
 
 def last_answer(history: Sequence[Message]) -> str:
-    """The last words of the model in a conversation, with those before them where that answer broke off."""
+    """The last words of the model in a conversation, with those before them where that answer stopped and went on."""
     answer, goes_back = "", True
     for message in reversed(history):
         if goes_back and message.role is Role.ASSISTANT:
             answer, goes_back = message.text + answer, not message.text.strip()
         elif answer.strip():
-            goes_back = message.role is Role.USER and message.text == CONTINUE_NOTE
+            goes_back = message.role is Role.USER and message.text in CONTINUE_NOTES
             if not goes_back:
                 break
     return answer.strip()

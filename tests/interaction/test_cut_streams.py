@@ -104,13 +104,15 @@ def broken(wire: Wire, kind: str) -> Sequence[Piece]:
             return (http_answer(words), Pause(None))
         case "cut event":
             return (http_answer(words + b'data: {"ty'),)
+        case "limit":
+            return (http_answer(stream_of(wire, [ScriptStep(text="Half an ans"), ScriptStep(stop="max_tokens")])),)
         case _:
             error = ScriptStep(error="overloaded", detail="Too much to do.")
             return (http_answer(stream_of(wire, [ScriptStep(text="Half an ans"), error])),)
 
 
 @wires
-@pytest.mark.parametrize("kind", ["closed", "silent", "error event", "cut event"])
+@pytest.mark.parametrize("kind", ["closed", "silent", "error event", "cut event", "limit"])
 async def test_an_answer_that_breaks_off_goes_on_by_itself(wire: Wire, kind: str):
     limits = replace(Deadlines(), idle=0.2)
     async with at_faulty_line(wire, limits=limits) as (agent, line, session):
@@ -167,6 +169,31 @@ async def test_a_server_that_can_goes_on_with_the_answer_itself(
         assert sent[1]["content"] == f"Half an ans{blanks}wer, and mo"
         assert second["messages"][:-1] == third["messages"][:-1] == first["messages"]
         assert second.get("continue_final_message") is (True if quirk == "continue_final_message" else None)
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        assert (await replay_turns(session, recorded, current_means())).difference is None
+
+
+@pytest.mark.parametrize(("wire", "model", "quirk", "mark"), CONTINUING)
+async def test_a_server_that_can_goes_on_with_an_answer_that_the_limit_of_tokens_cut(
+    wire: Wire, model: str, quirk: str, mark: JsonDict
+):
+    async with at_faulty_line(wire, model=model, quirks=Quirks(continues_answers=quirk)) as (agent, line, session):
+        line.server.then = [(http_answer(stream_of(wire, [ScriptStep(text="wer.")])),)]
+        line.server.pieces = broken(wire, "limit")
+        assert await agent.editor.prompt(session, "Go.") == {"stopReason": "end_turn"}
+        last = json.loads(line.server.requests[1][1])["messages"][-1]
+        assert {**last, "content": text_in(last)} == {"role": "assistant", "content": "Half an ans", **mark}
+
+
+@wires
+async def test_three_answers_that_the_limit_of_tokens_cut_end_the_turn_and_replay_the_same(wire: Wire):
+    async with at_faulty_line(wire) as (agent, line, session):
+        line.server.pieces = broken(wire, "limit")
+        assert (await agent.editor.prompt(session, "Go."))["stopReason"] == "max_tokens"
+        assert (line.server.asked, agent.editor.said()[:33]) == (3, "Half an ans" * 3)
+        assert [event.code for event in of_type(await events_of(agent, session), ErrorReported)] == [
+            "provider.answer-cut"
+        ]
         recorded = await agent.database.read(lambda tx: read_history(tx, session))
         assert (await replay_turns(session, recorded, current_means())).difference is None
 

@@ -145,7 +145,7 @@ async def session_goes_on_after_blank(agent: RunningAgent, session: str) -> None
 
 
 ENDS = [
-    (ProviderStop.MAX_TOKENS, "max_tokens", "output limit"),
+    (ProviderStop.MAX_TOKENS, "max_tokens", "cut 3 answers of the model"),
     (ProviderStop.REFUSAL, "refusal", "refused"),
     (ProviderStop.CONTENT_FILTER, "refusal", "filter"),
 ]
@@ -153,7 +153,8 @@ ENDS = [
 
 @pytest.mark.parametrize(("stop", "reason", "said"), ENDS, ids=[stop.value for stop, _, _ in ENDS])
 async def test_the_model_s_own_ends_have_their_stop_reason_and_a_sentence(stop: ProviderStop, reason: str, said: str):
-    async with running_agent(ScriptedProvider([says("Well, ") + stops(stop), says("Here again.")])) as agent:
+    ended, times = says("Well, ") + stops(stop), 3 if stop is ProviderStop.MAX_TOKENS else 1
+    async with running_agent(ScriptedProvider([ended] * times + [says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         assert (await agent.editor.prompt(session, "Go."))["stopReason"] == reason
         assert agent.editor.said().startswith("Well, ")

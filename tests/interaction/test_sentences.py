@@ -5,11 +5,11 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.scripts import says, stops
 
-LIMIT = "The answer reached the model's output limit."
+LIMIT = "The conversation filled the model's context window."
 
 
 async def test_a_sentence_after_text_begins_a_paragraph_of_its_own():
-    model = ScriptedProvider([says("```\nHalf a") + stops(ProviderStop.MAX_TOKENS)])
+    model = ScriptedProvider([says("```\nHalf a") + stops(ProviderStop.MAX_TOKENS, LIMIT)])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "go")
@@ -18,7 +18,7 @@ async def test_a_sentence_after_text_begins_a_paragraph_of_its_own():
 
 
 async def test_a_sentence_alone_begins_at_once():
-    model = ScriptedProvider([says("A first answer."), stops(ProviderStop.MAX_TOKENS)])
+    model = ScriptedProvider([says("A first answer."), stops(ProviderStop.MAX_TOKENS, LIMIT)])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "go")

@@ -96,7 +96,7 @@ WAYS: Mapping[str, Way] = {
     "too long for the provider": raising(errors.ContextTooLongError("Shorten it.")),
     "empty": Way("provider.answer-empty", ((),)),
     "cut connection": Way("provider.interrupted", (says("Half") + stops(ProviderStop.INTERRUPTED),) * 5),
-    "cut answer": Way("provider.answer-cut", (says("Half") + stops(ProviderStop.MAX_TOKENS),)),
+    "cut answer": Way("provider.answer-cut", (says("Half") + stops(ProviderStop.MAX_TOKENS),) * 3),
     "cut calls": Way("provider.answer-cut", (CUT_CALL,) * 3),
     "refusal": Way("provider.model-refused", (says("No") + stops(ProviderStop.REFUSAL),)),
     "filtered answer": Way("provider.answer-filtered", (says("N") + stops(ProviderStop.CONTENT_FILTER),)),

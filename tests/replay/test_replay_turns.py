@@ -25,17 +25,19 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import (
     ContextCompacted,
+    ErrorReported,
     Event,
     MessageRecorded,
     ModelRequested,
     PermissionAnswered,
     ToolCallFinished,
     ToolCallStarted,
+    TurnEnded,
 )
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.redact import redacted_among
-from pattern_acp.providers.base import ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
+from pattern_acp.providers.base import WINDOW_FULL, ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.replay.session_replay import TurnsReport, replay_turns
@@ -206,7 +208,7 @@ async def test_a_turn_that_was_cancelled_replays_up_to_there(place: str):
         (Retrying(1, 5, "Busy."), Retrying(2, 5, "Still."), ProviderOverloadedError("It is busy.")),
         thinks("Nothing to say."),
         (),
-        says("Long") + stops(ProviderStop.MAX_TOKENS),
+        says("Long") + stops(ProviderStop.MAX_TOKENS, WINDOW_FULL),
         says("No.") + stops(ProviderStop.REFUSAL, "I will not."),
         says("Fil") + stops(ProviderStop.CONTENT_FILTER),
         (*says("Half"), Stopped(ProviderStop.INTERRUPTED, "The key was refused.", is_final=True)),
@@ -502,6 +504,37 @@ async def test_answers_that_broke_off_and_went_on_replay_the_same(broken: Turn, 
         plain = await agent.database.read(lambda tx: replay(tx, session))
     assert (report.difference, plain.difference) == (None, None)
     assert report.requests == (breaks + 3 if breaks < 5 else 7)
+
+
+@pytest.mark.parametrize("cut", [says("Half"), thinks("Hm."), (), thinks("Hm.") + says("Half") + uses(10, 2)])
+@pytest.mark.parametrize("cuts", [1, 2, 3])
+async def test_answers_that_the_limit_of_tokens_cut_replay_the_same(cut: Turn, cuts: int):
+    script = [(*cut, *stops(ProviderStop.MAX_TOKENS))] * cuts
+    model = ScriptedProvider([*script, calls("read_file", path="a.txt"), says("Done.")])
+    async with running_agent(model) as agent:
+        session = await open_with_file(agent)
+        ended = (await agent.editor.prompt(session, "Go."))["stopReason"]
+        report = await replayed(agent, session)
+        plain = await agent.database.read(lambda tx: replay(tx, session))
+    assert ended == ("end_turn" if cuts < 3 else "max_tokens")
+    assert (report.difference, plain.difference) == (None, None)
+    assert report.requests == (cuts + 2 if cuts < 3 else 3)
+
+
+async def test_a_text_that_the_limit_cut_before_the_model_was_asked_to_go_on_replays_as_it_ended():
+    async with running_agent(ScriptedProvider([says("Long") + stops(ProviderStop.MAX_TOKENS, WINDOW_FULL)])) as agent:
+        session = await open_with_file(agent)
+        await agent.editor.prompt(session, "Go.")
+        recorded = await agent.database.read(lambda tx: read_history(tx, session))
+        earlier = [replace(entry, event=_ended_by_the_limit(entry.event)) for entry in recorded]
+        report = await replay_turns(session, earlier, current_means())
+    assert report.difference is None, report.difference
+
+
+def _ended_by_the_limit(event: Event) -> Event:
+    """The event as it was recorded when a text that was cut ended the turn."""
+    sentence = "The answer reached its limit of tokens."
+    return replace(event, sentence=sentence) if isinstance(event, TurnEnded | ErrorReported) else event
 
 
 @pytest.mark.parametrize("answers", [1, 3])

@@ -22,6 +22,7 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
     UsageReported,
 )
+from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
 from pattern_acp.providers.base import (
@@ -35,14 +36,16 @@ from pattern_acp.providers.base import (
     UsageKnown,
 )
 from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
-from pattern_acp.providers.history import CONTINUE, CONTINUE_NOTE
+from pattern_acp.providers.history import CONTINUE, CONTINUE_CUT_NOTE, CONTINUE_NOTE
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.tools.base import Progress, ToolOutcome
+from pattern_acp.turn import loop as turn_loop
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import (
     ANSWER_NOW,
+    ANSWER_SOONER,
     BEGIN_AGAIN,
     ModelInUse,
     StreamRetries,
@@ -264,10 +267,52 @@ async def test_three_answers_in_a_row_with_a_cut_call_end_the_turn_at_its_limit_
     assert len(of_type(made.recorder.events, ToolCallFinished)) == 6
 
 
-async def test_text_that_the_limit_cut_ends_the_turn_and_says_why():
-    made = bench(says("It is so") + CUT)
+async def test_the_model_goes_on_with_text_that_the_limit_cut():
+    made = bench(says("Half an ans") + uses(10, 8_192) + CUT, says("wer.") + uses(20, 2))
+    assert await made.run() == TurnEnd(StopReason.END_TURN)
+    half, note, rest = made.history[1:]
+    assert (half.text, note.role, rest.text) == ("Half an ans", Role.USER, "wer.")
+    assert note.text == CONTINUE_CUT_NOTE
+    recorded = of_type(made.recorder.events, MessageRecorded)
+    assert [(event.complete, event.for_model) for event in recorded] == [(True, True), (True, False), (True, True)]
+    assert recorded[1].message.parts == (ThinkingPart(f"{turn_loop.CUT} {turn_loop.GOES_ON}"),)
+    assert [event.message for event in of_type(made.recorder.events, ContextAdded)] == [note]
+    assert [event.usage.output_tokens for event in of_type(made.recorder.events, UsageReported)] == [8_192, 2]
+    assert (last_answer(made.history), made.pauses) == ("Half an answer.", [])
+
+
+@pytest.mark.parametrize("nothing", [(), thinks("Hm.")], ids=["nothing", "a thought"])
+async def test_a_model_that_the_limit_cut_before_its_first_word_is_asked_to_reason_less(nothing: Turn):
+    made = bench(nothing + CUT, says("Done."))
+    await made.run()
+    assert f"<note>{ANSWER_SOONER}</note>" in [message.text for message in made.model.requests[1].messages]
+    assert made.history[-1].text == "Done."
+
+
+async def test_three_answers_in_a_row_that_the_limit_cut_end_the_turn_whether_text_or_calls():
+    made = bench(
+        says("a") + CUT, calls("look"), says("b") + CUT, calls("look") + CUT, thinks("c") + CUT, says("Never.")
+    )
     end = await made.run()
-    assert (end.stop_reason, end.sentence) == (StopReason.MAX_TOKENS, "The answer reached its limit of tokens.")
+    assert end.stop_reason is StopReason.MAX_TOKENS
+    assert "3 answers of the model in a row" in end.sentence
+    assert "`turn.max_output_tokens`" in end.sentence
+    assert end.failure == TurnFailure("provider.answer-cut")
+    assert len(made.model.requests) == 5
+
+
+@pytest.mark.parametrize("end", [stops(ProviderStop.MAX_TOKENS, WINDOW_FULL), uses(99_000, 1_000) + CUT])
+async def test_where_the_window_is_full_the_model_is_not_asked_to_go_on(end: Turn):
+    made = bench(says("Half") + end, says("Never."))
+    assert (await made.run()).sentence == WINDOW_FULL
+    assert len(made.model.requests) == 1
+
+
+async def test_an_answer_that_was_cut_and_then_broke_off_goes_on_and_is_one():
+    made = resuming(says("One, ") + CUT, says("two, ") + BREAKS, says("three.") + CUT, thinks("All is said."))
+    assert await made.run() == TurnEnd(StopReason.END_TURN)
+    assert [made.history[place].text for place in (2, 4, 6)] == [CONTINUE_CUT_NOTE, CONTINUE_NOTE, CONTINUE_CUT_NOTE]
+    assert last_answer(made.history) == "One, two, three."
 
 
 BREAKS = stops(ProviderStop.INTERRUPTED, "The connection to lab broke; try again.")
