@@ -249,7 +249,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
     """Run the stages, and show all but the turn's end, which it returns."""
     end: TurnEnd | None = None
     workbench, shows_none = session.workbench, session.workbench.show_warnings
-    workbench.show_warnings = partial(show_notices, session, turn.turn_id)
+    workbench.show_warnings = partial(_show_warnings, session, turn)
     try:
         async with _committing(session.recorder):
             for stage in OWN_STAGES if turn.is_own else STAGES:
@@ -754,6 +754,12 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
     if mode is Mode.PLAN:
         return ("Plan mode: read, search and think, then present a plan. Nothing that changes anything is available.",)
     return ()
+
+
+async def _show_warnings(session: Session, turn: Turn) -> None:
+    # What the prompt itself names is read before the turn is recorded; such a sentence follows right behind that.
+    if turn.started:
+        await show_notices(session, turn.turn_id)
 
 
 async def show_notices(session: Session, turn_id: TurnId) -> None:

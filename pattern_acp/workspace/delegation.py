@@ -114,7 +114,7 @@ class DelegatingFileSystem:
     """`FileSystem` over an editor that may be stale, mute or wrong, and the disk.
 
     `deadline` is the longest wait for one answer in seconds. `on_warning` gets a sentence for the user whenever the
-    disk had to stand in; the `TextFile` carries the same. `show_warnings` shows it before the disk is written.
+    disk has to stand in; the `TextFile` carries the same. `show_warnings` shows it before the disk is read or written.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class DelegatingFileSystem:
                 raise FileMissingError(f"There is no file {path}; check the path.") from None
             raise
         except WorkspaceError as error:
-            file = await self._local.read_text_file(path)
-            return self._warned(file, f"{error} {path} was read from the disk, without unsaved changes.")
+            warning = await self._tell_of_reading(error, path, facts)
+            return replace(await self._local.read_text_file(path), warning=warning)
         if file.source == "editor":
             self._buffers[path] = _Buffer(facts.mtime_ns, self._commands)
         return file
@@ -191,8 +191,7 @@ class DelegatingFileSystem:
         except FileMissingError:
             return await self._local.read_lines(path, window)
         except WorkspaceError as error:
-            warning = f"{error} {path} was read from the disk, without unsaved changes."
-            self._on_warning(warning)
+            warning = await self._tell_of_reading(error, path, facts)
             return replace(await self._local.read_lines(path, window), warning=warning)
         disk = await self._local.read_lines(path, window)
         if shown.lines == disk.lines or not shown.lines or self._is_stale(path, facts):
@@ -215,9 +214,7 @@ class DelegatingFileSystem:
             if not await self._is_on_disk(path, text, before):
                 if isinstance(error, EditorRefusedError):
                     raise
-                warning = f"{error} {path} is written on the disk instead."
-                self._on_warning(warning)
-                await self._show_warnings()
+                warning = await self._tell(f"{error} {path} is written on the disk instead.")
                 return replace(await self._write_to_disk(path, text), warning=warning)
             file = await self._local.read_text_file(path)
             return self._warned(file, f"{error} {path} was written all the same.")
@@ -301,7 +298,9 @@ class DelegatingFileSystem:
             return file
         disk = await self._local.read_text_file(path)
         if disk.text and not file.text:
-            return self._warned(disk, f"The editor showed {path} as empty; it was read from the disk.")
+            return replace(
+                disk, warning=await self._tell(f"The editor showed {path} as empty; the disk's text is read.")
+            )
         ending = "\r\n" if disk.text.endswith("\r\n") else "\n" if disk.text.endswith("\n") else ""
         if ending and file.text + ending == disk.text:
             self._drops_final_newline = True
@@ -345,6 +344,16 @@ class DelegatingFileSystem:
             return buffer.commands < self._commands and facts.mtime_ns != buffer.disk_mtime_ns
         # Never read through the editor, so only the time shows whether a command may have written it.
         return self._watched_from_ns - _CLOCK_MARGIN_NS <= facts.mtime_ns <= self._watched_until_ns
+
+    async def _tell_of_reading(self, error: WorkspaceError, path: str, facts: PathFacts) -> str:
+        """Show that the disk is read in place of the editor, before it is; not where there is nothing to read."""
+        sentence = f"{error} {path} is read from the disk, without unsaved changes."
+        return sentence if facts.kind == "missing" else await self._tell(sentence)
+
+    async def _tell(self, sentence: str) -> str:
+        self._on_warning(sentence)
+        await self._show_warnings()
+        return sentence
 
     def _warned(self, file: TextFile, sentence: str) -> TextFile:
         self._on_warning(sentence)

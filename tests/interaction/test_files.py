@@ -151,7 +151,7 @@ async def test_a_rewind_leaves_a_file_that_the_editor_does_not_let_be_written():
         assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
 
 
-async def test_an_editor_that_cannot_is_not_needed_and_that_is_told_before_the_disk_is_written():
+async def test_an_editor_that_cannot_is_not_needed_and_that_is_told_before_the_disk_is_read_or_written():
     model = ScriptedProvider([READ_A, EDIT_A, says("Done.")])
     async with running_agent(model, capabilities=FULL_CLIENT, settings=EDIT) as agent:
         (agent.folder / "a.txt").write_text("one\n", encoding="utf-8")
@@ -161,8 +161,10 @@ async def test_an_editor_that_cannot_is_not_needed_and_that_is_told_before_the_d
         assert (agent.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
         assert agent.editor.said().count("is written on the disk instead") == 1
         shown = [str(update) for update in agent.editor.updates]
-        (told,) = (at for at, update in enumerate(shown) if "is written on the disk instead" in update)
-        assert told < max(at for at, update in enumerate(shown) if "'status': 'completed'" in update)
+        (written,) = (at for at, update in enumerate(shown) if "is written on the disk instead" in update)
+        read = min(at for at, update in enumerate(shown) if "a.txt is read from the disk" in update)
+        ends = [at for at, update in enumerate(shown) if "'status': 'completed'" in update]
+        assert (read < ends[0], written < ends[-1]) == (True, True)
         assert agent.editor.said().endswith("Done.")
 
 

@@ -1,5 +1,6 @@
 import os
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,10 @@ class Bench:
     deadline: float = 30.0
     """Seconds; short only for an editor that does not answer, or a busy machine would count as one."""
     warnings: list[str] = field(default_factory=list[str])
+    shown: list[list[str]] = field(default_factory=list[list[str]])
+    """The warnings that waited each time they were shown."""
+    as_shown: Callable[[], object] = list[str]
+    """Called whenever warnings are shown."""
 
     def __post_init__(self) -> None:
         disk = LocalFileSystem()
@@ -48,7 +53,12 @@ class Bench:
             can_write=self.can_write,
             deadline=self.deadline,
             on_warning=self.warnings.append,
+            show_warnings=self.show,
         )
+
+    async def show(self) -> None:
+        self.shown.append([*self.warnings])
+        self.as_shown()
 
     def put(self, name: str, text: str, *, hours_old: int = 2, encoding: str = "utf-8") -> str:
         path = self.folder / name
@@ -116,7 +126,8 @@ async def test_a_window_that_the_editor_cannot_give_is_read_from_the_disk_with_a
     bench = Bench(tmp_path, EditorHabits(error=EditorUnavailableError("The editor is busy.")))
     path = bench.put("a", "one\ntwo\nthree\nfour\n")
     assert await lines(bench, path) == (("two", "three"), 4, "disk")
-    assert bench.warnings == [f"The editor is busy. {path} was read from the disk, without unsaved changes."]
+    assert bench.warnings == [f"The editor is busy. {path} is read from the disk, without unsaved changes."]
+    assert bench.shown == [bench.warnings]
 
 
 async def test_a_window_that_the_editor_refuses_is_not_read_from_the_disk(tmp_path: Path):
@@ -173,6 +184,33 @@ async def test_an_editor_that_answers_errors_is_replaced_with_a_warning(tmp_path
     assert (file.text, file.source) == ("text\n", "disk")
     assert bench.warnings == [file.warning]
     assert "The editor is busy." in file.warning
+
+
+@pytest.mark.parametrize(
+    "error", [EditorUnavailableError("It cannot do that."), WorkspaceError("It sent what cannot be read.")]
+)
+async def test_the_user_sees_that_the_disk_stands_in_before_it_is_read_or_written(
+    tmp_path: Path, error: WorkspaceError
+):
+    bench = Bench(tmp_path, EditorHabits(error=error))
+    path = bench.put("a.txt", "earlier\n")
+    bench.as_shown = lambda: (tmp_path / "a.txt").write_text("changed while the user saw it\n")
+    assert await read(bench, path) == ("changed while the user saw it\n", "disk")
+    bench.as_shown = lambda: (tmp_path / "a.txt").write_text("1\n2\n3\n")
+    assert (await bench.files.read_lines(path, LineWindow(2, 1, 80, 80))).lines == ("2",)
+    bench.as_shown = lambda: (tmp_path / "a.txt").write_text("once more\n")
+    await write(bench, path, "mine\n")
+    assert bench.on_disk("a.txt") == "mine\n"
+    assert len(bench.shown) == 3
+
+
+async def test_nothing_is_said_of_reading_from_the_disk_what_is_not_there(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=EditorUnavailableError("The editor is busy.")))
+    with pytest.raises(FileMissingError):
+        await read(bench, str(tmp_path / "a.txt"))
+    with pytest.raises(WorkspaceError):
+        await bench.files.read_lines(str(tmp_path / "a.txt"), LineWindow(1, 1, 80, 80))
+    assert bench.warnings == []
 
 
 async def test_a_missing_file_stays_missing_whatever_the_editor_answers(tmp_path: Path):
