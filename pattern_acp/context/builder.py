@@ -155,8 +155,7 @@ def volatile_segment(memory: Sequence[MemoryView | Section], notes: Sequence[str
     sections = [block_section(one) if isinstance(one, MemoryView) else one for one in memory]
     if not sections and not notes:
         return ""
-    about = "This is the present state of things, refreshed with every request, not a message."
-    return str(untrusted_block(STATE, about, *sections, *map(note_section, notes)))
+    return str(untrusted_block(STATE, "The present state, not a message.", *sections, *map(note_section, notes)))
 
 
 def block_section(view: MemoryView) -> Section:

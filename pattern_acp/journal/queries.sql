@@ -359,6 +359,12 @@ ORDER BY deleted_ms DESC, id DESC LIMIT :limit;
 -- The time at which a session was deleted, and its folder.
 SELECT deleted_ms, cwd FROM sessions WHERE id = :id AND deleted = 1;
 
+-- name: has_earlier_session
+-- Whether anything was said in a session that began before this one; deleting that one changes no answer.
+SELECT 1 FROM sessions
+WHERE created_ms < (SELECT created_ms FROM sessions WHERE id = :id) AND prompt_count > 0
+LIMIT 1;
+
 -- name: list_sessions
 -- Sessions with a title, newest first, below a place in that order: one without is about nothing, since it had only
 -- slash commands, or a slip.

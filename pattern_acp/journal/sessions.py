@@ -291,6 +291,11 @@ def was_swept(tx: Transaction, session_id: str) -> bool:
     return tx.one(QUERIES["was_swept"], {"id": storable(session_id)}) is not None
 
 
+def has_earlier_session(tx: Transaction, session_id: SessionId) -> bool:
+    """True if anything was said in a session that began before this one."""
+    return tx.one(QUERIES["has_earlier_session"], {"id": session_id}) is not None
+
+
 def list_sessions(
     tx: Transaction, *, cwd: str | None, cursor: str | None, limit: int, archived: bool | None = False
 ) -> tuple[tuple[SessionRow, ...], str | None]:

@@ -134,16 +134,15 @@ def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
     return (
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "persona"),
-            "Who you are in every project: character, manner, and what you learned about working well.",
+            "Who you are in every project: character, manner, what you learned about working well.",
             f"I am {name}. I work in the user's code, and I remember what they teach me.",
         ),
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "human"),
-            "Who the user is in every project: name, language, role, habits, tastes, standing wishes. No guesses.",
+            "Who the user is in every project: name, language, role, habits, standing wishes. No guesses.",
         ),
         BlockSpec(
             BlockKey(Scope.PROJECT, project, "project"),
-            "What to know about this project: how to build, test and run it, conventions, decisions and their reasons, "
-            "traps. Leave out what a look at the files shows.",
+            "This project: how to build, test and run it, conventions, decisions, traps. Nothing that files show.",
         ),
     )

@@ -57,8 +57,8 @@ from pattern_acp.turn.loop import BROKEN_STREAM, CUT_ANSWER, CallIds, ModelInUse
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.turn.tool_runner import ToolRunner
 
-BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL, "task")
-"""Tools that a session may lack for its settings, for its folder, or before there is a task."""
+BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL, "task", "session_search")
+"""Tools that a session may lack for its settings, for its folder, or before there is a task or another session."""
 
 
 class RequestInputs(Struct, frozen=True):

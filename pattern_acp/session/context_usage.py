@@ -59,6 +59,7 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
         state.system,
         has_code,
         state.has_tasks,
+        state.has_past,
         state.persona.tools,
         more,
     )
@@ -68,6 +69,8 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
             left_out = (*left_out, CODE_TOOL)
         if not state.has_tasks:
             left_out = (*left_out, TASK_TOOL)
+        if state.has_past is False:
+            left_out = (*left_out, PAST_TOOL)
         own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
         state.window.offered = depends_on, with_room(session.state, tools_of_persona(session, (*own, *more)))
     return state.window.offered[1]
@@ -81,6 +84,9 @@ def skill_tools(state: "SessionState", *, mode_is_plan: bool = False) -> tuple[T
 
 TASK_TOOL = "task"
 """Name of the tool that only sessions with tasks in sight are offered."""
+
+PAST_TOOL = "session_search"
+"""Name of the tool that a session is not offered when there was none before it."""
 
 
 async def show_context(session: "Session") -> None:

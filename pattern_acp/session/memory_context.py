@@ -33,6 +33,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_block
 from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.history import newest_redaction_of_history
+from pattern_acp.journal.sessions import has_earlier_session
 from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.repeats import Pair
@@ -205,8 +206,9 @@ async def memory_of_request(
     def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...], Callable[[], None] | None]:
         take = beside(tx) if beside is not None else None
         if session.state.has_tasks is None:
-            # Once: a tool that came and went would break the cached prefix.
+            # Once: tools that came and went would break the cached prefix.
             session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).lasting.owners)
+            session.state.has_past = has_earlier_session(tx, session.session_id)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
         return newest_redaction_of_history(tx, session.session_id, after=known), untold, take
 

@@ -333,6 +333,8 @@ class SessionState(Struct):
     """Files that subagents which run edit, each with the name of the last one."""
     has_tasks: bool | None = None
     """True once there are tasks in sight that are not over; None before the first request asked."""
+    has_past: bool | None = None
+    """True if anything was said in an earlier session; None before the first request asked."""
     unfinished: bool = False
     """True when a turn's end could not be recorded."""
     unrecorded: TurnEnd | None = None

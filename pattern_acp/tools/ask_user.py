@@ -42,7 +42,7 @@ class AskUser:
 
     spec = ToolSpec(
         "ask_user",
-        "Ask the user one question, where answers lead to different work; never for leave to call a tool.",
+        "Ask the user one question; never for leave to call a tool.",
         input_schema(AskUserArguments),
     )
     kind = ToolKind.OTHER

@@ -514,7 +514,7 @@ class CodeMapArguments(Struct, frozen=True, forbid_unknown_fields=True):
     operation: CodeOperation
     query: Annotated[str, Meta(description="Name, Class.method, path, path:line:name or topic.")] = ""
     kinds: tuple[str, ...] = ()
-    under: Annotated[str, Meta(description="Folder.")] = ""
+    under: str = ""
     depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 2
     limit: Annotated[int, Meta(ge=1, le=200)] | None = None
     new_name: str = ""

@@ -45,10 +45,10 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     task: Annotated[str, Meta(min_length=1, description="All it needs to know.")]
     name: str = ""
-    paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
+    paths: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    needs: Annotated[tuple[str, ...], Meta(description="Names to wait for.")] = ()
-    checks: Annotated[tuple[str, ...], Meta(description="Commands; changes land if they pass.")] = ()
+    needs: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
     background: bool = False
 
 
@@ -60,8 +60,10 @@ class Delegate:
 
     spec = ToolSpec(
         DELEGATE,
-        "Have a subagent do a task and report: wide searches, separable work, reviews. Calls run side by side.",
-        input_schema(DelegateArguments, unlisted=("tools",)),
+        "Have a subagent do a task and report: wide searches, separable work, reviews. Calls run side by side. "
+        "paths: all that a worker may write. checks: commands; its changes land if they pass. needs: names to "
+        "wait for. background: true.",
+        input_schema(DelegateArguments, unlisted=("tools", "paths", "needs", "checks", "background")),
     )
     kind = ToolKind.THINK
     changes_things = False

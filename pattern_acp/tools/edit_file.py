@@ -411,7 +411,7 @@ class EditFile:
 
     spec = ToolSpec(
         "edit_file",
-        "Replace exact passages of a file, in order; when one fails, none is made.",
+        "Replace exact passages of a file, in order; all or none.",
         input_schema(EditFileArguments),
     )
     kind = ToolKind.EDIT
@@ -600,7 +600,7 @@ class WriteFile:
 
     spec = ToolSpec(
         "write_file",
-        "Create a file, or replace the whole text of one that you have read.",
+        "Create a file, or replace all of one that you have read.",
         input_schema(WriteFileArguments),
     )
     kind = ToolKind.EDIT

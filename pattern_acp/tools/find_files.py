@@ -62,7 +62,7 @@ class FindFiles:
 
     spec = ToolSpec(
         "find_files",
-        "Find files by glob at any depth, newest first, without ignored ones.",
+        "Find files by glob at any depth, newest first, no ignored ones.",
         input_schema(FindFilesArguments),
     )
     kind = ToolKind.SEARCH
@@ -220,7 +220,7 @@ class SearchText:
 
     spec = ToolSpec(
         "search_text",
-        "Search files that are not ignored for a Python regex (\\n spans lines), best files first; "
+        "Search unignored files for a Python regex (\\n spans lines), best files first; "
         f"{MATCHES_SHOWN} lines at most.",
         input_schema(SearchTextArguments, unlisted=("offset",)),
     )

@@ -169,7 +169,7 @@ class JobArguments(Struct, frozen=True, forbid_unknown_fields=True):
     action: JobAction
     job: Annotated[str, Meta(min_length=1)] | None = None
     text: str = ""
-    key: Annotated[JobKey, Meta(description="Behind text.")] = JobKey.ENTER
+    key: JobKey = JobKey.ENTER
     wait_seconds: Annotated[int, Meta(ge=0, le=MOST_WAIT)] | None = None
 
 
@@ -178,8 +178,8 @@ class JobTool:
 
     spec = ToolSpec(
         "job",
-        "Control background commands.",
-        input_schema(JobArguments, unlisted=("wait_seconds",)),
+        "Control background commands. key, behind text: enter, none, ctrl-c, ctrl-d.",
+        input_schema(JobArguments, unlisted=("wait_seconds", "key")),
     )
     kind = ToolKind.EXECUTE
     changes_things = True

@@ -86,7 +86,7 @@ class MemoryReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     label: str | None = None
     version: Annotated[int, Meta(ge=1)] | None = None
-    history: Annotated[bool, Meta(description="Its writes.")] = False
+    history: bool = False
 
 
 class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +97,7 @@ class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kinds: tuple[SearchKind, ...] = ()
     scope: Scope | None = None
     session: str = ""
-    since: Annotated[str, Meta(description="Like 2026-11-27.")] = ""
+    since: str = ""
     until: str = ""
 
 
@@ -106,8 +106,8 @@ class MemoryRead:
 
     spec = ToolSpec(
         "memory_read",
-        "Read a memory block, or all without label.",
-        input_schema(MemoryReadArguments),
+        "Read a memory block, or all without label. history: true; version: 3.",
+        input_schema(MemoryReadArguments, unlisted=("history", "version")),
     )
     kind = ToolKind.READ
     changes_things = False
@@ -126,8 +126,9 @@ class MemorySearch:
 
     spec = ToolSpec(
         "memory_search",
-        "Search memory and earlier messages, by words and meaning.",
-        input_schema(MemorySearchArguments, unlisted=("limit", "session")),
+        "Search memory and earlier messages, by words and meaning. since, until: dates like 2026-11-27. kinds: "
+        "user, assistant, block, archival, skill, task.",
+        input_schema(MemorySearchArguments, unlisted=("limit", "session", "kinds", "since", "until", "scope")),
     )
     kind = ToolKind.SEARCH
     changes_things = False
@@ -296,12 +297,19 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     scope: Scope | None = None
     kind: NoteKind | None = None
-    paths: Annotated[tuple[str, ...], Meta(description="For edits of src/db/**.")] = ()
+    paths: tuple[str, ...] = ()
     severity: Severity | None = None
-    until: Annotated[str, Meta(description="Date, 2h, never.")] = ""
-    version: Annotated[int, Meta(ge=1, description="For undo, rollback.")] | None = None
+    until: str = ""
+    version: Annotated[int, Meta(ge=1)] | None = None
     reason: str = ""
-    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several; all or none.")] = ()
+    edits: tuple[OneEdit, ...] = ()
+
+
+_NAMED_ELSEWHERE = (
+    *("kind", "paths", "until", "scope", "version", "edits"),
+    *("severity", "template", "check", "description", "reason"),
+)
+"""Arguments that the description of the tool names, or answers and notes do."""
 
 
 class MemoryWrite:
@@ -309,8 +317,10 @@ class MemoryWrite:
 
     spec = ToolSpec(
         "memory_write",
-        "Remember what later sessions need; no notes on the present task.",
-        input_schema(MemoryWriteArguments, plain=("edits",), unlisted=("severity", "template", "check")),
+        "Remember what later sessions need, not the present task. With paths ([src/db/**]): kind (constraint, "
+        "decision, trap, machine, runtime), until (date, 2h, never). create: scope (persona, project, shared). "
+        "rollback: version. edits: several.",
+        input_schema(MemoryWriteArguments, unlisted=_NAMED_ELSEWHERE),
     )
     kind = ToolKind.EDIT
     changes_things = True

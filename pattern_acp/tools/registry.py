@@ -3,11 +3,10 @@
 Owns: which tools there are and which of them a mode offers. Must not know: what any of them does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.config.settings import EditToolSetting
-from pattern_acp.domain.canonical import Json
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.ask_user import AskUser
@@ -21,6 +20,7 @@ from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.memory_tools import MemoryRead, MemorySearch, MemoryWrite
 from pattern_acp.tools.read_file import ReadAttachment, ReadFileTool
 from pattern_acp.tools.run_command import RunCommandTool
+from pattern_acp.tools.schema import argument_names
 from pattern_acp.tools.session_search import SearchSessions
 from pattern_acp.tools.task import TaskTool
 from pattern_acp.tools.update_plan import UpdatePlan
@@ -71,7 +71,7 @@ def _web_search(searcher: "WebSearcher | None") -> tuple[Tool, ...]:
 
 def parameter_names() -> frozenset[str]:
     """The names of all arguments of built-in tools, which stay whatever words are forgotten."""
-    return frozenset(name for tool in default_tools() for name in _parameters(tool.spec.input_schema))
+    return argument_names()
 
 
 def offered(tools: Sequence[Tool], *, mode_is_plan: bool, left_out: Sequence[str] = ()) -> tuple[Tool, ...]:
@@ -87,15 +87,3 @@ def edit_tool_left_out(setting: EditToolSetting, model: ModelInfo) -> tuple[str,
         return ()
     by_patch = model.writes_patches if setting == "auto" else setting == "apply_patch"
     return ("edit_file",) if by_patch else ("apply_patch",)
-
-
-def _parameters(schema: Json) -> Iterator[str]:
-    """The names of what a schema describes, at any depth."""
-    if isinstance(schema, Mapping):
-        properties = schema.get("properties")
-        yield from properties if isinstance(properties, Mapping) else ()
-        for inner in schema.values():
-            yield from _parameters(inner)
-    elif isinstance(schema, Sequence) and not isinstance(schema, str):
-        for inner in schema:
-            yield from _parameters(inner)

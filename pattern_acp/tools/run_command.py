@@ -94,8 +94,8 @@ class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] | None = None
     cwd: Annotated[str, Meta(min_length=1)] | None = None
     background: bool = False
-    interactive: Annotated[bool, Meta(description="You type with job.")] = False
-    description: Annotated[str, Meta(description="For the user.")] = ""
+    interactive: bool = False
+    description: str = ""
 
 
 class RunCommandTool:
@@ -103,7 +103,8 @@ class RunCommandTool:
 
     spec = ToolSpec(
         "run_command",
-        f"Run a shell command without input, {DEFAULT_SECONDS} s by default. Read, search and edit with other tools.",
+        f"Run a shell command without input (interactive: you type with job), {DEFAULT_SECONDS} s by default. "
+        "Read, search and edit with other tools.",
         input_schema(RunCommandArguments),
     )
     kind = ToolKind.EXECUTE

@@ -9,7 +9,7 @@ an enumerated word) and strict everywhere else: a guess about what was meant cou
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
@@ -24,6 +24,9 @@ LARGEST_NUMBER = 2**53 - 1
 
 _LEFT_OUT = frozenset({"title", "default", "minLength", "minItems", "minimum", "maximum", "additionalProperties"})
 """The constraints that we check ourselves when a call comes; the model would pay for them in every request."""
+
+_NAMES: set[str] = set()
+"""Names of the arguments of every type that became a schema."""
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
@@ -47,11 +50,29 @@ def input_schema(
     schema = _compact(root, definitions)
     if not isinstance(schema, dict):
         raise TypeError("A tool's arguments must be one object.")
+    _NAMES.update(_parameters(schema))
     for name in plain:
         _make_plain(schema, name)
     for path in unlisted:
         _unlist(schema, path)
     return schema
+
+
+def argument_names() -> frozenset[str]:
+    """The names of the arguments of all tools that were imported, also of those that no request lists."""
+    return frozenset(_NAMES)
+
+
+def _parameters(schema: Json) -> Iterator[str]:
+    """The names of what a schema describes, at any depth."""
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, Mapping) else ()
+        for inner in schema.values():
+            yield from _parameters(inner)
+    elif isinstance(schema, Sequence) and not isinstance(schema, str):
+        for inner in schema:
+            yield from _parameters(inner)
 
 
 def _make_plain(schema: dict[str, Json], name: str) -> None:

@@ -56,7 +56,7 @@ class SessionSearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     query: str = ""
     when: Annotated[str, Meta(description="Yesterday, 2026-11-27.")] = ""
-    path: Annotated[str, Meta(description="File.")] = ""
+    path: str = ""
     kinds: tuple[SessionKind, ...] = ()
     turn: Annotated[str, Meta(description="A result's link.")] = ""
     limit: Annotated[int, Meta(ge=1, le=30)] = DEFAULT_HITS
@@ -72,7 +72,7 @@ class SearchSessions:
 
     spec = ToolSpec(
         "session_search",
-        "Find what earlier sessions of this project said and did, or open a turn.",
+        "Find what earlier sessions here said and did, or open a turn.",
         input_schema(SessionSearchArguments, unlisted=("kinds", "limit")),
     )
     kind = ToolKind.SEARCH

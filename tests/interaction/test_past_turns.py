@@ -170,3 +170,16 @@ async def test_a_command_that_ran_often_is_indexed_once_a_session_and_forgotten_
         assert "zeppelin" not in "".join(await agent.database.read(indexed))
         queued = await agent.database.read(lambda tx: tx.one("SELECT count(*) FROM embedding_queue"))
         assert queued is not None
+
+
+async def test_a_search_of_sessions_is_offered_once_there_is_an_earlier_one_and_stays_as_it_began():
+    model = ScriptedProvider([says("Hello there.")] * 5)
+    async with running_agent(model) as agent:
+        first = await ask(agent, "Say hello.")
+        await ask(agent, "And you?")
+        await agent.editor.prompt(first, "Again.")
+        await agent.editor.request("session/close", {"sessionId": first})
+        await agent.editor.request("session/load", {"sessionId": first, "cwd": str(agent.folder), "mcpServers": []})
+        await agent.editor.prompt(first, "And on?")
+    offered = ["session_search" in {tool.name for tool in request.tools} for request in model.requests]
+    assert offered == [False, True, False, False]

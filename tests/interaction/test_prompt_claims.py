@@ -13,9 +13,9 @@ from tests.support.wires import WIRES, body_for
 
 MEMORY_IS_WHERE = (
     "<memory>, before the first prompt: your memory blocks. <current_state>, at the end of the newest message: what is "
-    "true now (time, git, jobs, and what changed in memory, or all of it where <memory> is missing)"
+    "true now (time, git, jobs, changed memory, or all where <memory> is missing)"
 )
-BLOCKS, STATE = b"<memory>\\nThis is your memory", b"<current_state>\\nThis is the present state"
+BLOCKS, STATE = b"<memory>\\nYour memory: data", b"<current_state>\\nThe present state"
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -38,22 +38,20 @@ async def test_memory_is_in_the_request_where_the_prompt_says(wire: Wire):
     assert STATE in body_for(wire, replace(model.requests[1], messages=model.requests[1].messages[-1:]))
 
 
-@pytest.mark.parametrize(("patches", "left_out"), [(False, "apply_patch"), (True, "edit_file")])
-async def test_every_tool_that_the_prompt_names_is_offered_where_no_mode_leaves_it_out(left_out: str, *, patches: bool):
-    model = ScriptedProvider([says("Hello."), says("Planned.")])
+async def test_every_tool_that_the_prompt_names_is_offered_where_no_mode_leaves_it_out():
+    model = ScriptedProvider([says("Hello."), says("Hello."), says("Planned.")])
     async with running_agent(model) as agent:
-        info = agent.models.infos["scripted"]
-        agent.models.infos["scripted"] = replace(info, writes_patches=patches)
-        session = await agent.editor.open_session(str(agent.folder))
-        await agent.editor.prompt(session, "Hello?")
+        for _ in range(2):
+            session = await agent.editor.open_session(str(agent.folder))
+            await agent.editor.prompt(session, "Hello?")
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
         await agent.editor.prompt(session, "And now?")
     persona = model.requests[0].system.partition("\n\nEnvironment")[0]
     named = set(re.findall(r"\b[a-z]+_[a-z]+\b", persona)) - {"current_state", "catch_up", "conversation_summary"}
-    assert {"ask_user", "edit_file", "write_file", "update_plan", "memory_write", "memory_search"} <= named
-    offered, in_plan = ({tool.name for tool in request.tools} for request in model.requests)
-    # The prompt says of the two for editing that one of them is there.
-    assert named - offered == {left_out}
-    assert "whichever you have" in persona
-    assert named - in_plan > {left_out}
+    assert {"ask_user", "write_file", "update_plan", "memory_write", "memory_search"} <= named
+    at_first, offered, in_plan = ({tool.name for tool in request.tools} for request in model.requests)
+    assert named - at_first == {"session_search"}
+    assert "session_search, if you have it" in persona
+    assert named <= offered
+    assert named - in_plan
     assert "Modes may offer fewer tools." in persona

@@ -6,7 +6,7 @@ from jsonschema import Draft202012Validator
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.fallback_titles import WORDS, failed_title
-from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered
+from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered, parameter_names
 from tests.support.editor import JsonDict
 
 READS_ONLY = [
@@ -89,12 +89,12 @@ def test_the_person_may_choose_the_edit_tool():
     assert edit_tool_left_out("both", info) == ()
 
 
-def test_all_tools_together_leave_room_in_a_prompt_of_16_kb():
+def test_all_tools_together_leave_most_of_a_first_request_of_10_kb_to_the_conversation():
     specs = [
         {"name": tool.spec.name, "description": tool.spec.description, "input_schema": tool.spec.input_schema}
         for tool in default_tools()
     ]
-    assert len(json.dumps(specs).encode()) <= 9_000
+    assert len(json.dumps(specs).encode()) <= 8_000
 
 
 def test_the_tools_are_the_same_bytes_every_time():
@@ -127,3 +127,7 @@ def test_words_of_titles_are_of_tools_that_there_are():
 )
 def test_a_call_that_could_not_be_prepared_is_titled_as_one_that_could(name: str, arguments: JsonDict, title: str):
     assert failed_title(name, arguments) == title
+
+
+def test_arguments_that_no_request_lists_are_known_by_name_too():
+    assert {"path", "old_text", "kinds", "checks", "wait_seconds"} <= parameter_names()
