@@ -310,6 +310,15 @@ class RecordedPath(Struct, frozen=True):
     real: str
 
 
+class RecordedClaim(Struct, frozen=True):
+    """Claim of another open session that a call met."""
+
+    path: str
+    session: str
+    told: bool = False
+    """True if it had been told, or allowed, before."""
+
+
 class RecordedBasis(Struct, frozen=True, omit_defaults=True):
     """All that something was decided from besides policy and what the call would touch."""
 
@@ -320,6 +329,7 @@ class RecordedBasis(Struct, frozen=True, omit_defaults=True):
     hour: int | None = None
     """The hour of the day where the user was."""
     paths: tuple[RecordedPath, ...] = ()
+    claims: tuple[RecordedClaim, ...] = ()
 
 
 class RecordedPolicy(Struct, frozen=True):
@@ -339,6 +349,8 @@ class RecordedPolicy(Struct, frozen=True):
     job: int = 0
     globs: tuple[str, ...] = ()
     """The patterns of files that the job may write."""
+    overlap: str = "tell"
+    """Setting `claims.overlap`: what became of calls that change what other open sessions claim."""
 
 
 class PermissionDecided(Struct, frozen=True):

@@ -5,7 +5,7 @@ caller's `resolve` says where paths lead.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import assert_never
@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.config.settings import PolicyRule
+from pattern_acp.config.settings import OverlapSetting, PolicyRule
 from pattern_acp.domain.access import (
     Access,
     CallServer,
@@ -34,6 +34,7 @@ from pattern_acp.policy.decision import (
     NO_SANDBOX,
     SANDBOX_REQUIRED,
     Circumstances,
+    ClaimElsewhere,
     Decision,
     GrantScope,
     Lifetime,
@@ -56,7 +57,7 @@ from pattern_acp.policy.grant_matching import (
     prefix_pattern,
     server_pattern,
 )
-from pattern_acp.policy.layers import Layer, combine
+from pattern_acp.policy.layers import CLAIMED, Layer, combine
 from pattern_acp.policy.nested_lines import whole_line
 from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import (
@@ -205,6 +206,7 @@ def decide(  # noqa: PLR0913  all that a decision is made from
     reading_asks: bool = False,
     rules: Sequence[PolicyRule] = (),
     around: Circumstances | None = None,
+    overlap: OverlapSetting = "tell",
 ) -> Decision:
     """Decide on a call by everything that it wants to touch: the strictest answer wins.
 
@@ -236,7 +238,8 @@ def decide(  # noqa: PLR0913  all that a decision is made from
             without a question runs in it.
         reading_asks: True when commands that only read are decided on like all others.
         rules: the user's and the project's rules; deny comes before ask, ask before allow, whatever their order.
-        around: the circumstances that the conditions of rules are about.
+        around: the circumstances that the conditions of rules are about, and the claims of others.
+        overlap: what becomes of a call that changes what another open session claims.
     """
     # Each path is looked up once a decision, however many layers ask for it.
     lookup = cache(resolve) if resolve is not None else None
@@ -249,8 +252,44 @@ def decide(  # noqa: PLR0913  all that a decision is made from
     scopes = tuple(scope for scope in strictest.scopes if all(scope in decision.scopes for decision in same))
     # One part that has to be confined confines the call.
     confined = next((decision.sandbox for decision in same if decision.sandbox), "")
-    reasons = _reasons(same)
-    return replace(strictest, reason=reasons, scopes=scopes, sandbox=confined)
+    decision = replace(strictest, reason=_reasons(same), scopes=scopes, sandbox=confined)
+    return _beside_claims(decision, situation.around.claims, overlap) if situation.around.claims else decision
+
+
+def _beside_claims(decision: Decision, claims: Sequence[ClaimElsewhere], overlap: OverlapSetting) -> Decision:
+    """The decision where other open sessions claim what the call would change, as the user's settings have it."""
+    untold = [one for one in claims if overlap == "deny" or not one.told]
+    if not untold or decision.verdict is Verdict.DENY:
+        return decision
+    who = "\n".join(one.line or f"- {one.path}: {one.session}" for one in untold)
+    asks = overlap == "ask"
+    if asks:
+        reason = f"Another open session works on what the agent wants to change:\n{who}"
+        if decision.verdict is Verdict.ASK:
+            reason += f"\n{decision.reason}"
+    else:
+        held = "Not done yet, nothing was changed. Another open session works on what this call would change:"
+        reason = f"{held}\n{who}\n{_ELSEWHERE[overlap]}"
+    claimed = Decision(
+        Verdict.ASK if asks else Verdict.DENY,
+        CLAIMED,
+        reason,
+        sandbox=decision.sandbox if asks else "",
+        layer=Layer.USER,
+        source=f'[claims] overlap = "{overlap}"',
+    )
+    together = combine((decision, claimed))
+    return replace(together, rule=CLAIMED, reason=reason, source=claimed.source, layer=claimed.layer)
+
+
+_ELSEWHERE: Mapping[OverlapSetting, str] = {
+    "deny": "The settings deny edits there ([claims] overlap). Work on something else, or wait until that session is "
+    "closed or its claim ends, 15 minutes behind its last edit.",
+    "tell": "Its work must survive: read what you change again before you edit. Wait and do something else first, work "
+    "in a fork or a worktree of your own, have the user take it over (`/board take PATH` asks that session), or go on; "
+    "the same call once more is done.",
+}
+"""The choices that the model has."""
 
 
 def _as_it_leads(access: Access, resolve: Resolver | None) -> Access:

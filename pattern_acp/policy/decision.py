@@ -83,6 +83,17 @@ _DURATIONS = {
 }
 
 
+class ClaimElsewhere(Struct, frozen=True):
+    """Claim of another open session on what a call would change."""
+
+    path: str
+    session: str
+    told: bool = False
+    """True once the model, or the user, was told of it and went on."""
+    line: str = ""
+    """The claim in words: who works where, since when, on which task; empty in a record."""
+
+
 class Circumstances(Struct, frozen=True):
     """State of the session around a decision; empty or None where it is not known."""
 
@@ -98,6 +109,8 @@ class Circumstances(Struct, frozen=True):
     """The branch; empty on a commit and outside of repositories."""
     hour: int | None = None
     """The hour of the day where the user is."""
+    claims: tuple[ClaimElsewhere, ...] = ()
+    """Claims of others on what the call would change."""
 
 
 class Basis(Struct, frozen=True):

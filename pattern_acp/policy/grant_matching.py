@@ -25,6 +25,7 @@ from pattern_acp.policy.command_paths import command_targets, outside_paths, pro
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, read_command_line
 from pattern_acp.policy.decision import Decision, GrantScope, Lifetime
 from pattern_acp.policy.destructive import destructive_reason
+from pattern_acp.policy.layers import CLAIMED
 from pattern_acp.policy.nested_lines import effective_commands
 from pattern_acp.policy.paths import Resolver, is_inside, is_inside_any, is_windows_path, protection, resolve_by_text
 from pattern_acp.policy.programs import gives_script_words, has_escape_option, prefix_words, program_name
@@ -422,6 +423,8 @@ def approval_options(
     "Always" answers are offered only if the decision has a scope, and say how far they reach and how long they last. A
     refusal is always among them. `edits_text`: the user may change the text of the call, or refuse it with a reason.
     """
+    if decision.rule == CLAIMED:
+        return _BESIDE_CLAIMS
     once = "Run once" if any(isinstance(access, RunCommand) for access in accesses) else "Allow once"
     options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, once)]
     if edits_text:
@@ -436,6 +439,13 @@ def approval_options(
         label = lasting[0].label(Lifetime.SESSION).replace("Always allow", "Never allow", 1)
         options.append(ApprovalOption(PermissionAnswer.REJECT_ALWAYS, label))
     return tuple(options)
+
+
+_BESIDE_CLAIMS = (
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Go on: edit beside that session"),
+    ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Take over: ask that session, and edit once it gives way"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Wait: leave it alone for now"),
+)
 
 
 def _offers(decision: Decision) -> Iterator[tuple[PermissionAnswer, GrantScope, Lifetime]]:

@@ -46,6 +46,9 @@ class Force(IntEnum):
     """Nothing suffices: it asks each time."""
 
 
+CLAIMED = "claimed"
+"""Rule of what other open sessions work on."""
+
 HABITS = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fetch", "server_tool"})
 """Rules of the built-in policy that only ask because nobody has allowed it yet."""
 
@@ -54,6 +57,7 @@ _FORCES = {
     "subagent_paths": Force.CONSENT,
     "job_paths": Force.CONSENT,
     "own_program": Force.FIRM,
+    CLAIMED: Force.FIRM,
     "memory_secret": Force.FIRM,
     "memory_origin": Force.FIRM,
     "rule_ask": Force.FIRM,
@@ -135,6 +139,7 @@ _CHANGES = {
     "rule_ask": "Only a change of this rule.",
     "rule_deny": "Only a change of this rule.",
     "own_program": "Nothing: it asks each time.",
+    CLAIMED: "The end of the other session's claim, or another `[claims] overlap`.",
     "memory_secret": "Nothing: it asks each time.",
     "sandbox_required": "A sandbox on this machine, or another `[policy] sandbox`.",
     "network": 'An answer for longer, or `sandbox_network = "host"`.',

@@ -27,7 +27,7 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.hooks.answers import Opinion
 from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, Wording
-from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.decision import ClaimElsewhere, Decision, Mode, Verdict
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import (
     MalformedToolCall,
@@ -51,7 +51,7 @@ from pattern_acp.replay.recorded_turns import Position, RecordedCall, RecordedRe
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.budget import NOTE_BEGINS, REPEAT_RULE, STOPPED_FOR_REPEATS, RepeatGuard
 from pattern_acp.turn.loop import CUT, GOES_ON, OUT_OF_TIME, TOLD_AGAIN
-from pattern_acp.turn.permissions import Denied, PermissionChecker, PolicyState
+from pattern_acp.turn.permissions import ASKED_TO_GIVE_WAY, Denied, GivesWay, PermissionChecker, PolicyState
 from pattern_acp.turn.recorder import TurnRecorder
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, CHANGED_BY_HOOK
 
@@ -217,9 +217,14 @@ class RecordedPermissions(PermissionChecker):
         self._waiting = set[str]()
         """Calls that were to be asked about, and wait for the questions before theirs."""
 
-    def decide(self, accesses: tuple[Access, ...], arguments: JsonObject | None = None) -> Decision:
+    def decide(
+        self,
+        accesses: tuple[Access, ...],
+        arguments: JsonObject | None = None,
+        claims: tuple[ClaimElsewhere, ...] = (),
+    ) -> Decision:
         """See `PermissionChecker.decide`."""
-        del arguments
+        del arguments, claims
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
         call = self._position.call(named)
         decided = call.settled if named in self._waiting and call.settled is not None else call.decided
@@ -239,9 +244,18 @@ class RecordedPermissions(PermissionChecker):
         *,
         again: Callable[[], Decision],
         wording: Wording | None = None,
+        gives_way: GivesWay | None = None,
     ) -> Denied | None:
         """Refuse as `PermissionChecker.authorize`, in the words of an earlier release where those were recorded."""
-        denied = await super().authorize(turn_id, decision, accesses, view, again=again, wording=wording)
+        del gives_way
+        finished = self._position.call(view.call_id).finished
+
+        async def gave_way(*, takes_over: bool) -> bool:
+            return takes_over and finished is not None and ASKED_TO_GIVE_WAY in finished.result_text
+
+        denied = await super().authorize(
+            turn_id, decision, accesses, view, again=again, wording=wording, gives_way=gave_way
+        )
         if denied is None:
             return None
         earlier = re.sub(r"(?<=[Tt]he )user\b", "person", denied.sentence)
@@ -272,6 +286,16 @@ class RecordedWarnings:
 
     def __init__(self, position: Position) -> None:
         self._position = position
+
+    async def claims(self, accesses: Sequence[Access]) -> tuple[ClaimElsewhere, ...]:
+        """See `BeforeEdits.claims`. They are part of the recorded decision."""
+        del accesses
+        return ()
+
+    async def gives_way(self, accesses: Sequence[Access], *, takes_over: bool) -> bool:
+        """See `BeforeEdits.gives_way`; `RecordedPermissions.authorize` repeats what came of it."""
+        del accesses
+        return takes_over
 
     async def before(self, accesses: Sequence[Access]) -> str:
         """See `BeforeEdits.before`."""

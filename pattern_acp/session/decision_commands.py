@@ -16,6 +16,7 @@ from pattern_acp.journal.events import (
     Event,
     PermissionAnswered,
     PermissionDecided,
+    RecordedClaim,
     RecordedPath,
     RecordedPolicy,
     ToolCallStarted,
@@ -60,6 +61,7 @@ class ExplainedDecision(Result, frozen=True):
             ("Sandbox", decided.sandbox),
             ("Then", "; ".join(filter(None, (_left(decided), _on(decided), _hour(decided))))),
             ("Led to", ", ".join(f"`{one.path}` → `{one.real}`" for one in _led(decided))),
+            ("Claimed", ", ".join(f"`{one.path}` by {one.session}" for one in _claims(decided))),
             ("Your answer", self.answer.replace("_", " ")),
             ("Your words", self.words),
             ("Would change it", decided.changes),
@@ -83,6 +85,10 @@ def _hour(decided: PermissionDecided) -> str:
 
 def _led(decided: PermissionDecided) -> Sequence[RecordedPath]:
     return decided.basis.paths if decided.basis is not None else ()
+
+
+def _claims(decided: PermissionDecided) -> Sequence[RecordedClaim]:
+    return decided.basis.claims if decided.basis is not None else ()
 
 
 class Verified(Result, frozen=True):

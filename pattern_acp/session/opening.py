@@ -162,6 +162,7 @@ async def create_session(shared: Constellation, client: Client, opening: Opening
             owner,
             read=DataRead((place.cwd, *place.roots), (file.path for file in compiled.files)),
             reading_asks=place.settings.policy.reading_commands == "ask",
+            overlap=place.settings.claims.overlap,
             rules=place.settings.policy.rules,
         ),
         system=compiled.system,

@@ -205,6 +205,7 @@ async def _session_of(
             GrantOwner(place.project, instructions.compiled.identity),
             read=data_read(place, instructions.compiled, found.recorded),
             reading_asks=place.settings.policy.reading_commands == "ask",
+            overlap=place.settings.claims.overlap,
             rules=place.settings.policy.rules,
         ),
         system=instructions.compiled.system,

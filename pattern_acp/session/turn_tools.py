@@ -105,7 +105,7 @@ class TurnTools:
             hooks=hooks,
             effects=session.checkpoints,
         )
-        self._runner.before_edits = EditWarnings(session, session.state, waits=self._budget.waits)
+        self._runner.before_edits = EditWarnings(session, session.state)
         self._runner.withheld = self._withheld
         self._runner.offered = lambda: [tool.spec.name for tool in offered_tools(session)]
         self._runner.running = session.calls

@@ -14,7 +14,6 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.config.settings import OverlapSetting
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
@@ -30,9 +29,6 @@ _QUERIES = load_queries("pattern_acp.tasks")
 
 TTL_MS = 15 * 60_000
 """Life of a claim behind its last renewal."""
-
-HELD = "Not done yet"
-"""Beginning of the text that holds a call."""
 
 ClaimState: TypeAlias = Literal["active", "expired", "stale"]
 
@@ -94,6 +90,12 @@ class Claim(Struct, frozen=True):
         """The session in words."""
         by = f", its subagent {one_line(self.agent, 80)}" if self.agent else ""
         return f"“{one_line(self.title, 80) or 'an untitled session'}” ({self.persona}){by}"
+
+    @property
+    def line(self) -> str:
+        """Who works where, since when, and on which task."""
+        task = f", on the task {self.task}" if self.task else ""
+        return f"- {self.target.shown}: {self.who}, since {local_minute(self.made_ms)}{task}"
 
 
 IsAlive: TypeAlias = Callable[[int, str], bool]
@@ -219,60 +221,11 @@ def read_claims(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running)
     return _claims(tx.all(_QUERIES["read_claims"]), now_ms, is_alive)
 
 
-def overlap_text(claims: Sequence[Claim], files: int, overlap: OverlapSetting) -> str:
-    """Text for the model instead of the effect: who works there, since when, on what, and the choices."""
-    lines = [
-        f"{HELD}, nothing was changed. Another open session works on what this call would change:",
-        *_lines(claims),
-    ]
-    match overlap:
-        case "deny":
-            lines.append(
-                "The settings deny edits there ([claims] overlap). Work on something else, or wait until that session "
-                "is closed or its claim ends, 15 minutes behind its last edit."
-            )
-        case "tell" | "ask":
-            lines.append(
-                f"Its work must survive: read the {'file' if files == 1 else 'files'} again before you edit. Wait and "
-                "do something else first, work in a fork or a worktree of your own, have the user take it over "
-                "(`/board take PATH` asks that session), or go on; the same call once more is done."
-            )
-    return "\n".join(lines)
-
-
-def overlap_question(claims: Sequence[Claim]) -> str:
-    """Question to the user about an edit of what another session works on."""
-    return "\n".join(("Another open session works on what the agent wants to change:", *_lines(claims)))
-
-
-def waiting_text(claims: Sequence[Claim], *, asked: bool) -> str:
-    """Text for the model instead of the effect, where the user wants to wait, or `asked` that session to give way."""
-    said = (
-        "The user asked that session to give way; until it does, its work is left alone. Do something else first."
-        if asked
-        else "The user wants to wait. Do something else, or work in a fork or a worktree of your own."
-    )
-    return "\n".join(
-        (
-            f"{HELD}, nothing was changed. Another open session works on what this call would change:",
-            *_lines(claims),
-            said,
-        )
-    )
-
-
-def _lines(claims: Sequence[Claim]) -> list[str]:
-    """Who works where, since when, and on which task."""
-    return [
-        f"- {one.target.shown}: {one.who}, since {local_minute(one.made_ms)}"
-        + (f", on the task {one.task}" if one.task else "")
-        for one in claims
-    ]
-
-
 def beside_text(files: Mapping[str, str]) -> str:
     """Text for a subagent instead of the effect: which other one that runs beside it edits the same file."""
-    lines = [f"{HELD}, nothing was changed. Another subagent of the same session edits what this call would change:"]
+    lines = [
+        "Not done yet, nothing was changed. Another subagent of the same session edits what this call would change:"
+    ]
     lines += [f"- {path}: {one_line(name, 80)}" for path, name in files.items()]
     lines.append("Its work must survive: read the file again, change your part only; the same call once more is done.")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ before the decision: the error of a call that cannot be prepared may quote a fil
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.to_thread
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp import __version__
-from pattern_acp.config.settings import PolicyRule
+from pattern_acp.config.settings import OverlapSetting, PolicyRule
 from pattern_acp.domain.access import Access, ReadPath, WritePath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock, local_hour
@@ -35,8 +35,9 @@ from pattern_acp.journal.events import (
     RecordedRule,
 )
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer, Wording
-from pattern_acp.policy.decision import Basis, Circumstances, Decision, Mode, Verdict
+from pattern_acp.policy.decision import Basis, Circumstances, ClaimElsewhere, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
+from pattern_acp.policy.layers import CLAIMED
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome, shown_name
 from pattern_acp.turn.budget import Budget, UserWaitTimer
@@ -55,10 +56,24 @@ REFUSED = (
 
 REFUSED_WITH_WORDS = f"{USER_REFUSED} It did not run and nothing was changed. They wrote: {{}}"
 
+NOTHING_DONE = "Not done yet, nothing was changed."
+WAITS = "The user wants to wait. Do something else, or work in a fork or a worktree of your own."
+ASKED_TO_GIVE_WAY = (
+    "The user asked that session to give way; until it does, its work is left alone. Do something else first."
+)
+
 PATHS_NAMED = 5
 """Files that a question about a call that does not work names."""
 
 REFUSED_BY_PERSON = "Refused; it did not run."
+
+
+class GivesWay(Protocol):
+    """Hears that the user allowed a call beside claims of others."""
+
+    async def __call__(self, *, takes_over: bool) -> bool:
+        """Return whether the call waits until they are given back; `takes_over`: the user wants to take them over."""
+        ...
 
 
 class PolicyState(Struct):
@@ -77,6 +92,8 @@ class PolicyState(Struct):
     """True when commands that only read ask like all others."""
     rules: tuple[PolicyRule, ...] = ()
     """The rules of the user and of the project."""
+    overlap: OverlapSetting = "tell"
+    """Setting `claims.overlap`: what becomes of calls that change what other open sessions claim."""
     read: DataRead = field(default_factory=DataRead)
     """Data that the session has read, whose text may be behind a call."""
     trusts_folder: Callable[[], bool] = lambda: False
@@ -164,13 +181,24 @@ class PermissionChecker:
         """Seconds that the user took to answer so far; time limits leave them out."""
         return self._waits.seconds
 
-    def decide(self, accesses: tuple[Access, ...], arguments: JsonObject | None = None) -> Decision:
-        """Decide by the present policy; `arguments` are those of a call of the model, whose origin counts then."""
+    def decide(
+        self,
+        accesses: tuple[Access, ...],
+        arguments: JsonObject | None = None,
+        claims: tuple[ClaimElsewhere, ...] = (),
+    ) -> Decision:
+        """Decide by the present policy.
+
+        `arguments` are those of a call of the model, whose origin counts then; `claims` those of other open sessions on
+        what it would change.
+        """
         # Late: what tells commands apart is 20 modules, and a start decides nothing.
         from pattern_acp.policy.decide import decide
 
         mode = self._narrowing.mode(self._state.mode)
         state, around = self._state, self._circumstances()
+        if claims:
+            around = replace(around, claims=claims)
         led: dict[tuple[str, str], str] = {}
 
         def lookup(path: str, folder: str) -> str:
@@ -189,6 +217,7 @@ class PermissionChecker:
             reading_asks=state.reading_asks,
             rules=state.rules,
             around=around,
+            overlap=state.overlap,
         )
         decision = self._narrowing.narrowed(decision, accesses)
         decision = replace(decision, basis=Basis(around, tuple((*place, real) for place, real in led.items())))
@@ -221,6 +250,7 @@ class PermissionChecker:
             narrowing.paths,
             narrowing.job,
             narrowing.globs,
+            state.overlap,
         )
 
     async def announce(
@@ -271,10 +301,12 @@ class PermissionChecker:
         *,
         again: Callable[[], Decision],
         wording: Wording | None = None,
+        gives_way: GivesWay | None = None,
     ) -> Denied | None:
         """None when the call may run. `again` decides anew once the questions asked before are answered.
 
-        `wording` is a text that the user may change with their answer.
+        `wording` is a text that the user may change with their answer, `gives_way` is there for a call that met claims
+        of others.
         """
         if decision.verdict is not Verdict.ASK:
             return _settled(decision)
@@ -287,7 +319,13 @@ class PermissionChecker:
                 answer, words = await self._ask(turn_id, latest, accesses, view, wording)
         if wording is not None and answer is PermissionAnswer.ALLOW_EDITED:
             wording.changed = words
-        return None if answer.allows else _refused(words)
+        is_claimed = latest.rule == CLAIMED
+        if not answer.allows:
+            return _refused(words) if words or not is_claimed else _waits(latest, WAITS)
+        takes_over = is_claimed and answer is PermissionAnswer.ALLOW_ALWAYS
+        if gives_way is not None and await gives_way(takes_over=takes_over):
+            return _waits(latest, ASKED_TO_GIVE_WAY)
+        return None
 
     async def offer_outside(
         self, turn_id: TurnId, accesses: tuple[Access, ...], view: ToolCallView, stopped: str
@@ -463,8 +501,16 @@ def _refused(words: str) -> Denied:
     return Denied(REFUSED_WITH_WORDS.format(words), f"{REFUSED_BY_PERSON} You wrote: {words}")
 
 
+def _waits(decision: Decision, sentence: str) -> Denied:
+    """Refusal of a call that waits for another session."""
+    text = f"{NOTHING_DONE}\n{decision.reason}\n{sentence}"
+    return Denied(text, text)
+
+
 def _settled(decision: Decision) -> Denied | None:
     if decision.verdict is Verdict.ALLOW:
         return None
+    if decision.rule == CLAIMED:
+        return Denied(decision.reason, decision.reason)
     shown = f"Not allowed: {decision.reason}"
     return Denied(f"{shown} Do not try to get round this; tell the user if it matters.", shown)

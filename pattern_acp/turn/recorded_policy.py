@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from pattern_acp.config.policy_rules import parse_conditions
-from pattern_acp.config.settings import PolicyRule, RuleEffect, RuleKind
+from pattern_acp.config.settings import OverlapSetting, PolicyRule, RuleEffect, RuleKind
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import Json, canonical_json
 from pattern_acp.domain.errors import PolicyError
@@ -23,10 +23,11 @@ from pattern_acp.journal.events import (
     PermissionDecided,
     RecordedAccess,
     RecordedBasis,
+    RecordedClaim,
     RecordedPath,
     RecordedPolicy,
 )
-from pattern_acp.policy.decision import Basis, Circumstances, Decision, Lifetime, Mode, Verdict
+from pattern_acp.policy.decision import Basis, Circumstances, ClaimElsewhere, Decision, Lifetime, Mode, Verdict
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.policy.subagent_policy import SubagentLimits
 
@@ -36,9 +37,11 @@ _ACCESSES: dict[str, type[Struct]] = {each.__name__: each for each in get_args(A
 def digest_of_policy(policy: RecordedPolicy) -> str:
     """Return the hash by which decisions name a policy."""
     form = cast("dict[str, Json]", msgspec.to_builtins(policy))
+    # Policies from before there were jobs, or claims in a decision, have the hash that they had.
     if not policy.job:
-        # Policies from before there were jobs have the hash that they had.
         del form["job"], form["globs"]
+    if policy.overlap == "tell":
+        del form["overlap"]
     return sha256(canonical_json(form)).hexdigest()
 
 
@@ -83,7 +86,13 @@ def recorded_basis(basis: Basis) -> RecordedBasis:
     """Return what else a decision was made from, as it is recorded."""
     around = basis.circumstances
     paths = tuple(RecordedPath(*each) for each in basis.paths)
-    return RecordedBasis(around.requests, around.minutes, around.branch, around.hour, paths)
+    claims = tuple(RecordedClaim(one.path, one.session, one.told) for one in around.claims)
+    return RecordedBasis(around.requests, around.minutes, around.branch, around.hour, paths, claims)
+
+
+def _circumstances(basis: RecordedBasis) -> Circumstances:
+    claims = tuple(ClaimElsewhere(one.path, one.session, one.told) for one in basis.claims)
+    return Circumstances("", "", basis.requests, basis.minutes, basis.branch, basis.hour, claims)
 
 
 def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access], basis: RecordedBasis | None = None) -> Decision:
@@ -117,7 +126,8 @@ def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access], basis: Recor
             )
             for one in policy.rules
         ],
-        around=Circumstances("", "", basis.requests, basis.minutes, basis.branch, basis.hour) if basis else None,
+        around=_circumstances(basis) if basis else None,
+        overlap=cast("OverlapSetting", policy.overlap),
     )
     return limits.narrowed(decision, accesses)
 

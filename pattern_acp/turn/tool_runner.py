@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -39,7 +40,8 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.hooks.answers import HookVerdict, Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
-from pattern_acp.policy.decision import Decision, Verdict
+from pattern_acp.policy.decision import ClaimElsewhere, Decision, Verdict
+from pattern_acp.policy.layers import CLAIMED
 from pattern_acp.tools.base import (
     DELEGATE,
     PreparedCall,
@@ -52,7 +54,7 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.turn.budget import REPEAT_RULE, RepeatGuard
 from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
-from pattern_acp.turn.permissions import LookedAt, PermissionChecker
+from pattern_acp.turn.permissions import GivesWay, LookedAt, PermissionChecker
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 
 _SENTENCE_ENDS = frozenset(".!?…")
@@ -85,7 +87,15 @@ class AfterEdits(Protocol):
 
 
 class BeforeEdits(Protocol):
-    """Warnings before files are changed; `session/edit_warnings.py` has those from memory."""
+    """Preliminaries of calls that change files; `session/edit_warnings.py` has claims of others and memory."""
+
+    async def claims(self, accesses: Sequence[Access]) -> tuple[ClaimElsewhere, ...]:
+        """Claim what a call with these accesses changes; the claims of other open sessions that it meets."""
+        ...
+
+    async def gives_way(self, accesses: Sequence[Access], *, takes_over: bool) -> bool:
+        """Hear that the user allowed a call that meets claims of others; whether it waits until they are given back."""
+        ...
 
     async def before(self, accesses: Sequence[Access]) -> str:
         """Text that the model reads instead of the effect of a call with these accesses; empty to let the call run."""
@@ -328,8 +338,11 @@ class CallProgress:
 
 
 def sandbox_of(decision: Decision) -> str:
-    """Return the sandbox of a call that may run: what the user allowed runs outside, unless it only repeats a call."""
-    return decision.sandbox if decision.verdict is Verdict.ALLOW or decision.rule == REPEAT_RULE else ""
+    """Return the sandbox of a call that may run: what the user allowed runs outside.
+
+    A question about repeating a call, or about the work of another session, is none about the sandbox.
+    """
+    return decision.sandbox if decision.verdict is Verdict.ALLOW or decision.rule in {REPEAT_RULE, CLAIMED} else ""
 
 
 class _Place:
@@ -553,19 +566,18 @@ class ToolRunner:
         progress = CallProgress(view.call_id, self._recorder)
 
         latest: list[Decision] = []
+        claims: list[ClaimElsewhere] = []
 
         def decide() -> Decision:
-            decided = with_opinion(self._permissions.decide(prepared.accesses, view.raw_input), opinion)
+            decided = self._permissions.decide(prepared.accesses, view.raw_input, tuple(claims))
+            decided = with_opinion(decided, opinion)
             if decided.sandbox and prepared.run_confined is None:
                 decided = Decision(Verdict.ASK, "outside_sandbox", OUTSIDE, basis=decided.basis)
             decided = self.repeats.decide(view, decided)
             latest[:] = [decided]
             return decided
 
-        decision = decide()
-        warning = ""
-        if self.before_edits is not None and decision.verdict is not Verdict.DENY:
-            warning = await self.before_edits.before(prepared.accesses)
+        decision, warning = await self._before(prepared, decide, claims)
         if view.content and (warning or decision.verdict is Verdict.DENY) and understood.looked_at.unreadable():
             # Nobody is asked about this call, so its preview must not show what reading would ask about.
             view = replace(view, content=())
@@ -577,7 +589,13 @@ class ToolRunner:
             await self._permissions.announce(turn_id, decision, prepared.accesses, view.call_id, announced)
             place.passed.set()
             denied = await self._permissions.authorize(
-                turn_id, decision, prepared.accesses, view, again=decide, wording=prepared.wording
+                turn_id,
+                decision,
+                prepared.accesses,
+                view,
+                again=decide,
+                wording=prepared.wording,
+                gives_way=self._way(prepared, claims),
             )
             self.repeats.answered(view, decision, goes_on=denied is None)
             if denied is not None:
@@ -602,6 +620,23 @@ class ToolRunner:
             raise
         outcome = replace(outcome, title=progress.final_title(outcome, view))
         return await self._finish(turn_id, view, outcome, started, sandbox=sandbox)
+
+    async def _before(
+        self, prepared: PreparedCall, decide: Callable[[], Decision], claims: list[ClaimElsewhere]
+    ) -> tuple[Decision, str]:
+        """The decision, with the claims of others that it is made by, and the text that holds the call."""
+        decision, edits = decide(), self.before_edits
+        if edits is None or decision.verdict is Verdict.DENY:
+            return decision, ""
+        claims += await edits.claims(prepared.accesses)
+        if claims:
+            decision = decide()
+        return decision, await edits.before(prepared.accesses) if decision.verdict is not Verdict.DENY else ""
+
+    def _way(self, prepared: PreparedCall, claims: Sequence[ClaimElsewhere]) -> GivesWay | None:
+        if self.before_edits is None or not claims:
+            return None
+        return partial(self.before_edits.gives_way, prepared.accesses)
 
     async def _outside(
         self,

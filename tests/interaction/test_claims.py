@@ -1,15 +1,20 @@
 """Claims: what one session edits is told to another one before its first edit there."""
 
+from typing import Literal
+
 import anyio
 import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ClaimSettings, Settings
+from pattern_acp.journal.events import PermissionDecided
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.decision_commands import verify_decisions
+from tests.replay.test_replay_turns import replayed
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, says
-from tests.support.turns import last_result
+from tests.support.turns import events_of, last_result, of_type
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 
@@ -45,6 +50,11 @@ async def test_another_open_session_is_told_once_who_works_on_the_file():
         assert not done.is_error
         assert not further.is_error
         assert (agent.folder / "a.py").read_text(encoding="utf-8") == "on\n"
+        decided = of_type(await events_of(agent, second), PermissionDecided)
+        seen = [(one.verdict, [claim.told for claim in one.basis.claims]) for one in decided if one.basis is not None]
+        assert seen == [("allow", []), ("allow", []), ("deny", [False]), ("allow", [True]), ("allow", [True])]
+        assert (await verify_decisions(agent.database, second)).differs == ""
+        assert (await replayed(agent, second)).difference is None
         board = await said(agent, second, "/board")
         assert "Write the parser: " in board
         assert board.count("/a.py (1") == 2
@@ -78,6 +88,9 @@ async def test_the_settings_deny_edits_of_what_another_session_works_on():
         await agent.editor.prompt(first, "Write.")
         second = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(second, "Change.")
+        decided = of_type(await events_of(agent, second), PermissionDecided)
+        assert [(one.verdict, one.rule) for one in decided] == [("allow", "inside_read"), *[("deny", "claimed")] * 2]
+        assert (await verify_decisions(agent.database, second)).differs == ""
         for request in model.requests[4:]:
             assert "The settings deny edits there" in last_result(request).text
         assert (agent.folder / "a.py").read_text(encoding="utf-8") == "new\n"
@@ -91,19 +104,24 @@ async def test_the_settings_deny_edits_of_what_another_session_works_on():
         ("reject_once", "The user wants to wait.", "new\n"),
     ],
 )
-async def test_the_user_is_asked_whether_to_go_on_take_over_or_wait(answer: str, told: str, text: str):
-    asks = replace(AUTO, claims=ClaimSettings("ask"))
+@pytest.mark.parametrize("mode", ["auto", "ask"])
+async def test_the_user_is_asked_once_whether_to_go_on_take_over_or_wait(
+    mode: Literal["auto", "ask"], answer: str, told: str, text: str
+):
+    asks = replace(AUTO, claims=ClaimSettings("ask"), mode=mode)
     model = ScriptedProvider(
         [write("a.py"), says("One."), calls("read_file", path="a.py"), write("a.py", "2\n"), says("Two.")]
     )
-    async with running_agent(model, settings=asks) as agent:
+    async with running_agent(model, settings=asks, permission=choose("allow_once")) as agent:
         first = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(first, "Write the parser")
         second = await agent.editor.open_session(str(agent.folder))
         agent.editor.permission = choose(answer)
         await agent.editor.prompt(second, "Change it.")
-        (question,) = agent.editor.asked
-        assert question["toolCall"]["title"] == "Another session works there: edit all the same?"
+        question = agent.editor.asked[-1]
+        assert len(agent.editor.asked) == (1 if mode == "auto" else 2)
+        assert "Another open session works on what the agent wants to change:" in str(question)
+        assert ("asks before each edit" in str(question)) is (mode == "ask")
         assert [one["name"].partition(":")[0] for one in question["options"]] == ["Go on", "Take over", "Wait"]
         result = last_result(model.requests[-1])
         assert result.is_error is bool(told)
@@ -111,6 +129,15 @@ async def test_the_user_is_asked_whether_to_go_on_take_over_or_wait(answer: str,
         assert (agent.folder / "a.py").read_text(encoding="utf-8") == text
         board = await said(agent, first, "/board")
         assert ("“Change it.” asks for it" in board) is (answer == "allow_always")
+        decided = of_type(await events_of(agent, second), PermissionDecided)[-1]
+        assert (decided.verdict, decided.layer, decided.source) == ("ask", "user", '[claims] overlap = "ask"')
+        assert decided.basis is not None
+        assert [(one.session, one.told) for one in decided.basis.claims] == [(first, False)]
+        why = await said(agent, second, "/why")
+        assert f"a.py` by {first}" in why
+        verified = await verify_decisions(agent.database, second)
+        assert (verified.checked, verified.differs) == (2, "")
+        assert (await replayed(agent, second)).difference is None
 
 
 async def test_a_question_about_an_overlap_that_nobody_answers_ends_with_the_turn():
@@ -252,7 +279,9 @@ async def test_a_subagent_is_told_that_another_one_beside_it_edits_the_file():
         await agent.editor.prompt(session.session_id, "Hello")
         edit = [WritePath(str(agent.folder / "a.py"))]
         one, other = (EditWarnings(session, InjectionQueue(), name) for name in ("finder", "writer"))
+        assert await one.claims(edit) == ()
         assert await one.before(edit) == ""
+        assert await other.claims(edit) == ()
         held = await other.before(edit)
         assert "Another subagent of the same session edits" in held
         assert "a.py: finder" in held

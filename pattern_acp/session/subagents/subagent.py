@@ -588,7 +588,7 @@ class Subagent:
             effects=self._effects,
         )
         self._edits = self._runner.before_edits = EditWarnings(
-            session, self._heard, task.name, waits=waits, lands=self._view is not None
+            session, self._heard, task.name, lands=self._view is not None
         )
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
