@@ -340,7 +340,9 @@ class Namespaces:
         """
         kernel, profile = self._kernel, self._profile
         kernel.mount(b"none", b"/", None, RECURSIVE | SLAVE)
-        if version < KNOWS_TRUNCATION:
+        if profile.one(b"upper"):
+            self._lay_over(profile.one(b"lower"))
+        if profile.one(b"confines") == b"yes" and version < KNOWS_TRUNCATION:
             self._make_read_only_around(profile.all(b"write"))
         for path in profile.all(b"pin"):
             if os.path.exists(path):
@@ -366,6 +368,15 @@ class Namespaces:
         self._optional(b"proc", b"/proc", b"proc", NO_SUID | NO_DEVICES | NO_EXEC)
         if profile.one(b"network") != b"host" and not self._shares_network:
             self._raise_loopback()
+
+    def _lay_over(self, lower: bytes) -> None:
+        """Mount over a folder what shows it with the changes of another one."""
+        places = [(b"lowerdir", lower), *((name + b"dir", self._profile.one(name)) for name in (b"upper", b"work"))]
+        options = [name + b"=" + _escaped(place) for name, place in places]
+        # What would need rights outside of the namespace stays off; extended attributes of users do.
+        options += [b"userxattr", b"index=off", b"metacopy=off"]
+        self._kernel.mount(b"overlay", lower, b"overlay", 0, b",".join(options))
+        os.chdir(os.getcwd())  # onto what was mounted there
 
     def _make_read_only_around(self, writable: "list[bytes]") -> None:
         for path in writable:
@@ -407,6 +418,13 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
+def _escaped(place: bytes) -> bytes:
+    """A path as an option of a mount."""
+    for character in (b"\\", b",", b":"):
+        place = place.replace(character, b"\\" + character)
+    return place
+
+
 def _mount_points() -> "list[bytes]":
     """The places of all mounts (proc_pid_mountinfo(5)); white space and backslashes are octal there."""
     descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY)
@@ -440,7 +458,7 @@ def run(kernel: Kernel, profile: Profile, command: "list[str]") -> int:
     if confines and version == 0:
         raise RefusedError("this kernel has no Landlock")
     spaces = Namespaces(kernel, profile)
-    has_spaces = confines and profile.one(b"namespaces") == b"yes"
+    has_spaces = (confines or profile.one(b"upper") != b"") and profile.one(b"namespaces") == b"yes"
     if confines and not has_spaces and version < KNOWS_NETWORK:
         raise RefusedError("without namespaces Landlock has to be of Linux 6.7 or newer to refuse the network")
     if has_spaces:

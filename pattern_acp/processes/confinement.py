@@ -19,6 +19,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from pattern_acp.domain.late_pattern import late_pattern
 
@@ -33,6 +34,16 @@ MOST_HOLDERS = 8
 
 _VERSION = b"PATTERN-ACP-PROFILE-1"
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+
+
+class Layers(Struct, frozen=True):
+    """A folder that a command sees with changes of its own, which go to another one (overlayfs; needs namespaces)."""
+
+    lower: str
+    upper: str
+    """Folder for what is changed: files, and devices 0:0 for what is gone."""
+    work: str
+    """An empty folder on the same file system."""
 
 
 class Profile(Struct, frozen=True):
@@ -56,6 +67,8 @@ class Profile(Struct, frozen=True):
     """Variables that the command gets, such as the place of its temporary files."""
     confines: bool = True
     """False for a command that is not confined, and of which only what it leaves behind is ended."""
+    layers: Layers | None = None
+    """The folder of which only this command's view changes."""
 
 
 class Sandbox(Struct, frozen=True):
@@ -201,6 +214,7 @@ class Confinement:
             "env": tuple(f"{name}={value}" for name, value in profile.environment.items()),
             "network": ("host" if profile.network else "none",),
             **({"join": (profile.joined,)} if profile.joined else {}),
+            **({name: (place,) for name, place in asdict(layers).items()} if (layers := profile.layers) else {}),
             "namespaces": ("yes" if namespaces else "no",),
             "confines": ("yes" if profile.confines else "no",),
             "forward": ("no" if in_group else "yes",),

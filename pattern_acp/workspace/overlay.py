@@ -150,6 +150,17 @@ class OverlayFileSystem:
             if path in self._bases:
                 self._written.pop(path, None)
 
+    async def note_base(self, path: str, content: Content) -> None:
+        """Take `content` for what a change of a file starts from, unless one is known.
+
+        Raises:
+            WorkspaceError: the base could not be written so, and why.
+        """
+        key = await self._key(path)
+        if key not in self._bases:
+            await anyio.to_thread.run_sync(_refuse_unwritable, key)
+            self._bases[key] = content
+
     async def put(self, path: str, content: Content, mode: int = 0) -> None:
         """Give a file its content and permission bits, or take it away; 0 leaves the bits as they are.
 
@@ -158,8 +169,7 @@ class OverlayFileSystem:
         """
         key = await self._key(path)
         if key not in self._bases:
-            await anyio.to_thread.run_sync(_refuse_unwritable, key)
-            self._bases[key] = await self._base_content(key)
+            await self.note_base(path, await self._base_content(key))
         above = next((str(one) for one in Path(key).parents if self._has(str(one))), "")
         if above:
             raise WorkspaceError(f"{path} cannot be written: {above} is a file, not a folder.")

@@ -3,10 +3,13 @@
 Owns: making the folder when the first command runs, carrying changes of the overlay in and those of commands out, and
 taking it away, also after a kill. Must not know: who runs commands, policy, how an overlay lands.
 
-In a git repository it is a worktree at a temporary commit on a detached head: the user's index is copied, so the state
-of the working tree, unsaved texts included, costs no more than what differs from the last commit. Index, branches,
-stash and hooks of the user are not touched. Elsewhere the folder is copied, by reference where the file system can,
-up to a number of files and bytes. Folders of dependencies are links to the user's own.
+Where Linux lets a command have mounts of its own, it is the user's folder itself, over which each command mounts what
+the worker changed (overlayfs): nothing is copied, however large the folder, and what git ignores is there, too.
+
+Where it does not, the folder of a git repository is a worktree at a temporary commit on a detached head: the user's
+index is copied, so the state of the working tree, unsaved texts included, costs no more than what differs from the last
+commit. Index, branches, stash and hooks of the user are not touched. Elsewhere the folder is copied, by reference where
+the file system can, up to a number of files and bytes. Folders of dependencies are links to the user's own.
 """
 
 import os
@@ -16,6 +19,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,11 +29,23 @@ from msgspec import Struct
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import is_within
+from pattern_acp.processes.confinement import Confinement, Layers
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.errors import FileMissingError, GitFailedError, NotAFileError, TooLargeError
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.git import git_facts, program_setting
 from pattern_acp.workspace.local_files import LocalFileSystem
+from pattern_acp.workspace.mounted_tree import (
+    GIT_SECONDS,
+    SAFE_GIT,
+    SHARED,
+    LaunchedGit,
+    MountedTree,
+    is_gone,
+    mount_tree,
+    names_in,
+    remove_work,
+)
 from pattern_acp.workspace.overlay import Content, OverlayChange, OverlayFileSystem, content_of
 from pattern_acp.workspace.snapshots import is_repository
 
@@ -38,9 +54,6 @@ PREFIX = "pattern-acp-worker-"
 
 NOTE = "owner.json"
 """File beside a tree that names the process it belongs to."""
-
-SHARED = ("node_modules", ".venv", "venv", "vendor")
-"""Folders of dependencies, which a tree links to when the repository does not have them itself."""
 
 COPIED_FILES = 20_000
 """Most files of a folder without git that are copied."""
@@ -53,15 +66,6 @@ BROUGHT_BACK_FILES = 2_000
 
 FILE_BYTES = 10_000_000
 """Largest file that is carried out of a tree; a landing keeps what was there before, as a checkpoint does."""
-
-GIT_SECONDS = 120.0
-"""Longest time for one step of git: to write a very large repository takes that long."""
-
-_SAFE = (
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false",
-    "-c", "checkout.workers=0", "-c", "submodule.recurse=false", "-c", "advice.detachedHead=false",
-)  # fmt: skip
-"""Nothing of the user's starts with a tree, and files are written by several processes."""
 
 _IDENTITY = {
     f"GIT_{who}_{what}": value
@@ -99,28 +103,47 @@ class WorkerTree:
         owner: TreeOwner,
         *,
         known: Iterable[str] = (),
+        confinement: Confinement | None = None,
     ) -> None:
-        """`known` are paths whose texts an editor may have changed and not saved, beside what the overlay read."""
+        """`known` are paths whose texts an editor may have changed and not saved, beside what the overlay read.
+
+        `confinement` starts commands with mounts of their own, where that works.
+        """
         self._root, self._overlay, self._base, self._owner = root, overlay, base, owner
         self._environment = {
             **{name: value for name, value in environment.items() if not name.upper().startswith("GIT_")},
             "LC_ALL": "C",
         }
         self._known = tuple(known)
+        self._confinement = confinement
         self._lock = anyio.Lock()
-        self._made: _Git | _Copy | None = None
+        self._made: _Git | _Copy | MountedTree | None = None
+        self._seen_ns = 0
+        """Time from which on changes of the user's files are unknown to the commands."""
         self._carried: dict[str, Content] = {}
         """Files that the overlay has changed at some time, as they were before."""
         self._files = LocalFileSystem()
 
     @property
     def path(self) -> str:
-        """The folder that shows `root`; empty until a command needed it."""
+        """The folder that shows `root` to commands; empty until one needed it."""
+        if isinstance(self._made, MountedTree):
+            return self._root
         return self._made.path if self._made is not None else ""
 
+    @property
+    def folder(self) -> str:
+        """The folder that everything of the tree is in; empty until a command needed it."""
+        return self._made.folder if self._made is not None else ""
+
+    @property
+    def layers(self) -> Layers | None:
+        """Folders that commands mount to see the tree at `path`; None where it is there for everybody."""
+        return self._made.layers if isinstance(self._made, MountedTree) else None
+
     def inside(self, path: str) -> str:
-        """The place of a path below the root in the tree."""
-        return os.path.join(self.path, os.path.relpath(path, self._root))
+        """The place of a path below the root, as commands see it."""
+        return os.path.normpath(os.path.join(self.path, os.path.relpath(path, self._root)))
 
     async def bring_in(self) -> str:
         """Make the tree show what the overlay shows, and return its path.
@@ -131,7 +154,15 @@ class WorkerTree:
         async with self._lock:
             if self._made is None:
                 unsaved = await self._unsaved()
-                self._made = await anyio.to_thread.run_sync(self._make, unsaved)
+                found = await self._confinement.find() if self._confinement is not None else None
+                mounts = found is not None and found.namespaces
+                self._made = await anyio.to_thread.run_sync(partial(self._make, unsaved, mounts=mounts))
+                for path, text in unsaved.items():
+                    await self._overlay.note_base(path, text)
+                    if isinstance(self._made, MountedTree):
+                        await self._write(path, text, 0)
+            if not self._seen_ns or isinstance(self._made, MountedTree):
+                self._seen_ns = await anyio.to_thread.run_sync(_now_ns, Path(self._made.folder, NOTE))
             shown = {change.path: change for change in self._overlay.all_changes()}
             # What the overlay no longer changes is as it was again.
             dropped = [(path, before) for path, before in self._carried.items() if path not in shown]
@@ -140,7 +171,7 @@ class WorkerTree:
                 if is_within(change.path, [self._root]):
                     self._carried.setdefault(change.path, change.before)
                     await self._write(change.path, change.after, change.mode)
-            return self._made.path
+            return self.path
 
     async def bring_out(self) -> None:
         """Take what commands changed in the tree into the overlay.
@@ -155,6 +186,9 @@ class WorkerTree:
             written = [change.path for change in self._overlay.all_changes() if is_within(change.path, [self._root])]
             found = await anyio.to_thread.run_sync(_read_changes, made, self._root, written)
             for path, (content, mode) in found.items():
+                if path not in written:
+                    # What the base has by now may be newer than what the command saw.
+                    await self._overlay.note_base(path, await anyio.to_thread.run_sync(_seen, path, self._seen_ns))
                 await self._overlay.put(path, content, mode)
             for change in self._overlay.all_changes():
                 self._carried.setdefault(change.path, change.before)
@@ -184,12 +218,18 @@ class WorkerTree:
         except FileMissingError:
             return None
 
-    def _make(self, unsaved: Mapping[str, str]) -> "_Git | _Copy":
+    def _make(self, unsaved: Mapping[str, str], *, mounts: bool) -> "_Git | _Copy | MountedTree":
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         facts = git_facts(self._root)
         (folder / NOTE).write_bytes(msgspec.json.encode(_Note(self._owner, facts.common_dir)))
         git = shutil.which("git", path=self._environment.get("PATH", ""))
         try:
+            if mounts and self._confinement is not None and (git is not None or not facts.root):
+                made = mount_tree(
+                    folder, self._root, facts, LaunchedGit(self._confinement, git or "", self._environment)
+                )
+                if made is not None:
+                    return made
             if facts.root and git is not None and not program_setting((self._root,)):
                 run = _Runner(git, self._environment, folder)
                 return _worktree(run, facts.root, self._root, unsaved)
@@ -202,15 +242,20 @@ class WorkerTree:
             raise
 
     async def _write(self, path: str, content: Content, mode: int) -> None:
-        target = self.inside(path)
+        if self._made is None:
+            return
+        target = str(Path(self._made.path, Path(path).relative_to(self._root)))
         await anyio.to_thread.run_sync(self._unshare, target)
+        if content is None:
+            await anyio.to_thread.run_sync(self._made.remove, target)
+            return
+        if isinstance(self._made, MountedTree):
+            await anyio.to_thread.run_sync(self._made.take_up, target)
         if isinstance(content, bytes):
             await anyio.to_thread.run_sync(_write_bytes, target, content)
-        elif content is None:
-            await anyio.to_thread.run_sync(lambda: Path(target).unlink(missing_ok=True))
         elif await self._on_disk(target) != content:
             await self._files.write_text_file(target, content)
-        if mode and content is not None:
+        if mode:
             await anyio.to_thread.run_sync(lambda: Path(target).chmod(mode))
 
     def _unshare(self, target: str) -> None:
@@ -235,12 +280,16 @@ class _Git(Struct, frozen=True):
     top: str
     commit: str
 
+    def remove(self, target: str) -> None:
+        """Let there be no file."""
+        Path(target).unlink(missing_ok=True)
+
     def changed(self) -> Iterator[str]:
         """Names below `path` that differ from the commit."""
         run, here = self.run, os.path.relpath(self.path, self.top)
         compare = ("diff", "--name-only", "-z", "--no-ext-diff", "--no-renames", "--ignore-submodules=all", self.commit)
         for words in (compare, ("ls-files", "-z", "--others", "--exclude-standard")):
-            for name in _names(run(self.top, *words, "--", here)):
+            for name in names_in(run(self.top, *words, "--", here)):
                 # Names of diff are the repository's, also below a folder; those of ls-files are the folder's.
                 yield os.path.relpath(os.path.join(self.top, name), self.path)
 
@@ -252,6 +301,10 @@ class _Copy(Struct, frozen=True):
     path: str
     shared: tuple[str, ...]
     signatures: dict[str, tuple[int, int, int]]
+
+    def remove(self, target: str) -> None:
+        """Let there be no file."""
+        Path(target).unlink(missing_ok=True)
 
     def changed(self) -> Iterator[str]:
         """Names below `path` that differ from what was copied."""
@@ -281,7 +334,7 @@ class _Runner(Struct, frozen=True):
         own = {**_IDENTITY, "GIT_INDEX_FILE": str(self.index)} if copied_index else {}
         try:
             done = subprocess.run(  # noqa: S603  # git, with names after `--` or on stdin
-                (self.git, *_SAFE, *words),
+                (self.git, *SAFE_GIT, *words),
                 cwd=cwd,
                 env={**self.environment, **own},
                 input=stdin,
@@ -304,7 +357,7 @@ def _worktree(run: _Runner, repository: str, root: str, unsaved: Mapping[str, st
     if index.is_file():
         shutil.copyfile(index, run.index)
     status = ("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
-    entries = _names(run(repository, *status, copied_index=True))
+    entries = names_in(run(repository, *status, copied_index=True))
     # The second letter compares the working tree with the index, which was copied as it is. A nested repository ends
     # with a slash.
     changed = [name[3:] for name in entries if name[1] != " " and not name.endswith("/")]
@@ -324,7 +377,7 @@ def _worktree(run: _Runner, repository: str, root: str, unsaved: Mapping[str, st
     run(repository, "worktree", "add", "--detach", "--force", top, commit)
     path = os.path.normpath(os.path.join(top, os.path.relpath(root, repository)))
     Path(path).mkdir(parents=True, exist_ok=True)
-    modules = _names(run(top, "ls-files", "-z", "--stage")) if Path(top, ".gitmodules").is_file() else ()
+    modules = names_in(run(top, "ls-files", "-z", "--stage")) if Path(top, ".gitmodules").is_file() else ()
     submodules = [entry.partition("\t")[2] for entry in modules if entry.startswith("160000")]
     inside = [os.path.relpath(os.path.join(top, name), path) for name in submodules]
     shared = _share(root, path, (*SHARED, *(name for name in inside if not name.startswith(os.pardir))))
@@ -419,7 +472,9 @@ def _signatures(path: str) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def _read_changes(made: _Git | _Copy, root: str, written: Iterable[str]) -> dict[str, tuple[Content, int]]:
+def _read_changes(
+    made: _Git | _Copy | MountedTree, root: str, written: Iterable[str]
+) -> dict[str, tuple[Content, int]]:
     """Contents and permission bits of what commands changed, and of `written` files, by paths of the base."""
     shared = [os.path.join(made.path, name) for name in made.shared]
     names = list(dict.fromkeys((*(os.path.relpath(path, root) for path in written), *made.changed())))
@@ -440,6 +495,9 @@ def _read_changes(made: _Git | _Copy, root: str, written: Iterable[str]) -> dict
         except (FileNotFoundError, NotADirectoryError):
             found[path] = None, 0
             continue
+        if is_gone(place):
+            found[path] = None, 0
+            continue
         if not stat.S_ISREG(facts.st_mode):
             if os.path.lexists(path):
                 continue
@@ -453,6 +511,22 @@ def _read_changes(made: _Git | _Copy, root: str, written: Iterable[str]) -> dict
     return found
 
 
+def _now_ns(file: Path) -> int:
+    """The time as the file system writes it: its clock is coarser than others."""
+    os.utime(file)
+    return file.stat().st_mtime_ns
+
+
+def _seen(path: str, seen_ns: int) -> Content:
+    """The content of a file that commands saw; none for one that was changed since, so that it counts as a conflict."""
+    try:
+        if os.stat(path).st_mtime_ns > seen_ns:
+            return None
+        return content_of(Path(path).read_bytes())
+    except OSError:
+        return None
+
+
 def _mode(path: str) -> int:
     try:
         return stat.S_IMODE(os.stat(path).st_mode)
@@ -463,10 +537,6 @@ def _mode(path: str) -> int:
 def _write_bytes(target: str, data: bytes) -> None:
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     Path(target).write_bytes(data)
-
-
-def _names(output: bytes) -> list[str]:
-    return [os.fsdecode(name) for name in output.split(b"\0") if name]
 
 
 class Leftover(Struct, frozen=True):
@@ -511,4 +581,5 @@ def remove_tree(folder: str) -> None:
         with suppress(OSError):
             # Git removes the folder with the last worktree, too.
             Path(note.common_dir, "worktrees").rmdir()
+    remove_work(Path(folder))
     shutil.rmtree(folder, ignore_errors=True)

@@ -7,19 +7,21 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.cli.journal.replaying import current_means
-from pattern_acp.config.settings import PolicySettings, Settings
+from pattern_acp.config.settings import DelegateSettings, PolicySettings, Settings
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.journal.history import read_history
 from pattern_acp.processes.confinement import LAUNCHER, Confinement
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.replay.session_replay import replay_turns
+from tests.interaction.test_subagents import delegates, model_of, requests_of
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, PermissionAnswer, choose
 from tests.support.editor_terminals import really_run
 from tests.support.scripts import calls, says
-from tests.support.turns import events_of, last_result, of_type
+from tests.support.turns import events_of, last_result, of_type, results_of
 
 AUTO = Settings(editor_deadline_seconds=30, mode="auto")
 TERMINALS: JsonDict = {"terminal": True}
@@ -204,3 +206,41 @@ async def test_sessions_share_no_loopback(home: Path):
         first, again, second = [await anyio.to_thread.run_sync(other.hold, name) for name in ("one", "one", "two")]
         assert first == again != second
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("confined", [True, False], ids=["confined", "agreed"])
+async def test_a_worker_s_commands_see_the_folder_with_its_changes_laid_over(home: Path, *, confined: bool):
+    line = "cat a.py lib/built; grep -rs KEY .; cat b.py; git add ."
+    work = [
+        calls("write_file", path="b.py", content="b\n"),
+        calls("run_command", command=f"{line}; echo more >> a.py; echo junk > lib/junk; pwd"),
+        says("Made it."),
+    ]
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=work)
+    settings = replace(
+        AUTO,
+        mode="auto" if confined else "edit",
+        delegate=DelegateSettings(worker_changes="whole", worker_review="never"),
+        policy=PolicySettings(sandbox="auto" if confined else "off"),
+    )
+    async with running_agent(model, settings=settings, permission=choose("allow_once"), home=home) as agent:
+        project = agent.folder / "project"
+        await anyio.Path(project / "lib").mkdir(parents=True)
+        files = {"a.py": "a\n", ".gitignore": "lib/\n.env\n", "lib/built": "built\n", ".env": "KEY\n"}
+        for name, text in files.items():
+            (project / name).write_text(text)
+        for words in ("init -q", "add .", "-c user.name=A -c user.email=a@b commit -qm One"):
+            await anyio.run_process(("git", *words.split()), cwd=project)
+        session = await agent.editor.open_session(str(project))
+        await agent.editor.prompt(session, "Go.")
+        seen = results_of(requests_of(model, "maker")[-1])[-1].text
+        assert ("KEY" in seen) is not confined
+        assert "a\nbuilt\n" in seen
+        assert f"b\n{project}" in seen
+        assert last_result(model.requests[-1]).text.startswith("Made it.\n\nLanded: 2 files.")
+        assert (project / "a.py").read_text() == "a\nmore\n"
+        assert not await anyio.Path(project / "lib" / "junk").exists()
+        # Nothing of it was added to the user's index either.
+        status = await anyio.run_process(("git", "status", "--porcelain"), cwd=project)
+        assert status.stdout == b" M a.py\n?? b.py\n"

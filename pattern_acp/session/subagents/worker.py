@@ -19,6 +19,7 @@ from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import WorkerFile, WorkerReady
 from pattern_acp.journal.processes import host_name, own_start_mark
+from pattern_acp.processes.confinement import Profile
 from pattern_acp.rewind.landing import NotLandedError, WorkerChanges, land, land_in_overlay, plan_landing
 from pattern_acp.session.sandbox import profile_of
 from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph
@@ -31,7 +32,6 @@ from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitSt
 from pattern_acp.workspace.worker_tree import TreeOwner, WorkerTree
 
 if TYPE_CHECKING:
-    from pattern_acp.processes.confinement import Profile
     from pattern_acp.session.session import Session
 
 
@@ -89,9 +89,17 @@ class WorkerView:
         owner = TreeOwner(os.getpid(), own_start_mark(), host_name())
         known = tuple(session.state.fingerprints)
         self._root = context.roots[0]
+        sandboxing = session.constellation.sandboxing
         self._tree = WorkerTree(
-            self._root, self.files, session.workbench.files, environment_of(session), owner, known=known
+            self._root,
+            self.files,
+            session.workbench.files,
+            environment_of(session),
+            owner,
+            known=known,
+            confinement=sandboxing.confinement if sandboxing is not None else None,
         )
+        self._running = anyio.Lock()
 
     @property
     def context(self) -> ToolContext:
@@ -103,18 +111,25 @@ class WorkerView:
         """See `Terminal.start`."""
         if not is_within(request.cwd, [self._root]):
             raise WorkspaceError(f"A worker runs commands in {self._root} only.")
-        tree = await self._tree.bring_in()
+        # One at a time: two mounts of one tree do not see each other's files.
+        async with self._running:
+            tree = await self._tree.bring_in()
+            async with self._context.terminal.start(self._mapped(request, tree)) as command:
+                yield _Shown(command, tree, self._root)
+            await self._tree.bring_out()
+
+    def _mapped(self, request: CommandRequest, tree: str) -> CommandRequest:
+        if self._tree.layers is not None:
+            profile = request.profile or Profile(confines=False, network=True)
+            return replace(request, profile=replace(profile, layers=self._tree.layers))
         # Sources in the tree come before those that an editable install points to.
         sources = os.pathsep.join((tree, f"{tree}/src"))
-        mapped = replace(
+        return replace(
             request,
             line=request.line.replace(self._root, tree),
             cwd=self._tree.inside(request.cwd),
             env={**request.env, "PYTHONPATH": sources},
         )
-        async with self._context.terminal.start(mapped) as command:
-            yield _Shown(command, tree, self._root)
-        await self._tree.bring_out()
 
     async def close(self) -> None:
         """Take away what its commands ran in."""
