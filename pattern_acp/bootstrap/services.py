@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from pattern_acp.bootstrap.sessions import OpenSessions
 
 logger = logging.getLogger(__name__)
+
+STARTED_BY_AGENT = (
+    "Another agent started this one, and must not answer in your place, so it serves no sessions; start it, or the "
+    "editor that starts it, in a terminal of your own."
+)
 
 SHARE_SECONDS = 0.0002
 """Longest time that a thread that imports may block the one that opens the file. Python's own 5 ms, waited
@@ -87,6 +93,7 @@ class LazyServices:
 
     async def forget_keys(self) -> None:
         """See `Services.forget_keys`."""
+        await self._refuse_agents()
         keys = await anyio.to_thread.run_sync(_keys_of, self._process)
         await keys.forget_all()
 
@@ -131,9 +138,25 @@ class LazyServices:
         self._attempt.error = error
         self._attempt.done.set()
 
+    async def _refuse_agents(self) -> None:
+        """Refuse a client that an agent of ours started: it answers questions and runs commands as the user.
+
+        Raises:
+            PatternError: it is one.
+        """
+        # Late: a first line is answered before.
+        from pattern_acp.processes.ancestry import is_of_agent
+
+        # The server of many clients (`pattern-acp serve`) was asked when it started; its clients have a token.
+        if self._open_client is None and await anyio.to_thread.run_sync(
+            is_of_agent, INSIDE_VARIABLE, self._process.environ
+        ):
+            raise PatternError(STARTED_BY_AGENT, failure_code="cli.started-by-agent")
+
     async def _open(self, stack: AsyncExitStack) -> None:
         if self._dispatcher is None:
             raise ConnectionClosedError("No client has connected.")
+        await self._refuse_agents()
         if self._open_client is not None:
             serving = await stack.enter_async_context(self._open_client(self._dispatcher))
         else:

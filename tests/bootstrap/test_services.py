@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.bootstrap.services import LazyServices
 from pattern_acp.config.settings import Flags
+from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
@@ -53,6 +55,21 @@ async def test_everyone_who_waits_gets_the_same_methods():
                     tasks.start_soon(ask)
         assert len(found) == 5
         assert set(map(id, found)) == {id(services.methods_if_ready())}
+
+
+async def test_an_agent_that_an_agent_started_serves_no_sessions_and_forgets_no_keys():
+    async with temporary_home() as home:
+        process = home.process(Flags())
+        services = LazyServices(replace(process, environ={**process.environ, INSIDE_VARIABLE: "1"}))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(services.run)
+            begin(services)
+            for refused in (services.methods, services.methods, services.forget_keys):
+                with pytest.raises(PatternError, match="in a terminal of your own") as caught:
+                    await refused()
+                assert caught.value.failure_code == "cli.started-by-agent"
+            services.stop()
+        assert not home.constellation.exists()
 
 
 async def test_a_failure_is_for_everyone_who_waits_and_the_next_request_tries_again():
