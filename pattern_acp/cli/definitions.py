@@ -15,7 +15,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.commands.document import Column, Fence, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import TypedCommand
-from pattern_acp.context.instructions import BUILT_IN, load_persona
+from pattern_acp.context.instructions import BUILT_IN, NOWHERE, load_persona
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.definitions.sources import (
     KeptSource,
@@ -36,9 +36,6 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
-
-NOWHERE = Path("/nonexistent/personas")
-"""A folder without personas, so that one that comes with the program is meant."""
 
 MOST_NOTE = 500
 """Characters of a note."""

@@ -239,9 +239,9 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "definitions",
-            "Persona, instruction files, skills and commands; what changed of them",
-            "pattern_acp.session.adoption:run_definitions",
-            hint="[diff | adopt [--with-permissions]]",
+            "All that the session is defined by, and what changed of it",
+            "pattern_acp.session.definition_choices:run_definitions",
+            hint="[diff | adopt [--with-permissions] | follow ask|adopt|keep|settings]",
         ),
         Command(
             "skills",

@@ -412,7 +412,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         name="definitions.follow",
-        summary="What a session takes over: changed instruction files (ask), also the persona (adopt), nothing (keep).",
+        summary="Whether a session asks about changed definitions (ask), takes them over (adopt) or not (keep).",
         rule=choice("ask", "adopt", "keep"),
         default=_DEFINITIONS.follow,
     ),

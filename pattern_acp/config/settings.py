@@ -316,8 +316,8 @@ class DefinitionSettings(Struct, frozen=True):
     """Settings of personas and instruction files that change while sessions use them (docs/how-to/instructions.md)."""
 
     follow: Follow = "ask"
-    """`ask`: instruction files are adopted, and personas, skills and commands of the user's own when they say so;
-    `adopt`: all of them; `keep`: none."""
+    """`ask`: instruction files are adopted, and all else that is the user's own when they say so; `adopt`: all of it;
+    `keep`: nothing. What the user chose for a project counts before it."""
 
 
 class ClaimSettings(Struct, frozen=True):

@@ -225,18 +225,32 @@ def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Perso
     return Persona(name, prompt, description=BUILT_IN[name])
 
 
+def is_built_in(persona: Persona) -> bool:
+    """Tell whether a persona is one that comes with the program, as it comes."""
+    return persona.name in BUILT_IN and load_persona(persona.name, NOWHERE).identity == persona.identity
+
+
+NOWHERE = Path("/nonexistent/personas")
+"""A folder without personas, so that one that comes with the program is meant."""
+
+
 def role_of(name: str) -> str:
     """Return what a persona that comes with the program is told of its role."""
     role = Path(__file__).parent / "prompts" / f"persona_{name}.md"
     return role.read_text(encoding="utf-8").strip()
 
 
-def subagent_prompt(kind: str, name: str) -> str:
-    """Return the addition to the system prompt for a subagent: the rules for all, and those for its kind."""
+def subagent_source(kind: str) -> DefinitionSource:
+    """Return the rules for subagents of a kind as a definition: those for all, and its own."""
     folder = Path(__file__).parent / "prompts"
-    common, own = (folder / "subagent.md", folder / f"subagent_{kind}.md")
-    text = common.read_text(encoding="utf-8").replace("{name}", name)
-    return f"{text.strip()}\n{own.read_text(encoding='utf-8').strip()}"
+    names = ("subagent.md", f"subagent_{kind}.md")
+    return DefinitionSource(f"subagent/{kind}", {name: (folder / name).read_bytes() for name in names})
+
+
+def subagent_prompt(source: DefinitionSource, name: str) -> str:
+    """Return the addition to the system prompt for the subagent `name` of the kind that `source` defines."""
+    common, *own = (content.decode("utf-8", "replace").strip() for _, content in sorted(source.files.items()))
+    return "\n".join((common.replace("{name}", name), *own))
 
 
 def system_prompt(persona: Persona, environment: Environment, instructions: tuple[ProjectInstruction, ...]) -> str:

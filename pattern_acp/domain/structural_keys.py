@@ -115,6 +115,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "session_opened": ("cwd", "additional_directories"),
     "instructions_compiled": ("identity", "symbol", "predecessor"),
     "definition_noted": ("identity", "symbol"),
+    "definitions_followed": ("project", "follow"),
     "definitions": ("identity", "symbol", "tier", "place"),
     "model_requested": ("digest",),
     "block_committed": _BLOCK,

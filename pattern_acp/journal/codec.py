@@ -224,6 +224,12 @@ CHECKPOINTS = "checkpoints"
 HANDOFFS = "handoffs"
 """The item of a session's handoffs, so that the last one is found without reading the rest."""
 
+
+def about_following(project: str) -> str:
+    """The item of what the user chose for the definitions of a project, so that the last choice is found by itself."""
+    return f"follow {project}"
+
+
 _ABOUT_CHECKPOINTS = (
     events.FilesSaved,
     events.CheckpointTaken,
@@ -301,6 +307,7 @@ _Rest: TypeAlias = (
     | events.InstructionsCompiled
     | events.DriftTold
     | events.DefinitionNoted
+    | events.DefinitionsFollowed
     | events.ToolsOffered
     | events.ServerToolsPinned
     | events.FolderTrustDecided
@@ -320,6 +327,8 @@ _Rest: TypeAlias = (
 
 
 def _of_session(event: _Rest) -> str:
-    """The job, or nothing for an event about its session; the type makes us put each new kind somewhere by hand."""
+    """The job or project, or nothing for an event about its session; the type makes us put each new kind somewhere."""
+    if isinstance(event, events.DefinitionsFollowed):
+        return about_following(event.project)
     is_agreed = isinstance(event, events.JobQuoted | events.JobMoved | events.JobSettled)
     return event.job_id if is_agreed else ""

@@ -547,6 +547,16 @@ class DriftTold(Struct, frozen=True):
     definitions: tuple[SeenDefinition, ...]
 
 
+class DefinitionsFollowed(Struct, frozen=True):
+    """The user chose for all sessions of a project what they take over of changed definitions, as `definitions.follow`.
+
+    An empty `follow` leaves it to the settings again.
+    """
+
+    project: str
+    follow: str
+
+
 class DefinitionNoted(Struct, frozen=True):
     """The user wrote a note on the identity of a definition, in place of an earlier one; nothing reads it to act."""
 
@@ -906,6 +916,7 @@ Event: TypeAlias = (
     | HandoffLeft
     | DriftTold
     | DefinitionNoted
+    | DefinitionsFollowed
     | MemoryRecalled
     | TasksChanged
     | JobQuoted

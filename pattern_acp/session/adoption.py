@@ -11,16 +11,15 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.commands.document import table
-from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.context.instructions import ProjectInstruction, persona_part, with_definitions
+from pattern_acp.commands.document import cell, table
+from pattern_acp.context.instructions import ProjectInstruction, is_built_in, persona_part, with_definitions
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.definitions.personas import Persona, PersonaRef, kept_persona, persona_of
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import fenced, plural, short_diff
 from pattern_acp.journal.events import GrantStored, InstructionFile, InstructionsCompiled, SeenDefinition
@@ -29,10 +28,12 @@ from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, GrantOwner, list_grants
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.definition_pins import (
-    Drift,
     in_force,
     keeping,
     kept_of,
+    kind_of,
+    name_of,
+    other_pins,
     pins_of,
     sources_to_keep,
 )
@@ -45,8 +46,9 @@ from pattern_acp.session.opening import (
     look_at,
     refresh_grants,
 )
-from pattern_acp.session.state import DefinitionChange
+from pattern_acp.session.state import DefinitionChange, Drift
 from pattern_acp.session.trust import look_again
+from pattern_acp.session.used_definitions import UsedDefinition, kept_source, used_today
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -218,24 +220,13 @@ def differs(then: InstructionFile, now: InstructionFile) -> bool:
     return then.identity != now.identity if then.identity else then.size != now.size
 
 
-async def run_definitions(session: "Session", argument: str) -> str:
-    """List what the session is defined by, compare it with today's, or adopt today's.
+async def list_definitions(session: "Session") -> str:
+    """Return a table of what the session is defined by, and what changed of it.
 
     Raises:
-        CommandMisusedError: there is no such verb.
-        DatabaseError: what is adopted could not be recorded.
+        DatabaseError: the file cannot be read.
     """
-    match argument:
-        case "":
-            return _listed(session, await _today(session))
-        case "diff":
-            return _compared(session, await _today(session))
-        case "adopt" | "adopt --with-permissions":
-            return await _adopt(session, with_permissions=argument != "adopt")
-        case _:
-            raise CommandMisusedError(
-                "Say /definitions, /definitions diff, /definitions adopt or /definitions adopt --with-permissions."
-            )
+    return _listed(session, await _today(session))
 
 
 def persona_in_force(session: "Session") -> Persona:
@@ -251,6 +242,7 @@ class _Today(Struct, frozen=True):
     compiled: InstructionsCompiled
     persona: Persona
     sources: tuple[Sequence[DefinitionSource], ...]
+    used: Mapping[str, UsedDefinition]
 
 
 async def _today(session: "Session") -> _Today:
@@ -259,11 +251,32 @@ async def _today(session: "Session") -> _Today:
     await look_again(session)
     persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(session))
     compiled, found = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
-    compiled = replace(compiled, definitions=pins_of(session.trust.today))
-    return _Today(compiled, persona, (persona.sources, *instruction_sources(found)))
+    used, pins = await used_today(session), {pin.symbol: pin for pin in other_pins(state.pins)}
+    others = (pins | {symbol: each.pin for symbol, each in used.items()}).values()
+    compiled = replace(compiled, definitions=(*pins_of(session.trust.today), *others))
+    sources = (persona.sources, *instruction_sources(found), *((each.source,) for each in used.values()))
+    return _Today(compiled, persona, sources, used)
 
 
-async def _adopt(session: "Session", *, with_permissions: bool) -> str:
+async def compare_definitions(session: "Session") -> str:
+    """Return what differs between today's definitions and those that the session has.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    today, then = await _today(session), dict[str, str]()
+    for pin in other_pins(session.state.pins):
+        kept = await kept_source(session, pin.identity)
+        then[pin.symbol] = UsedDefinition(kept, pin.tier).text if kept is not None else ""
+    return _compared(session, today, then)
+
+
+async def adopt_definitions(session: "Session", *, with_permissions: bool = False) -> str:
+    """Go on with today's definitions; `with_permissions` names the persona as it was as the predecessor of today's.
+
+    Raises:
+        DatabaseError: it could not be recorded.
+    """
     found, state = await _today(session), session.state
     today, persona = found.compiled, found.persona
     same_persona = persona.is_recorded_as(state.persona.identity)
@@ -282,6 +295,8 @@ async def _adopt(session: "Session", *, with_permissions: bool) -> str:
     state.system, state.instructions, state.pins = today.system, today.files, today.definitions
     session.trust.definitions = definitions
     state.persona, state.policy.owner, state.told_changes = persona.ref, owner, set()
+    if session.mcp.toolbox.kept:
+        session.mcp.toolbox.fix_anew()
     await refresh_grants(session.constellation, state)
     rest = ""
     if with_permissions and moved:
@@ -322,45 +337,64 @@ async def _grants_to_keep(
     return events, len(lasting) - len(moved)
 
 
+class _Row(Struct, frozen=True):
+    """A line of the list."""
+
+    kind: str
+    name: str
+    identity: str
+    tier: str
+    source: str = ""
+    drift: str = ""
+
+    @property
+    def cells(self) -> list[str]:
+        """The cells of the table."""
+        identity = self.identity[:SHOWN_IDENTITY] or "unknown"
+        return [f"{self.kind} `{self.name}`", identity, self.tier, cell(self.source, 200), self.drift]
+
+
 def _listed(session: "Session", found: _Today) -> str:
-    today, persona = found.compiled, found.persona
-    state, definitions = session.state, session.trust.definitions
-    shared, now = session.constellation, {file.path: file for file in today.files}
-    changed = "" if persona.is_recorded_as(state.persona.identity) else "changed"
-    own = state.persona.name == shared.persona.name
-    rows = [
-        (
-            "persona",
-            state.persona.name,
-            state.persona.identity,
-            "" if own else "not the one that this process starts",
-            changed,
-        )
-    ]
+    state, now = session.state, {file.path: file for file in found.compiled.files}
+    persona = _persona_row(session, found.persona)
+    rows = [persona]
     for file in state.instructions:
-        other = now.get(file.path)
+        other = now.pop(file.path, None)
         news = "gone" if other is None else "changed" if differs(file, other) else ""
-        rows.append(("instructions", display_path(file.path, state.cwd), file.definition or file.identity, "", news))
-    known = {file.path for file in state.instructions}
-    rows += [
-        ("instructions", display_path(file.path, state.cwd), file.definition, "", "new")
-        for file in today.files
-        if file.path not in known
-    ]
-    rows += _written(definitions, _changes(session), trusted=bool(session.trust.granted))
-    lines = [
-        [f"{kind} `{name}`", identity[:SHOWN_IDENTITY] or "unknown", "; ".join(filter(None, (note, news)))]
-        for kind, name, identity, note, news in rows
-    ]
-    text = table(["Definition", "Identity", "State"], lines)
-    drift = any(row[4] for row in rows)
+        rows.append(_instruction_row(session, file, news))
+    rows += [_instruction_row(session, file, "new") for file in now.values()]
+    rows += _written(session)
+    pins_now = {pin.symbol: pin.identity for pin in found.compiled.definitions}
+    for pin in other_pins(state.pins):
+        news = "" if pins_now[pin.symbol] == pin.identity else "changed"
+        rows.append(_Row(kind_of(pin), name_of(pin), pin.identity, pin.tier, drift=news))
+    text = table(["Definition", "Identity", "Tier", "Source", "Drift"], [row.cells for row in rows])
+    if not any(row.drift for row in rows):
+        return text
     how = "/definitions diff compares with today's, /definitions adopt takes them."
-    if changed:
+    if persona.drift:
         how += (
             " What the persona as it was is always allowed lapses then; /definitions adopt --with-permissions takes it"
             " over."
         )
-    return f"{text}\n\n{how}" if drift else text
+    return f"{text}\n\n{how}"
+
+
+def _persona_row(session: "Session", today: Persona) -> _Row:
+    ref, shared = session.state.persona, session.constellation
+    tier = TrustTier.BUILT_IN if is_built_in(today) else TrustTier.USER
+    source = "the program" if tier is TrustTier.BUILT_IN else f"personas/{ref.name}.md"
+    if ref.name != shared.persona.name:
+        source += f"; this process starts {shared.persona.name}"
+    drift = "" if today.is_recorded_as(ref.identity) else "changed"
+    return _Row("persona", ref.name, ref.identity, tier, source, drift)
+
+
+def _instruction_row(session: "Session", file: InstructionFile, drift: str) -> _Row:
+    own = session.constellation.own_instructions
+    tier = TrustTier.USER if own is not None and file.path == str(own) else TrustTier.PROJECT
+    shown = display_path(file.path, session.state.cwd)
+    return _Row("instructions", shown, file.definition or file.identity, tier, file.path, drift)
 
 
 def _changes(session: "Session") -> tuple[DefinitionChange, ...]:
@@ -370,28 +404,30 @@ def _changes(session: "Session") -> tuple[DefinitionChange, ...]:
     ]
 
 
-def _written(
-    definitions: Definitions, changes: Sequence[DefinitionChange], *, trusted: bool
-) -> list[tuple[str, str, str, str, str]]:
+def _written(session: "Session") -> list[_Row]:
     """Rows of skills and commands: those in force, and those that are new."""
-    news = {change.symbol: change.word for change in changes}
-    rows: list[tuple[str, str, str, str, str]] = []
-    for each in (*definitions.skills, *definitions.commands):
-        identity = each.digest if isinstance(each, SkillDefinition) else each.identity
-        kind, name = ("skill", each.name) if isinstance(each, SkillDefinition) else ("command", f"/{each.name}")
-        tier = each.source if isinstance(each, SkillDefinition) else each.tier.value
-        note = f"{tier}; not trusted: /trust" if each.of_project and not trusted else tier
-        rows.append((kind, name, identity, note, news.pop(each.symbol, "")))
-    for symbol, word in news.items():
+    trust = session.trust
+    changes = {change.symbol: change for change in _changes(session)}
+    rows: list[_Row] = []
+    for each in (*trust.definitions.skills, *trust.definitions.commands):
+        if isinstance(each, SkillDefinition):
+            row = _Row("skill", each.name, each.digest, each.source, each.folder)
+        else:
+            row = _Row("command", f"/{each.name}", each.identity, each.tier, each.path)
+        tier = f"{row.tier}; not trusted: /trust" if each.of_project and not trust.granted else row.tier
+        change = changes.pop(each.symbol, None)
+        rows.append(replace(row, tier=tier, drift=change.word if change is not None else ""))
+    for symbol, change in changes.items():
         kind, _, name = symbol.partition("/")
-        identity = next(change.identity for change in changes if change.symbol == symbol)
-        rows.append((kind, f"/{name}" if kind == "command" else name, identity, "", word))
+        rows.append(_Row(kind, f"/{name}" if kind == "command" else name, change.identity, "", drift=change.word))
     return rows
 
 
-def _compared(session: "Session", today: _Today) -> str:
-    then = _texts(session.trust.definitions, session.state.system, persona_in_force(session))
-    now = _texts(session.trust.today, today.compiled.system, today.persona)
+def _compared(session: "Session", today: _Today, used: Mapping[str, str]) -> str:
+    """Compare today's definitions with those that the session has; `used` are the texts of what it used."""
+    then = {**_texts(session.trust.definitions, session.state.system, persona_in_force(session)), **used}
+    now = {**_texts(session.trust.today, today.compiled.system, today.persona), **used}
+    now |= {symbol: each.text for symbol, each in today.used.items()}
     diffs = [
         fenced(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
         for name in sorted({*then, *now})

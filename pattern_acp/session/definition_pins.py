@@ -21,9 +21,17 @@ from pattern_acp.definitions.identity import DefinitionSource, identities, leave
 from pattern_acp.definitions.skills import SkillDefinition, kept_skill, skill_leaves, skill_sources
 from pattern_acp.definitions.sources import KeptSource, encoded, keep_source, missing_sources, read_sources
 from pattern_acp.domain.origin import Actor, Origin, TrustTier
-from pattern_acp.journal.events import DriftTold, InstructionsCompiled, PinnedDefinition, SeenDefinition
-from pattern_acp.journal.reader import Recorded
-from pattern_acp.session.state import DefinitionChange
+from pattern_acp.journal.codec import about_following
+from pattern_acp.journal.events import (
+    DefinitionsFollowed,
+    DriftTold,
+    InstructionsCompiled,
+    PinnedDefinition,
+    SeenDefinition,
+)
+from pattern_acp.journal.reader import Recorded, read_item
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.session.state import DefinitionChange, Drift
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -37,6 +45,25 @@ Written: TypeAlias = SkillDefinition | CommandDefinition
 
 Load: TypeAlias = Callable[[PinnedDefinition], Written | None]
 """Makes a definition from its kept source."""
+
+
+WRITTEN = frozenset({"skill", "command"})
+"""Kinds that are found in folders at every prompt. The others are pinned when they are used first."""
+
+
+def kind_of(pin: PinnedDefinition) -> str:
+    """The kind of a definition, the first part of its symbol."""
+    return pin.symbol.partition("/")[0]
+
+
+def name_of(pin: PinnedDefinition) -> str:
+    """The name of a definition, the rest of its symbol."""
+    return pin.symbol.partition("/")[2]
+
+
+def other_pins(pins: Iterable[PinnedDefinition]) -> tuple[PinnedDefinition, ...]:
+    """Those of some records that are no skills and commands."""
+    return tuple(pin for pin in pins if kind_of(pin) not in WRITTEN)
 
 
 def pins_of(definitions: Definitions) -> tuple[PinnedDefinition, ...]:
@@ -69,7 +96,7 @@ def in_force(
         counts = counts or (pin is not None and kept is None)
         changes.append(DefinitionChange(each.symbol, "changed" if pin is not None else "new", identity, counts))
     for symbol, pin in known.items():
-        if symbol.partition("/")[0] not in {"skill", "command"}:
+        if kind_of(pin) not in WRITTEN:
             continue
         # A bundle that is gone was taken away whole, by the user.
         leaves = follow == "adopt" or pin.tier.startswith(TrustTier.BUNDLE)
@@ -90,7 +117,7 @@ def loaded(pin: PinnedDefinition, kept: KeptSource) -> Written | None:
     """A definition from its kept source; None when it cannot be used any more, or is not the one that the pin names."""
     if pin.symbol != kept.symbol:
         return None
-    name = pin.symbol.partition("/")[2]
+    name = name_of(pin)
     tier, _, bundle = pin.tier.partition(" ")
     if pin.symbol.startswith("skill/"):
         return kept_skill(kept, pin.place, TrustTier(tier), bundle)
@@ -98,6 +125,16 @@ def loaded(pin: PinnedDefinition, kept: KeptSource) -> Written | None:
         return None
     text = kept.files[COMMAND_FILE].decode("utf-8", "replace")
     return kept_command(name, text, pin.place, TrustTier(tier), narrows="/.claude/" not in pin.place)
+
+
+def chosen_follow(tx: "Transaction", project: str) -> str:
+    """The choice of the user for a project, in place of the setting `definitions.follow`; empty for none.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    chosen = [entry.event for entry in read_item(tx, CONSTELLATION_STREAM, about_following(project))]
+    return next((each.follow for each in reversed(chosen) if isinstance(each, DefinitionsFollowed)), "")
 
 
 class SourceToKeep(Struct, frozen=True):
@@ -156,10 +193,11 @@ async def take_definitions(session: "Session") -> tuple[DefinitionChange, ...]:
     """
     state, trust = session.state, session.trust
     follow, today = state.settings.definitions.follow, trust.today
-    if pins_of(today) == state.pins:
+    now = pins_of(today)
+    if now == tuple(pin for pin in state.pins if kind_of(pin) in WRITTEN):
         trust.definitions = today
         return ()
-    gone_or_changed = {pin.identity for pin in state.pins} - {pin.identity for pin in pins_of(today)}
+    gone_or_changed = {pin.identity for pin in state.pins} - {pin.identity for pin in now}
     wanted = tuple(gone_or_changed - set(state.sources))
     if wanted:
         state.sources |= await session.constellation.database.read(lambda tx: read_sources(tx, wanted))
@@ -177,20 +215,28 @@ def kept_of(session: "Session", pin: PinnedDefinition) -> Written | None:
     return loaded(pin, kept) if kept is not None else None
 
 
-async def record_pins(session: "Session", definitions: Definitions) -> None:
-    """Record which skills and commands the session has, and keep their sources.
+async def record_pins(
+    session: "Session",
+    definitions: Definitions,
+    *,
+    others: Sequence[PinnedDefinition] | None = None,
+    sources: Sequence[Sequence[DefinitionSource]] = (),
+) -> None:
+    """Record which skills and commands the session has, and which other definitions, and keep their sources.
+
+    Without `others`, those stay as they are; `sources` are those of new ones.
 
     Raises:
         DatabaseError: it could not be recorded.
     """
     state = session.state
-    more = await sources_to_keep(session.constellation.database, definitions, state.cwd)
-    pins = pins_of(definitions)
+    # At once: subagents that start side by side record theirs side by side.
+    state.pins = (*pins_of(definitions), *(other_pins(state.pins) if others is None else others))
     event = InstructionsCompiled(
-        state.system, state.persona.identity, state.instructions, pins, state.persona.recorded_symbol
+        state.system, state.persona.identity, state.instructions, state.pins, state.persona.recorded_symbol
     )
+    more = await sources_to_keep(session.constellation.database, definitions, state.cwd, sources)
     await session.recorder.record(NewEvent(event, Actor.SYSTEM, Origin.WORKSPACE), behind=keeping(more))
-    state.pins = pins
 
 
 def keeping(sources: Sequence[SourceToKeep]) -> "Callable[[Transaction], None]":
@@ -202,15 +248,6 @@ def keeping(sources: Sequence[SourceToKeep]) -> "Callable[[Transaction], None]":
             each.keep(tx, newest_event(tx))
 
     return keep
-
-
-class Drift(Struct, frozen=True):
-    """A definition that is another today than the session has, and a sentence on it."""
-
-    seen: SeenDefinition
-    sentence: str
-    counts: bool = False
-    """True when today's is in force."""
 
 
 def drift_of(changes: Iterable[DefinitionChange]) -> tuple[Drift, ...]:
@@ -225,10 +262,10 @@ def drift_of(changes: Iterable[DefinitionChange]) -> tuple[Drift, ...]:
 def tell_drift(state: "SessionState", found: Iterable[Drift]) -> None:
     """Have the next turn tell the user which definitions differ: each change once, also when it is opened again."""
     fresh = [each for each in found if each.seen not in state.told_changes]
-    state.notices += [each.sentence for each in fresh]
     state.told_changes |= {each.seen for each in fresh}
     # What counts from now on is recorded as what the session has.
-    state.untold_drift += [each.seen for each in fresh if not each.counts]
+    state.notices += [each.sentence for each in fresh if each.counts]
+    state.untold_drift += [each for each in fresh if not each.counts]
 
 
 def told_drift(recorded: Iterable[Recorded]) -> set[SeenDefinition]:

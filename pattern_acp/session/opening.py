@@ -4,7 +4,7 @@ import platform as platform_module
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
-from pattern_acp.config.settings import McpServerSettings, Settings
+from pattern_acp.config.settings import DefinitionSettings, McpServerSettings, Settings
 from pattern_acp.context.instructions import (
     Environment,
     ProjectInstruction,
@@ -49,7 +49,7 @@ from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
-from pattern_acp.session.definition_pins import pins_of, sources_to_keep
+from pattern_acp.session.definition_pins import chosen_follow, pins_of, sources_to_keep
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.jobs import JobRecords
@@ -73,8 +73,10 @@ from pattern_acp.workspace.shell import Machine
 from pattern_acp.workspace.walk import top_names
 
 if TYPE_CHECKING:
+    from pattern_acp.config.settings import Follow
     from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.memory.service.history import HistoryScope
+    from pattern_acp.memory.templates.loading import Template
 
 SHOWN_PATH = 200
 """Characters of a path that a sentence quotes."""
@@ -106,7 +108,7 @@ class Place(Struct, frozen=True):
 
 async def create_session(shared: Constellation, client: Client, opening: Opening) -> Session:
     """A new session in the client's folder; its system prompt is compiled and recorded once."""
-    place = await look_at(shared, opening, is_searched=client.is_searched)
+    place = await with_project_choice(shared, await look_at(shared, opening, is_searched=client.is_searched))
     compiled, found = await anyio.to_thread.run_sync(compile_system, shared, client, place)
     others = (shared.persona.sources, *instruction_sources(found))
     sources = await sources_to_keep(shared.database, place.definitions, place.cwd, others)
@@ -337,6 +339,14 @@ def _connect_memory(session: Session) -> None:
     for memory in (session.memory, session.person_memory):
         memory.searching.in_context = lambda: seen_messages(session.state)
         memory.after_commit = lambda: write_files(session)
+        memory.template_in_use = partial(_template_in_use, session)
+
+
+async def _template_in_use(session: Session, name: str) -> "Template | None":
+    # Late: blocks are made of templates now and then.
+    from pattern_acp.session.used_definitions import template_in_use
+
+    return await template_in_use(session, name)
 
 
 def _servers(shared: Constellation, opening: Opening, recorder: JournalRecorder, *, is_read: bool) -> SessionMcp:
@@ -367,6 +377,19 @@ async def look_at(shared: Constellation, opening: Opening, *, is_searched: bool 
     if shared.elsewhere is not None:
         return _place_elsewhere(shared, opening, shared.elsewhere, is_searched=is_searched)
     return await anyio.to_thread.run_sync(_look_at, shared, opening)
+
+
+async def with_project_choice(shared: Constellation, place: Place) -> Place:
+    """The same place with what the user chose for its project in place of the setting `definitions.follow`.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    chosen = await shared.database.read(lambda tx: chosen_follow(tx, place.project))
+    if not chosen:
+        return place
+    follow = DefinitionSettings(cast("Follow", chosen))
+    return replace(place, settings=replace(place.settings, definitions=follow))
 
 
 ELSEWHERE = (

@@ -44,7 +44,7 @@ from pattern_acp.session.adoption import Followed, follow_definitions, recorded_
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
-from pattern_acp.session.definition_pins import Drift, drift_of, pins_of, take_definitions, tell_drift, told_drift
+from pattern_acp.session.definition_pins import drift_of, pins_of, take_definitions, tell_drift, told_drift
 from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
 from pattern_acp.session.jobs import known_jobs, lost_notices, unfinished_notices
 from pattern_acp.session.opening import (
@@ -54,12 +54,14 @@ from pattern_acp.session.opening import (
     look_at,
     model_of,
     shows_overlap,
+    with_project_choice,
 )
 from pattern_acp.session.options import overlap_of
 from pattern_acp.session.ports import Client
 from pattern_acp.session.session import Session
-from pattern_acp.session.state import SessionState
+from pattern_acp.session.state import Drift, SessionState
 from pattern_acp.session.trust import open_trust
+from pattern_acp.session.used_definitions import offer_kept_tools
 from pattern_acp.session.window import window_state
 from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.permissions import PolicyState
@@ -110,7 +112,7 @@ async def reopen_session(
         UnknownSessionError: there is none, or it was deleted.
         LeaseHeldError: another process runs it, and `how` does not say to take it over.
     """
-    place = await look_at(shared, opening, is_searched=client.is_searched)
+    place = await with_project_choice(shared, await look_at(shared, opening, is_searched=client.is_searched))
     known = SessionId(session_id)
     found, sources = await shared.database.read(lambda tx: _sound(tx, known, place))
     # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
@@ -124,6 +126,7 @@ async def reopen_session(
     reopened = await shared.database.read(lambda tx: _read(tx, known, place.project, lost))
     session, kept, drift = await _session_of(shared, client, opening, place, reopened, how.client_id, sources=sources)
     session.state.sources = sources
+    offer_kept_tools(session)
     session.state.told_changes = told_drift(reopened.recorded)
     tell_drift(session.state, (*drift, *drift_of(await take_definitions(session))))
     rewind = await session.checkpoints.recover(turn_ended=interrupted, undo=_undo_landing)

@@ -277,6 +277,15 @@ class DefinitionChange(Struct, frozen=True):
         return f"{shown} {verb}; this session continues with the one that it has: {remedy}."
 
 
+class Drift(Struct, frozen=True):
+    """A definition that is another today than the session has, and a sentence on it."""
+
+    seen: SeenDefinition
+    sentence: str
+    counts: bool = False
+    """True when today's is in force."""
+
+
 class SessionState(Struct):
     """State of a session."""
 
@@ -308,8 +317,8 @@ class SessionState(Struct):
     """Kept sources that were read, by identity."""
     told_changes: set[SeenDefinition] = field(default_factory=set[SeenDefinition])
     """Changes that were announced to the user, or are with the next turn."""
-    untold_drift: list[SeenDefinition] = field(default_factory=list[SeenDefinition])
-    """Those of which the next turn records that it announced them."""
+    untold_drift: list[Drift] = field(default_factory=list[Drift])
+    """Those of which the next turn asks the user, or tells them."""
     instruction_stamps: tuple[tuple[int, int], ...] = ()
     """Times of change and sizes of these files, as the last prompt found them."""
     history: list[Message] = field(default_factory=list[Message])

@@ -50,6 +50,7 @@ from pattern_acp.session.checks import (
 from pattern_acp.session.commands import more_commands, refuse_unknown
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import skill_tools, stable_part
+from pattern_acp.session.definition_pins import tell_drift
 from pattern_acp.session.definitions import (
     allowed_by_command,
     expand_command,
@@ -82,6 +83,7 @@ from pattern_acp.session.state import SessionState
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools
+from pattern_acp.session.used_definitions import follow_used
 from pattern_acp.session.window import SessionWindow, tokens_in
 from pattern_acp.tools.job import job_sentence
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
@@ -495,6 +497,12 @@ async def _show_news(session: Session, turn: Turn) -> None:
 
         await renew_claims(session)
     news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
+    tell_drift(session.state, await follow_used(session))
+    if session.state.untold_drift and not turn.is_own:
+        # Late: most turns begin without.
+        from pattern_acp.session.definition_choices import ask_about_drift
+
+        await ask_about_drift(session, turn.turn_id)
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]
     await show_notices(session, turn.turn_id)
     if session.workers is not None:
@@ -764,15 +772,17 @@ async def _show_warnings(session: Session, turn: Turn) -> None:
 
 async def show_notices(session: Session, turn_id: TurnId) -> None:
     """Show sentences that wait for the user: settings that could not be used, fallbacks."""
-    waiting = [*session.constellation.notices, *session.state.notices, *session.workbench.take_warnings()]
+    drift, session.state.untold_drift = session.state.untold_drift, []
+    told = [each.sentence for each in drift]
+    waiting = [*session.constellation.notices, *told, *session.state.notices, *session.workbench.take_warnings()]
     session.constellation.notices.clear()
     session.state.notices.clear()
     if waiting and not await session.view.show_notices(waiting):
         text = "\n".join(f"> {sentence}" for sentence in waiting) + "\n\n"
         await show_sentence(session.recorder, turn_id, session.constellation.ids, text)
-    if session.state.untold_drift:
-        told, session.state.untold_drift = DriftTold(tuple(session.state.untold_drift)), []
-        await session.recorder.record_soon(NewEvent(told, Actor.SYSTEM, Origin.WORKSPACE))
+    if drift:
+        seen = DriftTold(tuple(each.seen for each in drift))
+        await session.recorder.record_soon(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))
 
 
 async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: PromptTicket) -> None:

@@ -7,6 +7,7 @@ the results of calls. Must not know: the protocol.
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Protocol, cast
 
 import anyio
@@ -367,6 +368,8 @@ class McpToolbox:
         self._fixed: tuple[Tool, ...] | None = None
         self._digests: dict[str, dict[str, str]] = {}
         """The tools of each server when the prompt was fixed: digests by tool."""
+        self.kept: dict[str, tuple[RemoteTool, ...]] = {}
+        """The tools with which the session continues of a server that may have others by now, by its name."""
 
     @property
     def is_fixed(self) -> bool:
@@ -378,7 +381,7 @@ class McpToolbox:
         if self._fixed is not None:
             return
         listed = self.tools()
-        self._digests = {server.name: _digests(server) for server in self._servers.ready}
+        self._digests = {server.name: self._digests_of(server) for server in self._servers.ready}
         searching: list[Tool] = [McpSearch(self.tools, self._lines()), McpCall(self.tools)]
         reading: list[Tool] = []
         if any(server.catalogue.resources for server in self._servers.ready):
@@ -387,6 +390,13 @@ class McpToolbox:
         whole = [*listed, *growing, *reading]
         is_whole = len(self._own) + len(whole) <= TOOL_LIMIT
         self._fixed = tuple(whole if is_whole else [*searching, *reading])
+
+    def fix_anew(self) -> None:
+        """Put into the prompt what servers offer now, in place of what was kept."""
+        self.kept.clear()
+        self._tools.clear()
+        self._fixed = None
+        self.fix()
 
     def offered(self, *, mode_is_plan: bool) -> tuple[Tool, ...]:
         """The tools in the prompt. In plan mode those that only read, and mcp_call, where policy looks at each call."""
@@ -408,7 +418,7 @@ class McpToolbox:
         now = [
             (server, tool)
             for server in self._servers.ready
-            for tool in server.catalogue.tools
+            for tool in self._in_force(server)
             # The user's files are read and written with our own tools, through it.
             if server is not serves or tool.files is None
         ]
@@ -419,6 +429,13 @@ class McpToolbox:
             self._tools.setdefault((server.name, tool.name), ServerTool(server, tool, name, self._agreements))
         seen = {(server.name, tool.name): None for server, tool in now}
         return tuple(self._tools[key] for key in seen)
+
+    def _in_force(self, server: Server) -> Sequence[RemoteTool]:
+        # By name: some servers list them in another order at each start, and a prompt is cached to the byte.
+        return sorted(self.kept.get(server.name, server.catalogue.tools), key=attrgetter("name"))
+
+    def _digests_of(self, server: Server) -> dict[str, str]:
+        return {tool.name: tool.digest for tool in self._in_force(server)}
 
     def notes(self) -> tuple[str, ...]:
         """The changes since the prompt was fixed, for the part of a request that may change."""
@@ -435,7 +452,7 @@ class McpToolbox:
         if before is None:
             count = plural(len(server.catalogue.tools), "tool")
             return f"The MCP server {server.name} is ready now, with {count}; mcp_search finds them."
-        now = _digests(server)
+        now = self._digests_of(server)
         changes = {
             "added": [name for name in now if name not in before],
             "changed": [name for name in now if name in before and now[name] != before[name]],
@@ -460,10 +477,6 @@ class McpToolbox:
 
 def _may_grow(server: Server) -> bool:
     return server.state is ServerState.STARTING or (server.state is ServerState.READY and server.catalogue.may_change)
-
-
-def _digests(server: Server) -> dict[str, str]:
-    return {tool.name: tool.digest for tool in server.catalogue.tools}
 
 
 def _line(server: Server) -> str:

@@ -15,7 +15,7 @@ from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
-from tests.support.editor import JsonDict
+from tests.support.editor import JsonDict, choose
 from tests.support.requests import refused
 from tests.support.scripts import says
 
@@ -40,6 +40,7 @@ def write_rules(agent: RunningAgent, text: str) -> None:
 
 
 async def begun(agent: RunningAgent, rules: str = "Use tabs.") -> str:
+    agent.editor.permission = choose("reject_once")
     if rules:
         write_rules(agent, rules)
     session = await agent.editor.open_session(str(agent.folder))
@@ -96,7 +97,7 @@ async def test_a_session_goes_on_with_its_persona_until_the_user_adopts_todays()
         agent.shared.persona = NEW
         await reopened(agent, session)
         await agent.editor.prompt(session, "Go on.")
-        assert "The persona default has changed since this session began" in agent.editor.said()
+        assert "The persona default has changed since this session began" in str(agent.editor.asked)
         assert agent.model.requests[-1].system.startswith(OLD.prompt)
         await agent.editor.prompt(session, "/definitions diff")
         assert f"-{OLD.prompt}\n+{NEW.prompt}" in agent.editor.said()
@@ -179,6 +180,12 @@ async def test_an_instruction_file_that_changes_where_nothing_is_taken_over_is_n
 
 @pytest.mark.parametrize("settings", [KEEPING, Settings(editor_deadline_seconds=30)])
 async def test_drift_is_told_once_however_often_a_session_is_opened_again(settings: Settings):
+    def told() -> str:
+        seen = f"{agent.editor.said()}{agent.editor.asked}"
+        agent.editor.updates.clear()
+        agent.editor.asked.clear()
+        return seen
+
     async with running_agent(model(), settings=settings) as agent:
         agent.shared.persona = OLD
         session = await begun(agent)
@@ -187,16 +194,16 @@ async def test_drift_is_told_once_however_often_a_session_is_opened_again(settin
             write_rules(agent, "Use blanks.")
         await reopened(agent, session)
         await agent.editor.prompt(session, "Go on.")
-        assert "The persona default has changed since this session began" in agent.editor.said()
-        assert ("AGENTS.md has changed: this session continues" in agent.editor.said()) == (settings is KEEPING)
-        agent.editor.updates.clear()
+        seen = told()
+        assert "The persona default has changed since this session began" in seen
+        assert ("AGENTS.md has changed: this session continues" in seen) == (settings is KEEPING)
         await reopened(agent, session)
         await agent.editor.prompt(session, "And on.")
-        assert "has changed" not in agent.editor.said()
+        assert "has changed" not in told()
         agent.shared.persona = Persona("default", "You are Pattern, and curt.")
         await reopened(agent, session)
         await agent.editor.prompt(session, "And on.")
-        assert "The persona default has changed since this session began" in agent.editor.said()
+        assert "The persona default has changed since this session began" in told()
 
 
 async def grants_of(agent: RunningAgent, session: str) -> set[str]:

@@ -13,7 +13,7 @@ from pattern_acp.definitions.collection import find_definitions
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
 from tests.support.agent import RunningAgent, running_agent
-from tests.support.editor import JsonDict
+from tests.support.editor import JsonDict, choose
 from tests.support.requests import refused
 from tests.support.scripts import says
 
@@ -37,6 +37,7 @@ async def agent_with_skill(own: Path, settings: Settings | None = None) -> Async
             return ProjectSettings(chosen, definitions=find_definitions(folder, own))
 
         agent.shared.settings_for = settings_for
+        agent.editor.permission = choose("reject_once")
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Hello.")
         yield agent, session
@@ -58,7 +59,7 @@ async def test_a_skill_whose_folder_is_deleted_is_loaded_from_its_kept_source(tm
         shutil.rmtree(tmp_path / "skills")
         await reopened(agent, session)
         assert "Use the first way." in await loaded(agent, session)
-        assert "The skill pdf is gone; this session continues with the one that it has" in agent.editor.said()
+        assert "The skill pdf is gone; this session continues with the one that it has" in str(agent.editor.asked)
         kept = agent.sessions.get(session).trust.definitions.skills[0].kept
         assert kept is not None
         assert kept.files["way.txt"] == b"The first way."
@@ -68,7 +69,7 @@ async def test_a_changed_skill_counts_once_it_is_adopted(tmp_path: Path):
     async with agent_with_skill(tmp_path) as (agent, session):
         write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
         assert "Use the first way." in await loaded(agent, session)
-        assert agent.editor.said().count("The skill pdf has changed; this session continues") == 1
+        assert "The skill pdf has changed; this session continues" in str(agent.editor.asked)
         await agent.editor.prompt(session, "/definitions")
         assert "/definitions adopt takes them" in agent.editor.said()
         await agent.editor.prompt(session, "/definitions diff")
@@ -89,7 +90,7 @@ async def test_which_skill_counts_is_the_users_choice(tmp_path: Path, follow: st
     async with agent_with_skill(tmp_path, settings) as (agent, session):
         write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
         assert f"Use the {way} way." in await loaded(agent, session)
-        assert "The skill pdf has changed" in agent.editor.said()
+        assert "The skill pdf has changed" in f"{agent.editor.said()}{agent.editor.asked}"
 
 
 async def test_a_new_skill_counts_and_is_kept_before_it_is_used(tmp_path: Path):
@@ -101,7 +102,7 @@ async def test_a_new_skill_counts_and_is_kept_before_it_is_used(tmp_path: Path):
         await reopened(agent, session)
         await agent.editor.prompt(session, "/ship")
         assert "Ship it now." in str(agent.model.requests[-1].messages[-2:])
-        assert "The command /ship is gone; this session continues" in agent.editor.said()
+        assert "The command /ship is gone; this session continues" in str(agent.editor.asked)
 
 
 @pytest.mark.parametrize("how", ["changed", "gone"])
@@ -129,3 +130,45 @@ async def test_line_ends_of_a_skill_change_nothing(tmp_path: Path):
         file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
         await loaded(agent, session)
         assert "has changed" not in agent.editor.said()
+
+
+@pytest.mark.parametrize(
+    ("answer", "way", "later"),
+    [("allow_once", "second", "second"), ("allow_always", "second", "third"), ("reject_once", "first", "first")],
+)
+async def test_drift_is_adopted_or_kept_with_one_key(tmp_path: Path, answer: str, way: str, later: str):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        agent.editor.permission = choose(answer)
+        write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
+        assert f"Use the {way} way." in await loaded(agent, session)
+        (asked,) = agent.editor.asked
+        assert "-Use the first way.\\n+Use the second way." in str(asked)
+        assert [option["name"] for option in asked["options"]] == [
+            "Adopt today's",
+            "Always adopt in this project",
+            "Keep what the session has",
+        ]
+        agent.editor.permission = choose("reject_once")
+        write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the third way.")
+        await reopened(agent, session)
+        assert f"Use the {later} way." in await loaded(agent, session)
+        # Where the project always adopts, nothing is asked any more.
+        assert len(agent.editor.asked) == (1 if answer == "allow_always" else 2)
+
+
+async def test_the_choice_for_a_project_is_remembered_outside_of_it_until_the_settings_count_again(tmp_path: Path):
+    async with agent_with_skill(tmp_path) as (agent, session):
+        await agent.editor.prompt(session, "/definitions follow keep")
+        assert [each.name for each in agent.folder.iterdir()] == ["constellation"]
+        write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
+        await reopened(agent, session)
+        assert "Use the first way." in await loaded(agent, session)
+        assert agent.editor.asked == []
+        assert "The skill pdf has changed; this session continues" in agent.editor.said()
+        await agent.editor.prompt(session, "/definitions follow settings")
+        write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the third way.")
+        await reopened(agent, session)
+        await loaded(agent, session)
+        assert len(agent.editor.asked) == 1
+        await agent.editor.prompt(session, "/definitions follow blindly")
+        assert "Say /definitions" in agent.editor.said()

@@ -8,7 +8,7 @@ from pattern_acp.definitions.personas import Persona
 from pattern_acp.definitions.sources import read_sources
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
-from tests.support.editor import JsonDict
+from tests.support.editor import JsonDict, choose
 from tests.support.requests import refused
 from tests.support.scripts import calls, says
 
@@ -56,8 +56,9 @@ async def test_a_session_goes_on_with_its_personas_tools_whatever_its_file_says_
         await agent.editor.prompt(session, "Hello.")
         agent.shared.persona = persona(tmp_path, HEAD.replace("Read, memory_*", "Read, Grep"))
         await reopened(agent, session)
+        agent.editor.permission = choose("reject_once")
         await agent.editor.prompt(session, "Go on.")
-        assert "The persona reader has changed since this session began" in agent.editor.said()
+        assert "The persona reader has changed since this session began" in str(agent.editor.asked)
         assert offered(agent) == {"read_file", "memory_read", "memory_search"}
         await agent.editor.prompt(session, "/definitions diff")
         assert "-tools: Read, memory_*\n+tools: Read, Grep" in agent.editor.said()

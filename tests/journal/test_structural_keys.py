@@ -85,6 +85,7 @@ GrantStored.call_id GrantStored.effect GrantStored.kind GrantStored.lifetime Gra
 HandoffLeft.state HandoffLeft.turn_id
 HistoryCleared.turn_id
 DefinitionNoted.identity DefinitionNoted.symbol
+DefinitionsFollowed.follow DefinitionsFollowed.project
 InstructionsCompiled.identity InstructionsCompiled.predecessor InstructionsCompiled.symbol
 SeenDefinition.identity SeenDefinition.symbol SeenDefinition.word
 JobEnded.job_id JobEnded.outcome JobEnded.signal

@@ -37,7 +37,7 @@ from pattern_acp.memory.service.commit import Applied, apply_edits, create_defau
 from pattern_acp.memory.service.scope import PERSONA, MemoryRules, MemoryScope, WriteContext, Writer, rules_for
 from pattern_acp.memory.service.search import SessionSearch
 from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
-from pattern_acp.memory.templates.loading import NO_TEMPLATES, Templates, load_templates
+from pattern_acp.memory.templates.loading import NO_TEMPLATES, Template, Templates, load_templates
 
 
 class SessionRepeats:
@@ -97,6 +97,8 @@ class ConstellationMemory:
         self.turn_id: TurnId | None = None
         self.after_commit: Callable[[], Awaitable[None]] | None = None
         """A callback that must run after a write and before its answer, such as writing files."""
+        self.template_in_use: Callable[[str], Awaitable[Template | None]] | None = None
+        """Finds the template that a session uses under a name; None where today's counts."""
         self.damaged: tuple[DamagedBlock, ...] = ()
         """The blocks that could not be read when `blocks` was asked last."""
         self._database = database
@@ -297,7 +299,12 @@ class ConstellationMemory:
     async def _templates(self, edits: Sequence[MemoryEdit]) -> Templates:
         if all(edit.operation != "create" for edit in edits):
             return NO_TEMPLATES
-        return await anyio.to_thread.run_sync(load_templates, self._rules.templates)
+        found = await anyio.to_thread.run_sync(load_templates, self._rules.templates)
+        usable = dict(found.usable)
+        for edit in edits:
+            if edit.template in usable and self.template_in_use is not None:
+                usable[edit.template] = await self.template_in_use(edit.template) or usable[edit.template]
+        return Templates(usable, found.broken)
 
 
 class _DoneError(Exception):

@@ -36,6 +36,9 @@ from pattern_acp.memory.schemas.types import (
 )
 from pattern_acp.memory.schemas.values import ContentError, default_value
 
+BUILT_IN = Path(__file__).parent
+"""The folder of those that come with the program."""
+
 LARGEST_FILE = 64 * 1024
 """Bytes of a template file; more is no template."""
 
@@ -94,7 +97,7 @@ NO_TEMPLATES = Templates()
 
 def load_templates(folder: Path | None) -> Templates:
     """All templates; `folder` is the user's, which need not exist."""
-    usable = {path.stem: read_template(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
+    usable = {path.stem: read_template(path) for path in sorted(BUILT_IN.glob("*.toml"))}
     broken: dict[str, ConfigError] = {}
     if folder is not None and folder.is_dir():
         for path in sorted(folder.glob("*.toml")):
@@ -105,21 +108,43 @@ def load_templates(folder: Path | None) -> Templates:
     return Templates(usable, broken)
 
 
+def template_file(name: str, folder: Path | None) -> tuple[bytes | None, bool]:
+    """The file of the template of this name, and whether it is the user's; None when there is none."""
+    for place in (folder, BUILT_IN):
+        if place is not None:
+            try:
+                return (place / f"{name}.toml").read_bytes(), place is folder
+            except OSError:
+                continue
+    return None, False
+
+
 def read_template(path: Path) -> Template:
     """The template of a file.
 
     Raises:
         ConfigError: it cannot be read or is no template; names the file and the key.
     """
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ConfigError(f"The template {path} is larger than {LARGEST_FILE:,} bytes; make it shorter.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The template {path} cannot be read ({error.strerror}); mend or remove it.") from error
+    return template_of(content, str(path))
+
+
+def template_of(content: bytes, path: str) -> Template:
+    """The template in the bytes of a file, which sentences name by its path.
+
+    Raises:
+        ConfigError: it is no template; names the file and the key.
+    """
     # Templates are read when a block is made of one, which few sessions do.
     import tomllib
 
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ConfigError(f"The template {path} is larger than {LARGEST_FILE:,} bytes; make it shorter.")
-        table: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"The template {path} cannot be read ({error.strerror}); mend or remove it.") from error
+        table: dict[str, object] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"The template {path} is no TOML ({error}); mend or remove it.") from error
     schema = table.pop("schema", None)
@@ -128,9 +153,9 @@ def read_template(path: Path) -> Template:
         _check(template)
         if schema is None:
             return template
-        content = read_schema(schema)
-        _check_defaults(content)
-        return msgspec.structs.replace(template, schema=content)
+        content_schema = read_schema(schema)
+        _check_defaults(content_schema)
+        return msgspec.structs.replace(template, schema=content_schema)
     except (msgspec.ValidationError, SchemaError, ContentError) as error:
         raise ConfigError(f"The template {path} cannot be used: {error}.") from error
 

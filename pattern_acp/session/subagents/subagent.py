@@ -80,6 +80,7 @@ from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.kinds import Nest, TurnParts, limits_of, model_for, tools_for
 from pattern_acp.session.subagents.worker_result import ResultPorts, WorkerResult
+from pattern_acp.session.used_definitions import subagent_kind, use_definition
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress, SubagentKind, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
@@ -653,7 +654,8 @@ class Subagent:
         if self._missing:
             self.has_failed = True
             return
-        self._words = await anyio.to_thread.run_sync(subagent_prompt, self._task.kind, self._task.name)
+        kind = await anyio.to_thread.run_sync(subagent_kind, self._task.kind)
+        self._words = subagent_prompt(await use_definition(self._session, kind), self._task.name)
         history = self._history = self._heard.history = [self._message(*await self._opening())]
         await self._recorder.record(NewEvent(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()

@@ -1,0 +1,139 @@
+"""Choices of the user about definitions that have changed: `/definitions`, and the question when some of theirs have.
+
+Owns: when it is asked, what is shown, and how the answer is recorded. A choice for all sessions of a project is an
+event of the constellation, so that nothing in the project can make it. Must not know: how definitions differ, or what
+adopting them means (`session/adoption.py`).
+"""
+
+from typing import TYPE_CHECKING, cast
+
+import anyio
+from msgspec.structs import replace
+
+from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.config.settings import DefinitionSettings
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import plural
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.journal.events import (
+    DefinitionsFollowed,
+    DriftTold,
+    PermissionAnswered,
+    PermissionAsked,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.session.adoption import adopt_definitions, compare_definitions, list_definitions
+from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+
+if TYPE_CHECKING:
+    from pattern_acp.config.settings import Follow
+    from pattern_acp.db.connection import Transaction
+    from pattern_acp.session.session import Session
+
+DRIFT_CALL = "definitions"
+"""Name of the call that shows the question."""
+
+OPTIONS = (
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Adopt today's"),
+    ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Always adopt in this project"),
+    ApprovalOption(PermissionAnswer.REJECT_ONCE, "Keep what the session has"),
+)
+
+KEPT = "This session keeps what it has. `/definitions adopt` takes today's at any time."
+
+CHOICES = {
+    "adopt": "Sessions of this project adopt changed definitions from now on, and say so.",
+    "keep": "Sessions of this project keep the definitions that they have from now on, and say what changed.",
+    "ask": "You are asked in this project when definitions of yours have changed.",
+    "settings": "In this project the setting `definitions.follow` counts again.",
+}
+
+
+async def run_definitions(session: "Session", argument: str) -> str:
+    """List what the session is defined by, compare it with today's, adopt today's, or choose for the project.
+
+    Raises:
+        CommandMisusedError: there is no such verb.
+        DatabaseError: what is adopted or chosen could not be recorded.
+    """
+    match argument.split():
+        case []:
+            return await list_definitions(session)
+        case ["diff"]:
+            return await compare_definitions(session)
+        case ["adopt"]:
+            return await adopt_definitions(session)
+        case ["adopt", "--with-permissions"]:
+            return await adopt_definitions(session, with_permissions=True)
+        case ["follow", choice] if choice in CHOICES:
+            return await _follow(session, choice)
+        case _:
+            raise CommandMisusedError(
+                "Say /definitions, /definitions diff, /definitions adopt [--with-permissions] or /definitions follow "
+                "ask|adopt|keep|settings."
+            )
+
+
+async def _follow(session: "Session", choice: str) -> str:
+    await _choose(session, "" if choice == "settings" else choice)
+    later = " It counts in this session once you open it again." if choice == "settings" else ""
+    return f"{CHOICES[choice]}{later}"
+
+
+async def _choose(session: "Session", follow: str) -> None:
+    shared, state = session.constellation, session.state
+    event, now = DefinitionsFollowed(state.project_key, follow), shared.clock.now_ms()
+
+    def write(tx: "Transaction") -> None:
+        append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=now)
+
+    await shared.database.write(write)
+    if follow:
+        state.settings = replace(state.settings, definitions=DefinitionSettings(cast("Follow", follow)))
+
+
+async def ask_about_drift(session: "Session", turn_id: TurnId) -> None:
+    """Ask what the session takes over of the definitions that have changed; nothing, where none did.
+
+    Raises:
+        DatabaseError: the question could not be recorded; the turn stops.
+    """
+    drift = session.state.untold_drift
+    if not drift or session.state.settings.definitions.follow != "ask":
+        return
+    reason = " ".join(each.sentence for each in drift)
+    call = ToolCallView(
+        ToolCallId(session.constellation.ids.new("call")),
+        DRIFT_CALL,
+        f"Adopt {plural(len(drift), 'changed definition')}?",
+        ToolKind.OTHER,
+        {"definitions": [each.seen.symbol for each in drift]},
+        content=(TextContent(f"{reason}\n\n{await compare_definitions(session)}"),),
+    )
+    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
+    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    answer, told = PermissionAnswer.CANCELLED, KEPT
+    try:
+        answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
+        if answer is PermissionAnswer.ALLOW_ALWAYS:
+            await _choose(session, "adopt")
+        if answer.allows:
+            told = await adopt_definitions(session)
+        session.state.untold_drift = []
+    finally:
+        status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+        shown = (*call.content, TextContent(told))
+        events = [
+            NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
+            NewEvent(ToolCallFinished(turn_id, call.call_id, status, told, content=shown), Actor.SYSTEM),
+        ]
+        if not answer.allows and not session.state.untold_drift:
+            seen = DriftTold(tuple(each.seen for each in drift))
+            events.append(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+            await session.recorder.record(*events)
