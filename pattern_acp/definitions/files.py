@@ -7,6 +7,7 @@ not know: what the files mean.
 import os
 import re
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -42,13 +43,15 @@ class Document(Struct, frozen=True):
     def text(self, key: str) -> str:
         """The value of `key` on one line; empty when there is none."""
         value = self.head.get(key, "")
+        if not value:
+            return ""
         return " ".join((value if isinstance(value, str) else ", ".join(value)).split())
 
     def items(self, key: str) -> tuple[str, ...]:
         """The value of `key` as a list; text is split at commas outside brackets."""
         value = self.head.get(key, "")
-        if not isinstance(value, str):
-            return value
+        if not value or not isinstance(value, str):
+            return value or ()
         return tuple(item.strip() for item in re.split(r",(?![^()]*\))", value) if item.strip())
 
     def table(self, key: str) -> "Document":
@@ -209,6 +212,8 @@ def _unquoted(text: str) -> str:
 
 MOST_FILES = 200
 MOST_LEVELS = 5
+MOST_LISTED = 4_000
+"""Folders whose entries are remembered."""
 FILE_BYTES = 200_000
 """Largest file that is read; a prompt of this size fills a small model."""
 
@@ -278,12 +283,29 @@ def _unreadable(path: Path, reading: DefinitionFiles) -> None:
     reading.problems.append(f"{path} cannot be read as text, so it is not used.")
 
 
+SETTLED_NS = 2_000_000_000
+"""Age at which a folder's time of change tells its contents: some file systems count in steps of two seconds."""
+
+_listed: "dict[str, tuple[int, list[os.DirEntry[str]]]]" = {}
+"""The entries of folders by their times of change, which a new, a removed and a renamed entry change."""
+
+
 def _children(folder: str) -> "list[os.DirEntry[str]]":
     try:
+        changed = os.stat(folder).st_mtime_ns  # noqa: PTH116  200 skills at each prompt
+        known = _listed.get(folder)
+        if known is not None and known[0] == changed:
+            return known[1]
         with os.scandir(folder) as entries:
-            return sorted((one for one in entries if not one.name.startswith(".")), key=lambda one: one.name)
+            found = sorted((one for one in entries if not one.name.startswith(".")), key=lambda one: one.name)
     except OSError:
         return []
+    # An entry knows the target of a link as it was.
+    if time.time_ns() - changed > SETTLED_NS and not any(one.is_symlink() for one in found):
+        if len(_listed) >= MOST_LISTED:
+            _listed.clear()
+        _listed[folder] = changed, found
+    return found
 
 
 def _is(asked: Callable[[], bool]) -> bool:

@@ -1,8 +1,8 @@
 -- The statements of kept sources.
 
--- name: has_source
--- One row where the source of a definition is kept.
-SELECT 1 FROM definition_sources WHERE identity = :identity;
+-- name: known_sources
+-- Those of some definitions whose source is kept; the identities are a JSON list.
+SELECT identity FROM definition_sources WHERE identity IN (SELECT value FROM json_each(:identities));
 
 -- name: store_source
 -- Keeps the source of a definition once.

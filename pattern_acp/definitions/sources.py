@@ -141,7 +141,9 @@ def _damaged(symbol: str, identity: str) -> str:
 
 def missing_sources(tx: Transaction, wanted: Iterable[str]) -> frozenset[str]:
     """Those of some identities whose source is not kept yet."""
-    return frozenset(each for each in wanted if tx.one(QUERIES["has_source"], {"identity": each}) is None)
+    missing = set(wanted)
+    rows = tx.all(QUERIES["known_sources"], {"identities": msgspec.json.encode(sorted(missing)).decode()})
+    return frozenset(missing.difference(text(row[0]) for row in rows))
 
 
 def keep_source(tx: Transaction, identity: str, symbol: str, source: str, *, seq: int) -> None:

@@ -166,6 +166,22 @@ def test_two_hundred_skills_are_not_read_again_while_their_files_stay(tmp_path: 
     assert all(one.body is other.body for one, other in zip(first, again, strict=True))
 
 
+def test_what_comes_and_goes_in_a_folder_that_was_looked_at_is_seen(tmp_path: Path):
+    skill = tmp_path / "own" / "skills" / "pdf"
+    write(skill / "SKILL.md", "---\nname: pdf\ndescription: x\n---\n")
+
+    # As if nothing had happened in it for long, so that its listing is remembered.
+    os.utime(skill, ns=(0, 10**18))
+    (found,) = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    assert found.files == ()
+    write(skill / "a.txt", "a")
+    (found,) = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    assert found.files == ("a.txt",)
+    (skill / "a.txt").unlink()
+    (found,) = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    assert found.files == ()
+
+
 def test_only_so_many_files_are_looked_at(tmp_path: Path):
     for number in range(files.MOST_FILES + 3):
         write(tmp_path / ".pattern" / "commands" / f"c{number}.md", "x")
