@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.definitions.collection import find_definitions
+from pattern_acp.definitions.collection import built_in_definitions, find_definitions
 from pattern_acp.session.constellation import ProjectSettings
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def read_project(process: Process, folder: str) -> ProjectSettings:
     offer = replace(loaded.offer, parts=(*loaded.offer.parts, *definitions.parts()))
     bundles, bundle_problems = _bundles(process.loaded.paths.config)
     told = (*problems, *definitions.problems, *bundle_problems)
+    definitions = definitions.with_others((built_in_definitions(),))
     return ProjectSettings(loaded.settings, told, offer, definitions, bundles)
 
 

@@ -5,6 +5,7 @@ project are parts that the user is asked about.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,8 +41,11 @@ class Definitions(Struct, frozen=True):
     skills: tuple[SkillDefinition, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def with_bundled(self, bundled: "Iterable[Definitions]") -> "Definitions":
-        """The same with those of bundles, which count behind the user's own and before the project's."""
+    def with_others(self, bundled: "Iterable[Definitions]") -> "Definitions":
+        """The same with those of the program or of bundles.
+
+        Of two by one name the user's own counts, then the program's, a bundle's, and the project's.
+        """
         more = tuple(bundled)
         if not more:
             return self
@@ -83,8 +87,15 @@ def find_definitions(project: str, own: Path) -> Definitions:
     return Definitions(_first(commands), _first(skills), tuple(reading.problems))
 
 
+@cache
+def built_in_definitions() -> Definitions:
+    """The skills that come with the program. The user loads them by their names; no request lists them."""
+    folder = Path(__file__).parent / "built_in"
+    return Definitions(skills=tuple(find_skills(folder, folder, DefinitionFiles(), tier=TrustTier.BUILT_IN)))
+
+
 def _rank(one: CommandDefinition | SkillDefinition) -> int:
-    return (TrustTier.USER, TrustTier.BUNDLE, TrustTier.PROJECT, TrustTier.AD_HOC, TrustTier.BUILT_IN).index(one.tier)
+    return (TrustTier.USER, TrustTier.BUILT_IN, TrustTier.BUNDLE, TrustTier.PROJECT, TrustTier.AD_HOC).index(one.tier)
 
 
 def _first(found: Iterable[_Named]) -> tuple[_Named, ...]:

@@ -51,6 +51,10 @@ WRITTEN = frozenset({"skill", "command"})
 """Kinds that are found in folders at every prompt. The others are pinned when they are used first."""
 
 
+AGREED = frozenset({TrustTier.BUNDLE, TrustTier.BUILT_IN})
+"""Tiers of what the user installed and updated as it is now: it counts at once."""
+
+
 def kind_of(pin: PinnedDefinition) -> str:
     """The kind of a definition, the first part of its symbol."""
     return pin.symbol.partition("/")[0]
@@ -88,7 +92,7 @@ def in_force(
         if pin is not None and pin.identity == identity:
             chosen.append(each)
             continue
-        agreed = each.tier is TrustTier.BUNDLE or (each.of_project and granted)
+        agreed = each.tier in AGREED or (each.of_project and granted)
         counts = follow == "adopt" or (follow == "ask" and (pin is None or agreed))
         kept = load(pin) if pin is not None and not counts else None
         if counts or kept is not None:
@@ -99,7 +103,7 @@ def in_force(
         if kind_of(pin) not in WRITTEN:
             continue
         # A bundle that is gone was taken away whole, by the user.
-        leaves = follow == "adopt" or pin.tier.startswith(TrustTier.BUNDLE)
+        leaves = follow == "adopt" or pin.tier.partition(" ")[0] in AGREED
         kept = None if leaves else load(pin)
         if kept is not None:
             chosen.append(kept)

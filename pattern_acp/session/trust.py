@@ -180,7 +180,7 @@ async def _take_bundles(database: Database, trust: FolderTrust, found: "Sequence
     names = await database.read(agreed)
     trust.bundles = tuple(bundle for bundle in found if bundle.name in names)
     trust.changed_bundles = tuple(bundle.name for bundle in found if bundle.name not in names)
-    trust.today = trust.today.with_bundled(bundle.definitions for bundle in trust.bundles)
+    trust.today = trust.today.with_others(bundle.definitions for bundle in trust.bundles)
 
 
 def _bundle_notices(trust: FolderTrust) -> list[str]:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.definitions import files
-from pattern_acp.definitions.collection import find_definitions
+from pattern_acp.definitions.collection import built_in_definitions, find_definitions
 from pattern_acp.definitions.commands import expanded, inline_commands
 from pattern_acp.definitions.skills import read_skill_file
 from pattern_acp.domain.origin import TrustTier
@@ -207,3 +208,27 @@ def test_lines_run_with_arguments_and_give_way_to_what_they_printed():
 def test_what_was_typed_never_becomes_a_line_or_a_place(typed: str):
     assert inline_commands("Do: $ARGUMENTS", typed) == {}
     assert expanded("Do: $ARGUMENTS", typed, {}) == f"Do: {typed}"
+
+
+def test_the_skills_of_the_program_can_be_loaded_by_the_user_and_cost_no_request_a_byte():
+    skills = built_in_definitions().skills
+    assert sorted(skill.name for skill in skills) == ["agents-md", "failing-test", "review-change"]
+    for skill in skills:
+        assert (skill.tier, skill.for_user, skill.for_model) == (TrustTier.BUILT_IN, True, False)
+        assert skill.name not in COMMANDS
+        assert not skill.more
+        assert "what was typed" in skill.text("what was typed")
+
+
+def test_the_user_alone_replaces_a_skill_of_the_program(tmp_path: Path):
+    head = "---\nname: failing-test\ndescription: Mine\ntrust_tier: built-in\n---\n"
+    project = tmp_path / "project"
+    write(project / ".pattern" / "skills" / "failing-test" / "SKILL.md", head)
+
+    def chosen() -> TrustTier:
+        found = find_definitions(str(project), tmp_path / "own").with_others((built_in_definitions(),))
+        return next(skill.tier for skill in found.skills if skill.name == "failing-test")
+
+    assert chosen() is TrustTier.BUILT_IN
+    write(tmp_path / "own" / "skills" / "failing-test" / "SKILL.md", head)
+    assert chosen() is TrustTier.USER

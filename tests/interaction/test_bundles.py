@@ -70,13 +70,13 @@ async def test_a_bundle_that_is_not_what_the_user_agreed_to_is_not_used_and_name
         await agent.editor.prompt(session, "Hello.")
         await agent.editor.prompt(session, "Hello.")
         trust = agent.sessions.get(session).trust
-        assert (trust.in_force.hooks, trust.definitions.skills) == ((), ())
+        assert (trust.in_force.hooks, [each for each in trust.definitions.skills if each.bundle]) == ((), [])
         assert agent.editor.said().count("The bundle team is not what you agreed to") == 1
         # An update shows the changed hook; once it is agreed to, it counts from the next prompt on.
         await install(agent, tmp_path, note="echo NOTE-TWO\n")
         await agent.editor.prompt(session, "Hello.")
         assert len(agent.sessions.get(session).trust.in_force.hooks) == 1
-        assert len(agent.sessions.get(session).trust.definitions.skills) == 1
+        assert [each.bundle for each in agent.sessions.get(session).trust.definitions.skills if each.bundle] == ["team"]
 
 
 async def test_a_persona_of_a_bundle_is_used_as_long_as_the_bundle_is_what_the_user_agreed_to(tmp_path: Path):

@@ -9,7 +9,7 @@ import pytest
 
 from pattern_acp.config.settings import DefinitionSettings, Settings
 from pattern_acp.db.connection import Transaction
-from pattern_acp.definitions.collection import find_definitions
+from pattern_acp.definitions.collection import built_in_definitions, find_definitions
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
 from tests.support.agent import RunningAgent, running_agent
@@ -172,3 +172,17 @@ async def test_the_choice_for_a_project_is_remembered_outside_of_it_until_the_se
         assert len(agent.editor.asked) == 1
         await agent.editor.prompt(session, "/definitions follow blindly")
         assert "Say /definitions" in agent.editor.said()
+
+
+async def test_a_skill_of_the_program_is_loaded_by_its_name(tmp_path: Path):
+    async with agent_with_skill(tmp_path) as (agent, _):
+
+        def settings_for(_folder: str) -> ProjectSettings:
+            return ProjectSettings(agent.shared.settings, definitions=built_in_definitions())
+
+        agent.shared.settings_for = settings_for
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/failing-test It crashes on an empty file.")
+        assert "[skill:loaded failing-test, built-in]" in str(agent.model.requests[-1].messages)
+        assert "It crashes on an empty file." in str(agent.model.requests[-1].messages)
+        assert "skill" not in {tool.name for tool in agent.model.requests[-1].tools}
