@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, cast
 from msgspec import Struct, field
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from pattern_acp.context.instructions import without_memory
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import one_line
@@ -108,7 +109,7 @@ def read_foreign(path: Path) -> Foreign:
         raise ForeignFileError(f"{path.name} has {size:,} bytes, and at most {MOST_BYTES:,} can be imported; split it.")
     content = path.read_bytes()
     if path.suffix.lower() in _MARKDOWN:
-        return _memory_file(path, _text(path, content))
+        return _memory_file(path, without_memory(_text(path, content)))
     try:
         found = cast("object", json.loads(_text(path, content)))
     except (ValueError, RecursionError) as error:

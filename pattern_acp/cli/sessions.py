@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK
@@ -25,7 +26,7 @@ from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.errors import MissingSessionError
-from pattern_acp.journal.events import Event, InstructionsCompiled
+from pattern_acp.journal.events import Event, InstructionsCompiled, SessionConfigured
 from pattern_acp.journal.history import active_events, read_history, readable_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.session_commands import PassagePage, SessionChanged, SessionDesk, no_sessions
@@ -167,15 +168,25 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     row = await desk.database.read(lambda tx: store.get_session(tx, meant))
     if row is None or process is None:
         raise MissingSessionError(session)
+    from pattern_acp.bootstrap.constellation import PERSONAS
+    from pattern_acp.context.instructions import known_personas
+    from pattern_acp.definitions.personas import is_typed
     from pattern_acp.definitions.sources import drop_damaged_sources, encoded, keep_source
     from pattern_acp.journal import leases
     from pattern_acp.journal.writer import append
 
-    now = desk.clock.now_ms()
+    now, configured = desk.clock.now_ms(), None
+    if is_typed(row.persona, known_personas(process.loaded.paths.config / PERSONAS)):
+        # Nothing can bring it back, so that the user's own persona answers from now on.
+        configured = SessionConfigured("persona", process.loaded.settings.persona, "client")
+        row = replace(row, persona=configured.value)
     compiled, persona = await anyio.to_thread.run_sync(_compiled_now, process, desk.database, row, now)
 
     def write(tx: "Transaction") -> None:
         leases.refuse_if_held(tx, meant, leases.this_process(desk.ids.new("run")), now)
+        if configured is not None:
+            changed = append(tx, meant, configured, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
+            store.set_option(tx, meant, "persona", configured.value, seq=changed.seq, at_ms=now)
         appended = append(tx, meant, compiled, actor=Actor.HUMAN, origin=Origin.WORKSPACE, at_ms=now)
         # Its skills and commands are those of today, which are kept when it is opened.
         drop_damaged_sources(tx)

@@ -168,9 +168,9 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "init",
-            "Write AGENTS.md for this project from the code map; shows it first",
+            "Write AGENTS.md from the code map, or the project's memory into it; shows it first",
             "pattern_acp.session.project_commands:run_init",
-            hint="[--overwrite]",
+            hint="[--overwrite | --memory]",
         ),
         Command(
             "review",
@@ -233,9 +233,9 @@ COMMANDS: dict[str, Command] = {
         Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
         Command(
             "persona",
-            "Who answers: list the personas, or choose another",
+            "Who answers: list the personas, choose another, or type one for this session",
             "pattern_acp.session.persona:run_persona",
-            hint="[NAME]",
+            hint="[NAME | inline TEXT]",
         ),
         Command(
             "definitions",

@@ -31,6 +31,23 @@ _PERSONA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
 
+_MEMORY_BEGINS = "<!-- memory of pattern-acp, written by /init --memory; pattern-acp does not read it back -->"
+_MEMORY_ENDS = "<!-- end of memory of pattern-acp -->"
+_MEMORY = re.compile(rf"\n*{re.escape(_MEMORY_BEGINS)}.*?(?:{re.escape(_MEMORY_ENDS)}\n*|\Z)", re.DOTALL)
+
+
+def without_memory(text: str) -> str:
+    """The text of an instruction file without what `/init --memory` wrote there: the model has that from memory."""
+    return _MEMORY.sub("\n", text) if _MEMORY_BEGINS in text else text
+
+
+def with_memory(text: str, memory: str) -> str:
+    """The text of an instruction file with this memory in a part of its own, in place of an earlier one."""
+    # Nothing in memory can end the part.
+    section = "\n".join((_MEMORY_BEGINS, memory.replace("<!--", "< !--").strip(), _MEMORY_ENDS))
+    return f"{without_memory(text).rstrip()}\n\n{section}\n".lstrip()
+
+
 class ProjectInstruction(Struct, frozen=True):
     """One instruction file.
 
@@ -146,7 +163,7 @@ def _read(path: Path, top: Path | None, *, of_person: bool = False) -> ProjectIn
         size = path.stat().st_size
     except (OSError, RuntimeError):
         return None
-    text = data[:FILE_LIMIT].decode("utf-8", "replace").strip()
+    text = without_memory(data[:FILE_LIMIT].decode("utf-8", "replace")).strip()
     return ProjectInstruction(str(path), text, max(0, size - FILE_LIMIT), of_person, name=name) if text else None
 
 

@@ -5,7 +5,7 @@ come with the program (`context/instructions.py`).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -136,6 +136,20 @@ def kept_persona(name: str, kept: KeptSource) -> Persona | None:
     own = f"persona/{name}"
     is_usable = kept.symbol == own and PERSONA_FILE in kept.files and is_whole(kept.definitions, own)
     return persona_of(name, kept.definitions) if is_usable else None
+
+
+INLINE = "inline"
+"""Begins the names of personas that were typed: no file has them, so they end with the process of their session."""
+
+
+def typed_persona(text: str) -> Persona:
+    """The persona of a text that was typed, named by its content."""
+    return Persona(f"{INLINE}-{sha256_hex(text.encode('utf-8', 'surrogatepass'))[:8]}", text)
+
+
+def is_typed(name: str, known: Collection[str]) -> bool:
+    """Tell whether a name is that of a persona that was typed, and that none of the known ones is called so."""
+    return name.startswith(f"{INLINE}-") and name not in known
 
 
 def lower_mode(first: str, second: str) -> str:

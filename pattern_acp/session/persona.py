@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from pattern_acp.context.instructions import with_persona
 from pattern_acp.definitions.collection import NO_DEFINITIONS
-from pattern_acp.definitions.personas import Persona, lower_mode
+from pattern_acp.definitions.personas import INLINE, Persona, lower_mode, typed_persona
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import InstructionsCompiled, SessionConfigured
@@ -46,6 +46,18 @@ async def change_persona(session: "Session", name: str, model_named: ModelNamed,
         persona = await anyio.to_thread.run_sync(shared.persona_named, name)
     except ConfigError as error:
         raise OptionUnusableError(error.sentence) from error
+    await _become(session, persona, by)
+    await _take_preferences(session, persona, model_named, by)
+
+
+async def _become(session: "Session", persona: Persona, by: str) -> None:
+    """Record another persona, and go on as it.
+
+    Raises:
+        OptionUnusableError: the session's prompt is of an earlier release.
+        DatabaseError: it could not be recorded.
+    """
+    state, shared, name = session.state, session.constellation, persona.name
     system = with_persona(state.system, persona)
     if system is None:
         raise OptionUnusableError(
@@ -66,7 +78,6 @@ async def change_persona(session: "Session", name: str, model_named: ModelNamed,
     state.policy.grants[:] = await shared.database.read(
         lambda tx: load_grants(tx, session.session_id, state.policy.owner)
     )
-    await _take_preferences(session, persona, model_named, by)
 
 
 async def _take_preferences(session: "Session", persona: Persona, model_named: ModelNamed, by: str) -> None:
@@ -85,6 +96,16 @@ async def _take_preferences(session: "Session", persona: Persona, model_named: M
 async def run_persona(session: "Session", argument: str) -> str:
     """List the personas, or go on as another one."""
     state, known = session.state, session.constellation.personas
+    verb, _, words = argument.partition(" ")
+    if verb == INLINE and words.strip():
+        persona = typed_persona(words.strip())
+        await _become(session, persona, by="agent")
+        await session.view.show_options(session.options())
+        return (
+            "From the next prompt on, this text is the persona, with a memory of its own, and without the standing "
+            "permissions of the earlier one. It counts until this session is closed: to open the session again with "
+            f"it, save the text as personas/{persona.name}.md beside your config.toml."
+        )
     if argument:
         if argument not in known:
             names = ", ".join(known) or "none"
@@ -104,4 +125,4 @@ async def run_persona(session: "Session", argument: str) -> str:
         f"- `{name}`{': ' if words else ''}{words}{' ← answers' if name == state.persona.name else ''}"
         for name, words in names.items()
     ]
-    return "\n".join([*rows, "", "Choose with `/persona NAME`; docs/how-to/instructions.md says how to write one."])
+    return "\n".join([*rows, "", "Choose with `/persona NAME`, or type one for this session: `/persona inline TEXT`."])

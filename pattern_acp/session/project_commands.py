@@ -1,4 +1,4 @@
-"""Slash commands about the project as a whole: /init writes AGENTS.md, /review has the changes judged.
+"""Slash commands about the project as a whole: /init writes AGENTS.md or memory into it, /review has changes judged.
 
 Owns: what they ask, and what the model reads of a review. Must not know: how the code map is made, or what is drafted
 from it (`codemap.overview`).
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.codemap.overview import agents_file, overview
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.history import add_context
-from pattern_acp.context.instructions import role_of
+from pattern_acp.context.instructions import role_of, with_memory
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 AGENTS_FILE = "AGENTS.md"
 
+MEMORY_HEADING = "## What earlier sessions learned"
+
 MANIFESTS = ("Makefile", "package.json", "pyproject.toml", "Cargo.toml", "go.mod")
 """Files of a project's root that say how it is built and tested."""
 
@@ -53,8 +55,13 @@ async def run_init(session: "Session", argument: str) -> str:
     Raises:
         PatternError: a sentence about why it cannot be written.
     """
+    if argument.strip() == "--memory":
+        return await _write_memory(session)
     if argument.strip() not in {"", "--overwrite"}:
-        raise CommandMisusedError("/init writes AGENTS.md; `/init --overwrite` replaces the one that there is.")
+        raise CommandMisusedError(
+            "/init writes AGENTS.md; `/init --overwrite` replaces the one that there is, `/init --memory` writes the "
+            "project's memory into it."
+        )
     root, code = session.state.cwd, _code(session)
     path = absolute_path(AGENTS_FILE, root)
     before = await _read(session, path)
@@ -70,6 +77,22 @@ async def run_init(session: "Session", argument: str) -> str:
     return (
         f"`{AGENTS_FILE}` is written, from {plural(found.files, 'file')} of the code map. It counts from your next "
         "prompt on. Correct it, and add what only people know: conventions, and what must not be touched."
+    )
+
+
+async def _write_memory(session: "Session") -> str:
+    """Write the project's memory into a part of AGENTS.md, for other agents that work there."""
+    blocks = [each for each in await session.person_memory.blocks() if each.scope == "project" and each.text.strip()]
+    if not blocks:
+        return "Nothing was written: there is no memory of this project yet."
+    path = absolute_path(AGENTS_FILE, session.state.cwd)
+    before = await _read(session, path)
+    memory = "\n\n".join((MEMORY_HEADING, *(f"### {each.label}\n\n{each.text.strip()}" for each in blocks)))
+    if not await _write(session, path, with_memory(before.text if before is not None else "", memory), before):
+        return "Nothing was written."
+    return (
+        f"`{AGENTS_FILE}` has {plural(len(blocks), 'block')} of this project's memory, for other agents. I do not read "
+        "that part back; the command brings it up to date."
     )
 
 

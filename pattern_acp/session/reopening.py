@@ -4,7 +4,7 @@ Owns: the lease, closing what was left open, and reading the history. Must not k
 (session/opening.py), or what the user is asked about a session that is in use (session/holding.py).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec import Struct
 from pattern_acp.context.history import calls_of, history_of
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
-from pattern_acp.definitions.personas import PersonaRef
+from pattern_acp.definitions.personas import PersonaRef, is_typed
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, read_sources
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -114,7 +114,7 @@ async def reopen_session(
     """
     place = await with_project_choice(shared, await look_at(shared, opening, is_searched=client.is_searched))
     known = SessionId(session_id)
-    found, sources = await shared.database.read(lambda tx: _sound(tx, known, place))
+    found, sources = await shared.database.read(lambda tx: _sound(tx, known, place, shared.personas))
     # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
     model_of(shared, found.model)
     lost, interrupted = await shared.database.write(
@@ -272,9 +272,16 @@ def _take(
     return lost, bool(closed)
 
 
-def _sound(tx: Transaction, session_id: SessionId, place: Place) -> tuple[SessionRow, dict[str, KeptSource]]:
+def _sound(
+    tx: Transaction, session_id: SessionId, place: Place, known: Collection[str]
+) -> tuple[SessionRow, dict[str, KeptSource]]:
     """The session's row, and its kept sources, once all that it is defined by is found to be what was recorded."""
     row = _get(tx, session_id)
+    if is_typed(row.persona, known):
+        raise DefinitionsDamagedError(
+            f"The persona of this session was typed, and no file has it: save its text as personas/{row.persona}.md"
+            f" first. `pattern-acp sessions adopt {session_id}` lets the session continue as your own persona instead."
+        )
     recorded = read_history(tx, session_id, kinds=(InstructionsCompiled,))
     problem = problem_of_event(tx, recorded[-1].seq) if recorded else "there are none"
     if problem:

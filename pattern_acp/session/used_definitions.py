@@ -52,7 +52,7 @@ class UsedDefinition(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the user reads and compares."""
+        """The text that the user reads and compares."""
         if self.source.symbol.startswith(f"{MCP}/"):
             return "\n\n".join(tool.definition for tool in tools_in(self.source))
         return "\n\n".join(content.decode("utf-8", "replace") for content in self.source.files.values())
@@ -102,7 +102,7 @@ def _read(pins: Iterable[PinnedDefinition], templates: "Path | None") -> list[Us
 
 
 def subagent_kind(kind: str) -> UsedDefinition:
-    """What subagents of a kind are told, as it is now."""
+    """The rules for subagents of a kind, as they are now."""
     return UsedDefinition(subagent_source(kind), TrustTier.BUILT_IN)
 
 

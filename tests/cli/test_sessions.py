@@ -142,6 +142,25 @@ def test_ids_are_whole_and_lines_fit_the_screen(width: int):
     assert "\x1b" not in "".join(lines)
 
 
+def test_a_session_whose_persona_was_typed_goes_on_as_the_users_own_once_it_is_adopted(
+    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    model = ScriptedProvider([])
+    database = home.loaded.paths.constellation_path("default")
+    session = anyio.run(record_session, database, folder, model, "/persona inline You rhyme.")
+
+    def persona() -> str:
+        assert run_with(typed("sessions", "list", "--json", "--all"), home) == 0
+        return json.loads(capsys.readouterr().out)[0]["persona"]
+
+    assert run_with(typed("sessions", "rename", session, "Rhymes"), home) == 0
+    capsys.readouterr()
+    assert persona().startswith("inline-")
+    assert run_with(typed("sessions", "adopt", session), home) == 0
+    capsys.readouterr()
+    assert persona() == "default"
+
+
 def test_a_session_is_renamed_put_away_forked_deleted_and_brought_back(
     home: Process, session: str, capsys: pytest.CaptureFixture[str]
 ):

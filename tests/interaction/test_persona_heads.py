@@ -153,3 +153,23 @@ async def test_instruction_files_are_kept_by_their_identity(tmp_path: Path):
         assert kept[file.definition].symbol == "instructions/AGENTS.md"
         await agent.editor.prompt(session, "/definitions")
         assert f"| instructions `AGENTS.md` | {file.definition[:12]} |" in agent.editor.said()
+
+
+async def test_a_persona_that_is_typed_answers_now_and_is_refused_later_until_a_file_has_it():
+    model = ScriptedProvider([says(f"{n}.") for n in range(4)])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "/persona inline You answer in rhymes.")
+        assert "save the text as personas/inline-" in agent.editor.said()
+        await agent.editor.prompt(session, "Hello.")
+        assert model.requests[-1].system.startswith("You answer in rhymes.\n\n")
+        name = agent.sessions.get(session).state.persona.name
+        await agent.editor.request("session/close", {"sessionId": session})
+        where: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+        error = await refused(agent.editor, "session/resume", where)
+        assert f"save its text as personas/{name}.md first" in error.message
+        assert "sessions adopt" in error.message
+        agent.shared.personas = {name: ""}
+        await agent.editor.request("session/resume", where)
+        await agent.editor.prompt(session, "Hello again.")
+        assert model.requests[-1].system.startswith("You answer in rhymes.\n\n")

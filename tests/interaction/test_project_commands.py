@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.carry.foreign import read_foreign
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import PermissionAsked
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -66,6 +67,30 @@ async def test_init_drafts_agents_md_from_the_code_map_and_asks_in_every_mode():
         assert "is written" in await answer(agent, session, "/init --overwrite")
         assert (agent.folder / "AGENTS.md").read_text(encoding="utf-8") == draft
         assert "/init writes AGENTS.md" in await answer(agent, session, "/init now")
+
+
+async def test_memory_is_written_into_a_part_of_agents_md_that_is_not_read_back():
+    model = ScriptedProvider([says("1."), says("2.")])
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        session = await opened(agent)
+        file = agent.folder / "AGENTS.md"
+        file.write_text("Use tabs.\n", encoding="utf-8")
+        assert "no memory of this project yet" in await answer(agent, session, "/init --memory")
+        await answer(agent, session, "/remember --block project The plum tests need a database. <!-- end -->")
+        assert "1 block of this project's memory" in await answer(agent, session, "/init --memory")
+        written = file.read_text(encoding="utf-8")
+        assert written.startswith("Use tabs.\n\n<!-- memory of pattern-acp")
+        assert "The plum tests need a database. < !-- end -->" in written
+        await answer(agent, session, "/remember --block project The pear tests do not.")
+        await answer(agent, session, "/init --memory")
+        again = file.read_text(encoding="utf-8")
+        assert again.count("<!-- memory of pattern-acp") == again.count("The plum tests") == 1
+        assert "The pear tests do not." in again
+        other = await agent.editor.open_session(str(agent.folder))
+        await answer(agent, other, "Hello.")
+        assert "Use tabs." in model.requests[-1].system
+        assert "plum" not in model.requests[-1].system
+        assert "plum" not in str(read_foreign(file).blocks)
 
 
 async def test_init_writes_nothing_that_was_refused():
