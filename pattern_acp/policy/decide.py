@@ -120,7 +120,7 @@ def command_scopes(access: RunCommand, roots: Sequence[str], resolve: Resolver |
     where = "" if access.cwd == roots[0] else f" in {_shown_folder(access.cwd, '', roots)}"
     what = f"exactly {_code(access.line.strip())}{where}"
     exact = GrantScope(GrantKind.EXACT_COMMAND, exact_pattern(access), what, lifetimes)
-    doing = doing_commands(line)
+    doing = doing_commands(line, access)
     prefix = prefix_words(doing[0]) if len(doing) == 1 else None
     if prefix is None or not is_plain(line, windows=windows):
         return (exact,)
@@ -469,7 +469,7 @@ def _beyond_sandbox(access: RunCommand, situation: _Situation) -> tuple[str, str
         # Late, as in `_only_reads`.
         from pattern_acp.policy.reading import changes_nothing
 
-        is_simple = is_plain(line, windows=windows) and all(map(stays_inside, doing_commands(line)))
+        is_simple = is_plain(line, windows=windows) and all(map(stays_inside, doing_commands(line, access)))
         if is_simple or (not access.git_setting and changes_nothing(access.line, windows=windows)):
             return None
         return "no_sandbox", "Nothing here can confine it, and it cannot be told that it stays inside the folders."

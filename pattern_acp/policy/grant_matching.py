@@ -322,29 +322,31 @@ def _covers_command(
     line = read_command_line(access.line, windows=windows)
     return (
         # First: few lines begin as one that was allowed, and this takes the least time.
-        all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in doing_commands(line))
+        all(_starts_with_any(command, prefixes, access.cwd, resolve) for command in doing_commands(line, access))
         and is_plain(line, windows=windows)
         and not outside_paths(targets := command_targets(line, access.cwd, resolve), roots)
         and not protected_words(targets, roots)
     )
 
 
-def doing_commands(line: CommandLine) -> tuple[SimpleCommand, ...]:
-    """The commands of a line that need an allowance.
+def doing_commands(line: CommandLine, access: RunCommand) -> tuple[SimpleCommand, ...]:
+    """The commands of a line that need an allowance: those that do not surely only read.
 
-    `true` and a `cd` into a named folder do nothing by themselves; the location of the folder is checked with every
-    other path. A program named by its path is another one after a `cd`, so there `cd` counts. A line of nothing else
-    counts whole.
+    What git reads counts where a setting has it run a program. A program named by its path is another one after a `cd`,
+    so there `cd` counts. A line of nothing else counts whole.
     """
+    # Late: its table takes 10 ms to read.
+    from pattern_acp.policy.reading import command_reads
+
+    windows = is_windows_path(access.cwd)
     has_path = any("/" in command.words[0] for command in line.commands if command.words)
-    doing = tuple(command for command in line.commands if not _does_nothing(command.words, has_path=has_path))
-    return doing or line.commands
 
+    def reads(command: SimpleCommand) -> bool:
+        name = command.words[0] if command.words else ""
+        counts = (name == "git" and access.git_setting) or (name == "cd" and has_path)
+        return not counts and (not windows or name in {"cd", "true", "false"}) and command_reads(command)
 
-def _does_nothing(words: Sequence[str], *, has_path: bool) -> bool:
-    if tuple(words) in {("true",), ("false",)}:
-        return True
-    return len(words) == 2 and words[0] == "cd" and not has_path and not words[1].startswith(("-", "~", "+"))
+    return tuple(command for command in line.commands if not reads(command)) or line.commands
 
 
 def is_plain(line: CommandLine, *, windows: bool) -> bool:

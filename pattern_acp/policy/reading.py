@@ -107,7 +107,7 @@ def surely_reads(text: str, *, windows: bool = False, confined: bool = False) ->
         return False
     has_pattern = Feature.GLOB in line.features
     return all(
-        _reads(command, has_pattern=has_pattern, confined=confined)
+        command_reads(command, has_pattern=has_pattern, confined=confined)
         or (confined and _reads_listed(command, line) and not has_pattern)
         for command in line.commands
     )
@@ -123,7 +123,7 @@ def _reads_listed(command: SimpleCommand, line: CommandLine) -> bool:
     if not words or words[0] in _WITH_FILE_OPTIONS or not feeds_names(line, command):
         return False
     read = SimpleCommand(tuple(words))
-    return words[0] in _readings().any_words and _reads(read, has_pattern=False, confined=True)
+    return words[0] in _readings().any_words and command_reads(read, has_pattern=False, confined=True)
 
 
 _OF_XARGS = re.compile(r"(-0|-r|-t|--null|--no-run-if-empty|-[nLP]\d+|-d.+)|-[nLPd]")
@@ -131,19 +131,15 @@ _WITH_FILE_OPTIONS = frozenset({"tree", "tail"})
 """Programs that a file's name could make do more, if it looks like an option."""
 
 
-def _reads(command: SimpleCommand, *, has_pattern: bool, confined: bool = False) -> bool:
-    # A path names a file of the project, which may be any program.
-    if not command.words or re.fullmatch(r"[a-z][\w.-]*", command.words[0]) is None:
-        return False
-    return not command.assignments and command_reads(command, has_pattern=has_pattern, confined=confined)
-
-
 def command_reads(command: SimpleCommand, *, has_pattern: bool = False, confined: bool = False) -> bool:
-    """Return whether one command is in the table.
+    """Return whether one command surely only reads.
 
     With `has_pattern` a word of its line matches names of files; `confined` is that of `surely_reads`.
     """
-    if not command.words or command.changing:
+    # A path names a file of the project, which may be any program.
+    if not command.words or re.fullmatch(r"[a-z][\w.-]*", command.words[0]) is None:
+        return False
+    if command.assignments or command.changing:
         return False
     name, arguments = program_name(command.words[0]), command.words[1:]
     table = _readings()

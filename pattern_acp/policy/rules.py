@@ -24,7 +24,6 @@ from pattern_acp.policy.layers import HABITS
 from pattern_acp.policy.nested_lines import effective_commands
 from pattern_acp.policy.paths import Resolver, is_inside, is_windows_path
 from pattern_acp.policy.programs import program_name
-from pattern_acp.policy.reading import command_reads
 
 
 def rule_rulings(
@@ -110,9 +109,9 @@ def _covering(rules: Sequence[PolicyRule], access: Access, roots: Sequence[str])
     windows = is_windows_path(access.cwd)
     line = read_command_line(access.line, windows=windows)
     found: PolicyRule | None = None
-    for command in doing_commands(line):
+    for command in doing_commands(line, access):
         mine = next((rule for rule in rules if rule.kind == "run" and _has_words(rule, command, whole=True)), None)
-        if mine is None and not command_reads(command):
+        if mine is None:
             return None
         found = found or mine
     # Last: few lines have the words of a rule, and this takes the most time.

@@ -223,11 +223,9 @@ def _reading_facts(asked: RunCommandArguments, folder: CodeTarget) -> tuple[bool
     # Late: the grammar is read with it.
     from pattern_acp.policy.reading import git_folders, surely_reads
 
-    # Confined or not: what policy makes of it, and whether it asks, is not known here.
-    if not surely_reads(asked.command, windows=PLATFORM.windows, confined=True):
-        return False, ""
     setting = program_setting(git_folders(asked.command, folder.resolved))
-    return not setting, setting
+    # Confined or not: what policy makes of it, and whether it asks, is not known here.
+    return not setting and surely_reads(asked.command, windows=PLATFORM.windows, confined=True), setting
 
 
 async def start_job(

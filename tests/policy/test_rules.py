@@ -11,6 +11,7 @@ from pattern_acp.config.settings import PolicyRule, RuleEffect
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.decide import decide
 from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.policy.layers import what_would_change
 
 ROOT = "/work/project"
@@ -59,6 +60,8 @@ def verdict(line: str, *rules: str, mode: Mode = Mode.ASK) -> str:
         ("pytest -p evil", ["allow run pytest *"], "ask"),
         ("pytest /tmp/x", ["allow run pytest *"], "ask"),
         ("./pytest", ["allow run pytest *"], "ask"),
+        ("pytest && ./cat a", ["allow run pytest *"], "ask"),
+        ("pytest && X=1 cat a", ["allow run pytest *"], "ask"),
         ("rm -rf src", ["allow run rm *"], "ask"),
         ("curl https://example.org", ["allow run curl *"], "ask"),
         ("cat .env", ["allow run cat *", "allow read .env"], "ask"),
@@ -78,6 +81,30 @@ def verdict(line: str, *rules: str, mode: Mode = Mode.ASK) -> str:
 )  # fmt: skip
 def test_a_rule_changes_what_is_decided_on_a_command(line: str, rules: list[str], expected: str):
     assert verdict(line, *rules) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "expected"),
+    [
+        ("pytest -q | tail -5", "", "allow"),
+        ("pytest -q && git status --short", "", "allow"),
+        ("pytest -q && git status --short", "core.fsmonitor", "ask"),
+        ("pytest -q && ./tail a", "", "ask"),
+        ("pytest -q && cat .env", "", "ask"),
+        ("pytest -q && cat /etc/hosts", "", "ask"),
+        ("pytest -q && grep -r KEY .", "", "ask"),
+        ("pytest -q && make", "", "ask"),
+        ("tail -5 a", "", "allow"),
+    ],
+)
+def test_a_prefix_that_was_allowed_may_stand_beside_commands_that_surely_only_read(
+    line: str, setting: str, expected: str
+):
+    grant = Grant(Effect.ALLOW, GrantKind.COMMAND_PREFIX, '["pytest"]')
+    access = RunCommand(line, ROOT, setting)
+    assert decide([access], mode=Mode.ASK, roots=[ROOT], grants=[grant]).verdict.value == expected
+    offered = decide([access], mode=Mode.ASK, roots=[ROOT]).scopes[:1]
+    assert [scope.kind == "command_prefix" for scope in offered] == ([expected == "allow"] if "pytest" in line else [])
 
 
 NIGHT = Circumstances("", "", 3, 10, "main", 23)
