@@ -194,7 +194,8 @@ _TESTS = {
     "bisect": _bisect, "rebase": _rebase, "remote": _remote, "difftool": _runsalways, "mergetool": _runsalways,
     "send-email": _runsalways, "daemon": _runsalways, "shell": _runsalways, "clone": _clone, "grep": _grep,
     "read-tree": _read_tree, "checkout-index": _checkout_index, "help": _help, "symbolic-ref": _symbolic_ref,
-    "notes": _notes, "credential": _runsalways, "instaweb": _runsalways, "gui": _runsalways, "citool": _runsalways,
+    "notes": _notes, "credential": _runsalways, "credential-store": _runsalways,
+    "credential-cache": _runsalways, "instaweb": _runsalways, "gui": _runsalways, "citool": _runsalways,
     "web--browse": _runsalways, "svn": _runsalways, "p4": _runsalways, "cvsimport": _runsalways,
     "cvsserver": _runsalways,
     "upload-pack": _runsalways, "receive-pack": _runsalways, "upload-archive": _runsalways, "remote-ext": _runsalways,
@@ -568,7 +569,9 @@ _RULES = (
         "uses or changes your keys.",
     ),
     _rule(
-        "pass gopass op bw lpass keyring secret-tool security kwallet-query", always, "reads or changes your passwords."
+        "pass gopass op bw lpass keyring secret-tool security kwallet-query keyctl",
+        always,
+        "reads or changes your passwords.",
     ),
     _rule(
         "aws gcloud az gsutil s3cmd doctl",

@@ -165,7 +165,8 @@ def _kill_targets(arguments: Sequence[str]) -> list[str]:
 
 def _runs_containers(command: SimpleCommand) -> bool:
     acts = _names(
-        "run create exec cp start restart stop kill rm load import login commit attach up update plugin swarm"
+        "run create exec cp start restart stop kill rm load import login commit attach up update plugin swarm build "
+        "buildx"
     )
     return any(word in acts for word in command.words[1:])
 
@@ -258,6 +259,12 @@ _RULES = (
     CommandRule(
         _CONTAINERS, _runs_containers, "starts or changes containers, which can change anything on this machine."
     ),
+    CommandRule(
+        _names("systemd-run dbus-send gdbus busctl qdbus nsenter wsl"),
+        always,
+        "acts on processes that this command did not start.",
+    ),
+    CommandRule(_names("xclip xsel wl-paste wl-copy pbpaste pbcopy"), always, "uses the clipboard of the user."),
     CommandRule(_ENVIRONMENTS, _installs_for_all, "installs programs outside the folders of this session."),
     CommandRule(
         _names(

@@ -236,8 +236,7 @@ def _embedded(command: SimpleCommand, fed: Sequence[str]) -> Iterator[str]:
         is_value = 0 < index < len(words) - 1 and _TAKES_COMMAND.fullmatch(words[index]) is not None
         if is_value and name not in INTERPRETERS:
             yield text.replace(",", " ") if words[index] == "-wrapper" else text
-        if name == "sed":
-            yield from (match[2] for match in _SED_RUNS.finditer(text))
+        yield from _joined(name, text)
         if equals and _TAKES_COMMAND.fullmatch(option):
             yield value
         for match in _BEHIND.finditer(text):
@@ -245,6 +244,14 @@ def _embedded(command: SimpleCommand, fed: Sequence[str]) -> Iterator[str]:
         if name in INTERPRETERS and _STARTS_SHELL.search(text):
             for match in _LITERAL.finditer(_BETWEEN.sub(" ", text)):
                 yield next(part for part in match.groups() if part is not None)
+
+
+def _joined(name: str, text: str) -> Iterator[str]:
+    """Yield the command that a word of `sed` or `man` has within it."""
+    if name == "sed":
+        yield from (match[2] for match in _SED_RUNS.finditer(text))
+    if name == "man" and text.startswith(("-H", "-P", "--html=")):
+        yield text.removeprefix("--html=").removeprefix("-H").removeprefix("-P")
 
 
 def takes_line(arguments: tuple[str, ...]) -> bool:
@@ -257,7 +264,8 @@ def inner_lines(commands: list[SimpleCommand]) -> tuple[str, ...]:
     texts: list[str] = []
     for command in commands:
         name, words = program_name(command.words[0]), command.words[1:]
-        takes = name in EVALUATORS or name in EXECUTING or name in {"npx", "start-stop-daemon"}
+        executes = not EXECUTING.get(name, frozenset()).isdisjoint(words)
+        takes = name in EVALUATORS or executes or name in {"npx", "start-stop-daemon"}
         if not takes or (name in SHELLS and not takes_line(words)):
             continue
         if name == "eval" and not texts:

@@ -19,7 +19,7 @@ SHELLS = _table("sh bash dash zsh fish ksh mksh ash csh tcsh rbash busybox pwsh 
 
 INTERPRETERS = SHELLS | _table(
     "python pypy ipython node nodejs deno bun ruby irb perl raku php lua luajit r rscript julia tclsh wish "
-    "expect guile racket sbcl ghci runghc runhaskell scala groovy jshell elixir iex erl escript osascript awk "
+    "expect guile racket sbcl ghc ghci runghc runhaskell scala groovy jshell elixir iex erl escript osascript awk "
     "gawk mawk nawk sed ed ex vi vim nvim emacs emacsclient gdb lldb sqlite3 psql mysql mariadb mongosh "
     "redis-cli java dotnet m4 bc dc tsx ts-node"
 )
@@ -50,10 +50,11 @@ EXECUTING = {
     "fnm": _table("exec"), "nix": _table("run shell develop"), "rustup": _table("run"), "devbox": _table("run"),
     "guix": _table("shell environment"), "pixi": _table("run exec"), "opam": _table("exec"), "stack": _table("exec"),
     "cabal": _table("exec"), "swift": _table("run"), "deno": _table("run"), "go": _table("run"),
+    "cmake": _table("-E"),
 }  # fmt: skip
 """Programs that run another program behind one of these words."""
 
-JUST_START = _table("nohup setsid command builtin coproc unbuffer eatmydata catchsegv chronic time")
+JUST_START = _table("nohup setsid command builtin unbuffer eatmydata catchsegv chronic time")
 """Starters without options that have a value: their first plain word is the command."""
 
 STARTERS = _table(
@@ -61,52 +62,6 @@ STARTERS = _table(
     "ltrace chrt taskset coproc caffeinate unbuffer rlwrap faketime start numactl eatmydata"
 )
 """Wrappers whose first plain word is the command they run."""
-
-INSTALLERS = _table(
-    "pip pip3 gem composer conda mamba twine nuget cabal stack rustup nvm pyenv asdf mise brew apt apt-get "
-    "dnf yum pacman apk snap flatpak choco winget scoop port zypper emerge"
-)
-"""Programs that fetch and install other people's code."""
-
-RUN_OTHERS = _table(
-    "cross-env cross-env-shell env-cmd dotenvx nodemon watchexec chokidar concurrently npm-run-all run-s run-p pm2 "
-    "forever vite-node swc-node babel-node esno jiti turbo nx lerna memray scalene py-spy kernprof debugpy pudb "
-    "viztracer torchrun accelerate ssh-agent gpg-agent dbus-launch sshpass autossh mosh proxychains proxychains4 "
-    "torsocks tsocks fakechroot cpulimit catchsegv rr heaptrack bpftrace chronic ifne sem tini dumb-init su-exec gosu "
-    "setuidgid softlimit nix guix devbox volta fnm rbenv ccache distcc wsl adb ldd fzf skim sk rundll32 mshta wscript "
-    "cscript certutil bitsadmin msiexec forfiles schtasks kotlin kotlinc swift swiftc dart crystal nim zig odin ocaml "
-    "utop clojure clj lein bb janet fennel hy octave matlab maxima gp gnuplot tex latex pdflatex xelatex lualatex "
-    "latexmk pandoc asciidoctor jupyter quarto gcc cc g++ c++ cpp clang clang++ rustc javac tcc ld duckdb "
-    "sqlcmd clickhouse-client mycli pgcli litecli valkey-cli"
-)
-"""Programs that run, compile with or load anything their words name: wrappers, compilers with plug-ins, consoles."""
-
-WRITE_NAMED = _table(
-    "uniq xxd split csplit sponge gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 ar strip objcopy iconv recode "
-    "dos2unix unix2dos ffmpeg convert magick mogrify tidy rename mmv ssh-copy-id fallocate mktemp pax rcp"
-)
-"""Programs that overwrite, make or remove a file that is only another of their words."""
-
-NO_PREFIX = (
-    INTERPRETERS
-    | INSTALLERS
-    | _table(
-        "source . alias unalias set shopt export unset declare typeset local readonly enable hash bind complete "
-        "cd pushd popd printf mapfile readarray read let test [ [[ rm rmdir mv cp ln dd tee install truncate "
-        "shred chmod chown chgrp chattr setfacl touch mkdir mkfifo mknod mount umount curl wget http https aria2c "
-        "nc ncat netcat socat telnet ftp sftp scp rsync rclone tar unzip zip 7z cpio patch make gmake ninja cmake "
-        "just task rake ant mvn mvnw gradle gradlew tox nox buildah kubectl helm terraform tofu pulumi ansible "
-        "ansible-playbook vagrant aws gcloud az gh glab hub kill killall pkill shutdown reboot systemctl service "
-        "launchctl crontab at batch tmux screen less more man view nano pico open xdg-open code pre-commit mail "
-        "sendmail gpg openssl ssh-keygen ssh-add passwd useradd usermod del erase rd move copy xcopy robocopy reg "
-        "wmic invoke-expression iex invoke-webrequest iwr remove-item set-content svn hg jj fossil tig lazygit "
-        "pattern-acp"
-    )
-    | RUN_OTHERS
-    | WRITE_NAMED
-    | (WRAPPERS - _table("uv poetry pdm hatch pipenv rye bundle"))
-)
-"""Programs that never get a prefix: the rest of their words decides what they do."""
 
 PLAIN = _table(
     "pytest py.test mypy pyright basedpyright flake8 pylint black isort bandit tsc eslint prettier jest "
@@ -305,7 +260,11 @@ def _plain(option: str) -> str:
 _VERSIONED = re.compile(r"(python|pypy|ruby|perl|php|lua|node|bash)(?:[\d.][\w.-]*|w)")
 
 _NUMBERED = re.compile(r"(.*?[a-z+])-?\d[\d.]*")
-_KNOWN = NO_PREFIX | PLAIN | RUNNERS.keys() | SUBCOMMANDS.keys() | EXECUTING.keys()
+_KNOWN = (INTERPRETERS | WRAPPERS | PLAIN | RUNNERS.keys() | SUBCOMMANDS.keys() | EXECUTING.keys()) | _table(
+    "pip pip3 gem composer gcc g++ cc clang clang++ make gmake gradle mvn helm kubectl terraform tofu openssl gpg svn "
+    "patch tar zstd curl wget clickhouse-client"
+)
+"""Programs that tables know, and so also with a version behind their names."""
 
 
 @lru_cache(maxsize=2_048)
@@ -326,8 +285,6 @@ def prefix_words(command: SimpleCommand) -> tuple[str, ...] | None:
     if not words or not words[0] or words[0].startswith(("-", "~")) or 0 in command.changing:
         return None
     name = program_name(words[0])
-    if name in NO_PREFIX:
-        return None
     second = words[1] if len(words) > 1 else ""
     if second in RUNNERS.get(name, ()):
         return _runner_prefix(words)
