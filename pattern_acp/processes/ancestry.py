@@ -52,7 +52,9 @@ def descends_from_agent(variable: str, chain: Iterable[ParentProcess], arguments
     """
     own = tuple(arguments)
     return any(
-        variable in one.variables or one.is_server or any(PurePath(word).name == LAUNCHER.name for word in one.words)
+        variable in one.variables
+        or one.is_server
+        or any(PurePath(word).stem == LAUNCHER.stem for word in one.words[:4])
         for one in dropwhile(lambda one: one.arguments == own, chain)
     )
 
