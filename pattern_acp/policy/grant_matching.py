@@ -341,12 +341,21 @@ def doing_commands(line: CommandLine, access: RunCommand) -> tuple[SimpleCommand
     windows = is_windows_path(access.cwd)
     has_path = any("/" in command.words[0] for command in line.commands if command.words)
 
+    def does_nothing(command: SimpleCommand) -> bool:
+        if command.words[:1] == ("cd",):
+            # `+1` and `~1` are places of a stack that nobody sees.
+            return not has_path and command_reads(command) and not command.words[1].startswith(("+", "~"))
+        return command.words in {("true",), ("false",)}
+
     def reads(command: SimpleCommand) -> bool:
         name = command.words[0] if command.words else ""
-        counts = (name == "git" and access.git_setting) or (name == "cd" and has_path)
-        return not counts and (not windows or name in {"cd", "true", "false"}) and command_reads(command)
+        counts = windows or name == "cd" or (name == "git" and access.git_setting)
+        return does_nothing(command) or (not counts and command_reads(command))
 
-    return tuple(command for command in line.commands if not reads(command)) or line.commands
+    for ignored in (reads, does_nothing):
+        if doing := tuple(command for command in line.commands if not ignored(command)):
+            return doing
+    return line.commands
 
 
 def is_plain(line: CommandLine, *, windows: bool) -> bool:

@@ -50,7 +50,7 @@ STAYING = (
     "curl -o out.json http://localhost:3000/a",
     "kill %1", "npm start & kill $!", "kill -l", "kill -TERM $!", "kill -9 %2",
     "git push", "git push origin main", "git fetch origin", "git pull --rebase", "git clone ./a b", "gh pr view",
-    "gh pr create --fill", "docker ps", "docker build .", "docker images", "docker compose ps", "docker logs a",
+    "gh pr create --fill", "docker ps", "docker images", "docker compose ps", "docker logs a",
     "npm test -- -g name", "npm run test -- --global", "uv run pytest", "uv pip install x", "kubectl get pods",
     "ping localhost",
     "helm template .", "cargo test", "go test ./...", "openssl dgst a", "gem list",
