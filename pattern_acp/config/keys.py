@@ -558,7 +558,7 @@ KEYS: tuple[Key, ...] = (
     ),
     _turn_limit(
         "wakes",
-        "How many turns in a row the agent begins unasked, when a background command ends while nothing runs, until "
+        "How many turns in a row the agent begins unasked, when background work ends while nothing runs, until "
         "you prompt again; 0 for none. Version 2 of ACP only.",
         0,
         100,

@@ -56,6 +56,11 @@ class Sessions:
         return self._constellation
 
     @property
+    def with_subagents(self) -> tuple[Session, ...]:
+        """Those whose subagents run now, in the foreground or beside it."""
+        return tuple(each for each in self._open.values() if each.subagents)
+
+    @property
     def answering(self) -> tuple[Session, ...]:
         """Those that run a turn now."""
         return tuple(each for each in self._open.values() if each.is_answering)

@@ -111,6 +111,11 @@ class PromptTicket(Struct):
 class BackgroundWork(Protocol):
     """The subagents of a session that outlive the prompts which started them."""
 
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of those whose results wait for a turn."""
+        ...
+
     async def settle(self, turn_id: TurnId) -> None:
         """Ask about results that wait, land them, and let the model read their reports, in the turn that begins.
 
@@ -262,8 +267,10 @@ class Session:
             self.wake is not None
             and may_wake
             and not self.is_busy
-            and self.jobs is not None
-            and self.jobs.untold_ends()
+            and (
+                (self.jobs is not None and self.jobs.untold_ends())
+                or (self.workers is not None and self.workers.results)
+            )
         ):
             self.wake(self)
 

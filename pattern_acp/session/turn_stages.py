@@ -367,12 +367,15 @@ async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:
 async def _record_own(session: Session, turn: Turn) -> TurnEnd | None:
     """Record that the agent begins a turn, and tell the model why."""
     turn.started = True
-    ended = session.jobs.untold_ends() if session.jobs is not None else ()
+    jobs = session.jobs.untold_ends() if session.jobs is not None else ()
+    results = session.workers.results if session.workers is not None else ()
+    ended = [f"Background job {job_sentence(job)}" for job in jobs]
+    ended += [f"{name} has finished in the background." for name in results]
     if not ended:
         # A prompt that came before has heard of them.
         await _record_start(session.state, session.recorder, turn)
         return TurnEnd(StopReason.END_TURN)
-    note = str(untrusted_line("note", " ".join([*(f"Background job {job_sentence(job)}" for job in ended), WOKEN])))
+    note = str(untrusted_line("note", " ".join([*ended, WOKEN])))
     told = Message(MessageId(session.constellation.ids.new("msg")), Role.USER, (TextPart(note),))
     started = NewEvent(TurnStarted(turn.turn_id, turn.message, OWN_TURN), Actor.SYSTEM, Origin.AGENT)
     added = NewEvent(ContextAdded(turn.turn_id, told, (BACKGROUND_WORK,)), Actor.SYSTEM, Origin.AGENT)

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.config.settings import CheckSettings, DelegateSettings, Settings
+from pattern_acp.config.settings import CheckSettings, DelegateSettings, Settings, TurnSettings
 from pattern_acp.journal.events import (
     Event,
     JobEnded,
@@ -355,6 +355,11 @@ async def test_subagents_of_a_worker_write_only_where_it_may():
         assert there(agent) == []
 
 
+def unwoken(mode: str = "edit") -> Settings:
+    """Settings with which the end of background work wakes nobody, in version 2 of ACP too."""
+    return replace(settings(mode, delegate=ASKS), turn=TurnSettings(wakes=0))
+
+
 async def until_finished(agent: RunningAgent, session: str) -> None:
     workers = background_of(agent.sessions.get(session))
     with anyio.fail_after(30):
@@ -368,7 +373,7 @@ async def test_a_worker_in_the_background_outlives_its_prompt_and_lands_with_the
     model = model_of(
         delegates("worker", "maker", background=True), says("It works."), says("I see it."), says("Fine."), maker=work
     )
-    async with running_agent(model, settings=settings("auto", delegate=ASKS)) as agent:
+    async with running_agent(model, settings=unwoken("auto")) as agent:
         session = await run(agent)
         assert "maker works in the background (worker1)" in last_result(model.requests[-1]).text
         await agent.editor.prompt(session, "/workers")
@@ -393,7 +398,7 @@ async def test_a_worker_in_the_background_outlives_its_prompt_and_lands_with_the
 async def test_a_worker_in_the_background_goes_on_with_what_the_user_asks_for_at_the_next_prompt():
     more = [TWO_FILES, says("Made it."), calls("write_file", path="c.txt", content="c\n"), says("Now with c.")]
     model = model_of(delegates("worker", "maker", background=True), *[says("Fine.")] * 3, maker=more)
-    async with running_agent(model, settings=settings(delegate=ASKS), capabilities=FORMS) as agent:
+    async with running_agent(model, settings=unwoken(), capabilities=FORMS) as agent:
         agent.editor.form = form("Ask for changes", "Write c, too.")
         session = await run(agent)
         await until_finished(agent, session)
@@ -415,7 +420,7 @@ async def test_a_worker_in_the_background_is_stopped_by_the_user_and_with_its_se
         one=[(waits[0], *says("Never."))],
         two=[(waits[1], *says("Never."))],
     )
-    async with running_agent(model, settings=settings(delegate=ASKS)) as agent:
+    async with running_agent(model, settings=unwoken()) as agent:
         session = await run(agent)
         for wait in waits:
             await wait.reached.wait()
@@ -435,7 +440,7 @@ async def test_a_worker_in_the_background_is_stopped_by_the_user_and_with_its_se
 async def test_nobody_is_asked_for_a_worker_in_the_background():
     work = [calls("run_command", command="touch made"), says("I could not.")]
     model = model_of(delegates("worker", "maker", background=True), *[says("Fine.")] * 2, maker=work)
-    async with running_agent(model, settings=settings(delegate=ASKS)) as agent:
+    async with running_agent(model, settings=unwoken()) as agent:
         session = await run(agent)
         await until_finished(agent, session)
         assert "nobody can be asked" in str(requests_of(model, "maker")[0].messages)

@@ -168,8 +168,9 @@ class SecondView(EditorView):
 
     def foreground(self) -> schema.ForegroundState:
         """The state of the foreground, and all that runs beside it."""
-        beside = tuple(schema.BackgroundTerminal(terminal_id=call_id) for call_id in self._background)
-        return schema.ForegroundState(state=self.state, background=beside)
+        terminals = (schema.BackgroundTerminal(terminal_id=call_id) for call_id in self._background)
+        subagents = (schema.BackgroundSubagent(session_id=child) for child in self.subagents.background)
+        return schema.ForegroundState(state=self.state, background=(*terminals, *subagents))
 
     @asynccontextmanager
     async def asking(self, call_id: ToolCallId) -> AsyncGenerator[None]:
@@ -260,8 +261,7 @@ class SecondView(EditorView):
         await self._put(v1.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": running}}))
 
     async def _show_durable(self, event: Event) -> None:
-        inner = event.event if isinstance(event, SubagentRecorded) else event
-        if isinstance(inner, UsageReported):
+        if isinstance(inner := event.event if isinstance(event, SubagentRecorded) else event, UsageReported):
             self.used += inner.usage
         if isinstance(event, TurnStarted):
             self.used = Usage()
@@ -274,12 +274,15 @@ class SecondView(EditorView):
             self._calls.discard(event.call_id)
             self._working.discard(event.call_id)
             event = await self._end_terminal(event)
+        beside = self.subagents.background
         updates = live_updates(await with_previews(event), self._begun, self.subagents)
+        is_turn = isinstance(event, TurnStarted)
+        if is_turn or self.subagents.background != beside:
+            state = "running" if is_turn else self.state
+            updates.append(schema.StateUpdate(state=state, background=self.foreground().background))
         if isinstance(event, ToolCallFinished) and event.call_id in self._cancellable:
             self._cancellable.discard(event.call_id)
             updates = [no_longer_cancellable(update) for update in updates]
-        if isinstance(event, TurnStarted):
-            updates.append(schema.StateUpdate(state="running", background=self.foreground().background))
         await self._put(*updates)
         if isinstance(event, TurnStarted):
             # Only now: what a cancel kept from being sent is sent by `show_message`.

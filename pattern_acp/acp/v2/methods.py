@@ -134,8 +134,8 @@ class SecondMethods:
         return v1.EmptyResponse()
 
     def cancel_subagent(self, session_id: str) -> bool:
-        """session/cancel of a subagent: end it, and leave its turn to go on; False if it does not run."""
-        for session in self.sessions.answering:
+        """session/cancel of a subagent: end it alone, and leave the turn to go on; False if it does not run."""
+        for session in self.sessions.with_subagents:
             call_id = view_of(session).subagents.calls.get(session_id)
             end = None if call_id is None else session.subagents.get(call_id)
             if end is not None:

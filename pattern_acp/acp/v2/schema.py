@@ -305,6 +305,12 @@ class BackgroundTerminal(MetaWire, frozen=True, kw_only=True, tag_field="type", 
     terminal_id: str
 
 
+class BackgroundSubagent(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="subagent"):
+    """A subagent that runs beside the foreground."""
+
+    session_id: str
+
+
 class ForegroundState(MetaWire, frozen=True, kw_only=True):
     """The state of the foreground: `running`, `requires_action`, or `idle` with what ended the work."""
 
@@ -312,7 +318,7 @@ class ForegroundState(MetaWire, frozen=True, kw_only=True):
     stop_reason: str | None = None
     error: RpcErrorObject | None = None
     usage: Usage | None = None
-    background: tuple[BackgroundTerminal, ...]
+    background: tuple[BackgroundTerminal | BackgroundSubagent, ...]
 
 
 class StateUpdate(ForegroundState, frozen=True, kw_only=True, tag_field="sessionUpdate", tag="state_update"):

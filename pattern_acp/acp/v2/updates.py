@@ -50,6 +50,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
+    ContextAdded,
     Event,
     MessageRecorded,
     PlanUpdated,
@@ -63,6 +64,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option
+from pattern_acp.tools.base import DELEGATE
 from pattern_acp.turn.events import JobOver, JobShown, JobStreamed, TerminalEnded, TerminalStreamed, ToolCallShows
 
 PLAN_ID = "plan"
@@ -95,12 +97,27 @@ class SubagentSessions(Struct):
     """True while they can be cancelled; else they are replayed."""
     calls: dict[str, ToolCallId] = field(default_factory=dict[str, ToolCallId])
     _open: dict[str, set[ToolCallId]] = field(default_factory=dict[str, set[ToolCallId]])
+    _outliving: set[ToolCallId] = field(default_factory=set[ToolCallId])
+    """Calls that end before the subagents which they start in the background."""
+
+    @property
+    def background(self) -> tuple[str, ...]:
+        """Those that run beside the foreground, the oldest first."""
+        return tuple(child for child, call_id in self.calls.items() if call_id in self._outliving)
+
+    def note(self, call: ToolCallView) -> None:
+        """Note a call that may start one."""
+        if call.name == DELEGATE and isinstance(call.raw_input, dict) and call.raw_input.get("background") is True:
+            self._outliving.add(call.call_id)
 
     def updates_of(self, recorded: SubagentRecorded) -> list[Shown]:
         """Return the updates for what happened in a subagent; it is announced before anything else of it."""
         child = recorded.thread_id
         match recorded.event:
-            case TurnStarted(message=message):
+            case TurnStarted(message=message) | ContextAdded(message=message, sources=("result",)) if (
+                child not in self.calls
+            ):
+                # It begins, or goes on behind its report with words of the user.
                 self.calls[child], self._open[child] = recorded.call_id, set()
                 cancel = schema.Controls(cancel=v1.Flag()) if self.is_live else msgspec.UNSET
                 announced = schema.SubagentUpdate(
@@ -126,9 +143,13 @@ class SubagentSessions(Struct):
             case _:
                 return []
 
-    def given_up(self, call_id: ToolCallId | None = None) -> list[Shown]:
-        """Return the ends of those that did not record their own, of one call or of all."""
-        children = [child for child, call in self.calls.items() if call_id in (None, call)]
+    def given_up(self, call_id: ToolCallId | None = None, *, of_all: bool = False) -> list[Shown]:
+        """Return the ends of those that did not record their own, of one call or every call of the foreground.
+
+        With `of_all`, also of those that run beside the foreground.
+        """
+        over = set[ToolCallId]() if of_all else self._outliving
+        children = [child for child, call in self.calls.items() if call_id in (None, call) and call not in over]
         return [update for child in children for update in self._ended(child, StopReason.CANCELLED.value)]
 
     def _ended(self, child: str, stop_reason: str) -> list[Shown]:
@@ -173,6 +194,7 @@ def live_updates(event: Event, compactions: Compactions, subagents: SubagentSess
         case TurnStarted(message=message):
             updates += user_message(message)
         case ToolCallStarted(call=call):
+            subagents.note(call)
             updates.append(tool_call(call))
         case ToolCallFinished():
             updates = [*subagents.given_up(event.call_id), tool_call_end(event)]
@@ -200,7 +222,7 @@ class _Replay(Struct):
 def replay_updates(events: Iterable[Event], session_id: str = "") -> list[Shown]:
     """Return the updates of a session, in order: messages whole; last plan, usage and title once, at the end."""
     replay = _replayed(events, session_id)
-    replay.updates += replay.subagents.given_up()
+    replay.updates += replay.subagents.given_up(of_all=True)
     for call_id in replay.open_calls:
         replay.updates.append(schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.FAILED))
     given_up = map(replay.compactions.given_up, replay.compactions.unfinished)
@@ -237,6 +259,7 @@ def _replay_one(replay: _Replay, event: Event) -> None:
         case MessageRecorded(message=message):
             replay.updates += agent_messages(message)
         case ToolCallStarted(call=call):
+            replay.subagents.note(call)
             replay.updates.append(tool_call(call))
             replay.open_calls[call.call_id] = call
         case SubagentRecorded():

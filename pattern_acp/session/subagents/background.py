@@ -250,9 +250,11 @@ class BackgroundSubagents:
         return sentence
 
     async def _run(self, worker: BackgroundSubagent) -> None:
+        session = self._session
+        session.subagents[worker.call_id] = worker.scope.cancel
         try:
             with worker.scope:
-                places = self._session.subagent_places
+                places = session.subagent_places
                 await places.acquire_on_behalf_of(worker.call_id)
                 try:
                     await (worker.subagent.go_on(worker.words) if worker.words else worker.subagent.run())
@@ -269,7 +271,14 @@ class BackgroundSubagents:
                 await worker.subagent.close()
                 if not worker.has_result:
                     await self._over(worker, JobState.STOPPED)
+            session.subagents.pop(worker.call_id, None)
             worker.done.set()
+            session.wake_if_due()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """See `BackgroundWork.results`."""
+        return tuple(worker.task.name for worker in self.all() if worker.has_result and not worker.outcome)
 
     async def _over(self, worker: BackgroundSubagent, state: JobState) -> None:
         worker.outcome = state.value

@@ -659,16 +659,7 @@ class Subagent:
         history = self._history = self._heard.history = [self._message(*await self._opening())]
         await self._recorder.record(NewEvent(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()
-        try:
-            self._end = await self._watched(history)
-            self._edits.end()
-        except anyio.get_cancelled_exc_class():
-            self._edits.end()
-            self._progress.note(self._work().told)
-            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                await self._record_end(TurnEnd(StopReason.CANCELLED))
-            raise
-        await self._record_end(self._end)
+        await self._to_its_end()
 
     async def go_on(self, words: str) -> None:
         """Go on behind its report with words of the user.
@@ -680,8 +671,7 @@ class Subagent:
         added = ContextAdded(self._parts.turn_id, said, ("result",))
         await self._recorder.record(NewEvent(added, Actor.SYSTEM, Origin.AGENT))
         self._history.append(said)
-        self._end = await self._watched(self._history)
-        await self._record_end(self._end)
+        await self._to_its_end()
 
     def outcome(self, landed: str) -> ToolOutcome:
         """Its result; `landed` is a sentence about its changes."""
@@ -703,6 +693,18 @@ class Subagent:
         """Take away what its commands ran in."""
         if self._view is not None:
             await self._view.close()
+
+    async def _to_its_end(self) -> None:
+        try:
+            self._end = await self._watched(self._history)
+        except anyio.get_cancelled_exc_class():
+            self._progress.note(self._work().told)
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+                await self._record_end(TurnEnd(StopReason.CANCELLED))
+            raise
+        finally:
+            self._edits.end()
+        await self._record_end(self._end)
 
     async def _watched(self, history: list[Message]) -> TurnEnd:
         end = TurnEnd(StopReason.CANCELLED, STOPPED)
