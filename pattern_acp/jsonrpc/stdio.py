@@ -5,6 +5,7 @@ needs nothing that a bare interpreter has not loaded. Must not know: what travel
 """
 
 import os
+import stat
 import sys
 
 if sys.platform == "win32":
@@ -34,6 +35,11 @@ if sys.platform == "win32":
     def wait_until_writable(descriptor: int) -> None:
         """Never called: descriptors block on Windows."""
 
+    def takes_at_once(descriptor: int, size: int) -> bool:
+        """Never known: Windows can wait for sockets only."""
+        del descriptor, size
+        return False
+
 else:
 
     def adopt_standard_descriptors(reader: int, writer: int) -> None:
@@ -56,6 +62,16 @@ else:
         import select
 
         select.select([], [descriptor], [])
+
+    def takes_at_once(descriptor: int, size: int) -> bool:
+        """Tell whether a write of so many bytes surely does not wait: to a pipe with space for them."""
+        import select
+
+        if size > select.PIPE_BUF or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return False
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        return [events for _, events in poll.poll(0)] == [select.POLLOUT]
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -16,7 +16,7 @@ from types import TracebackType
 import anyio
 
 from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.stdio import wait_until_readable, write_all
+from pattern_acp.jsonrpc.stdio import takes_at_once, wait_until_readable, write_all
 from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
 READ_SIZE = 256 * 1024
@@ -150,7 +150,10 @@ class _Reader:
 
 
 class _Writer:
-    """Writes lines in a thread of its own, in order, and makes senders wait for a peer that does not read."""
+    """Writes lines in order, and makes senders wait for a peer that does not read.
+
+    What may block is written in a thread of its own.
+    """
 
     def __init__(self, descriptor: int, *, on_failure: Callable[[], None]) -> None:
         self._descriptor = descriptor
@@ -178,11 +181,24 @@ class _Writer:
         with self._changed:
             if self._stopping or self._ended:
                 raise ConnectionClosedError("The peer no longer reads; the connection is closed.")
+            if not self._queued_bytes and self._wrote(line):
+                return
             if not self._queue:
                 # Otherwise it has been woken, and has not come to take them yet.
                 self._changed.notify()
             self._queue.append(line)
             self._queued_bytes += len(line)
+
+    def _wrote(self, line: bytes) -> bool:
+        """Write a line here where that surely does not wait: the thread costs more than most lines do."""
+        try:
+            if not takes_at_once(self._descriptor, len(line)):
+                return False
+            write_all(self._descriptor, line)
+        except OSError:
+            # The thread meets it as well, and says so.
+            return False
+        return True
 
     async def wait_until_done(self) -> None:
         await self._progress.wait_until(lambda: self._ended)

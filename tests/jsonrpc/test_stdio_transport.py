@@ -99,6 +99,34 @@ async def test_lines_go_out_in_order_and_all_of_them_before_the_end():
     assert received == [b"".join(expected)]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot tell whether a pipe has space")
+async def test_a_short_line_is_in_the_pipe_once_it_is_sent():
+    async with pipes() as ends:
+        os.set_blocking(ends.read_fd, False)
+        for line in (b"one\n", b"two\n"):
+            await ends.transport.send(line)
+            assert os.read(ends.read_fd, 100) == line
+
+
+async def test_short_and_long_lines_keep_their_order_while_the_peer_reads_slowly():
+    expected = [b"%d %s\n" % (number, b"x" * (90_000 if number % 7 == 3 else number % 50)) for number in range(200)]
+    received: list[bytes] = []
+    async with pipes() as ends, anyio.create_task_group() as tasks:
+
+        def read() -> bytes:
+            # A few bytes at a time, so that the pipe is full again and again.
+            return b"".join(iter(lambda: os.read(ends.read_fd, 3_001), b""))
+
+        async def take() -> None:
+            received.append(await anyio.to_thread.run_sync(read, abandon_on_cancel=True))
+
+        tasks.start_soon(take)
+        for line in expected:
+            await ends.transport.send(line)
+        await ends.transport.__aexit__(None, None, None)
+    assert received == [b"".join(expected)]
+
+
 async def test_a_peer_that_does_not_read_makes_senders_wait_and_loses_nothing():
     line = b"x" * 65535 + b"\n"
     sent = 0

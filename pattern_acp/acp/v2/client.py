@@ -57,6 +57,7 @@ from pattern_acp.journal.events import (
     Event,
     MessagePartial,
     MessageRecorded,
+    ModelRequested,
     SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
@@ -84,6 +85,9 @@ from pattern_acp.turn.events import (
     ToolCallWaits,
     Transient,
 )
+
+SHOWN_OTHERWISE = (ModelRequested, MessageRecorded, TurnEnded)
+"""Events of nearly every turn: words were streamed, and the state at the end of a turn follows behind it."""
 
 LONG_KINDS = (ToolKind.EXECUTE, ToolKind.FETCH, ToolKind.OTHER)
 """Kinds of calls that may take long: commands, pages, and tools of servers."""
@@ -141,8 +145,10 @@ class SecondView(EditorView):
                 await self._show_terminal(event)
             case ContextChanged():
                 await self._put(usage_update(event))
-            case _:
+            case _ if not isinstance(event, SHOWN_OTHERWISE):
                 await self._show_durable(event)
+            case _:
+                pass
 
     async def show_message(self, message: Message) -> None:
         """Show a message of the user that a cancel kept from being shown when it was recorded."""

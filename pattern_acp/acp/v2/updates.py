@@ -103,7 +103,8 @@ class SubagentSessions(Struct):
     @property
     def background(self) -> tuple[str, ...]:
         """Those that run beside the foreground, the oldest first."""
-        return tuple(child for child, call_id in self.calls.items() if call_id in self._outliving)
+        beside = self._outliving
+        return tuple([child for child, call_id in self.calls.items() if call_id in beside]) if beside else ()
 
     def note(self, call: ToolCallView) -> None:
         """Note a call that may start one."""
