@@ -119,6 +119,8 @@ class SecondView(EditorView):
         """The state of the foreground as it was shown last."""
         self.used = Usage()
         """Tokens of the turn so far, with those of its subagents."""
+        self._waiting: tuple[Shown, ...] = ()
+        """Usage of a request of the turn, which goes out with what follows it: a call, or the turn's end."""
 
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
@@ -143,8 +145,8 @@ class SecondView(EditorView):
                 await self._put(tool_call_shows(event))
             case TerminalStreamed() | TerminalEnded() | JobShown() | JobStreamed() | JobOver():
                 await self._show_terminal(event)
-            case ContextChanged():
-                await self._put(usage_update(event))
+            case ContextChanged() | UsageReported():
+                await self._show_usage(event)
             case _ if not isinstance(event, SHOWN_OTHERWISE):
                 await self._show_durable(event)
             case _:
@@ -266,9 +268,17 @@ class SecondView(EditorView):
         """See `SessionView.show_jobs`."""
         await self._put(v1.SessionInfoUpdate(meta={"pattern": {"backgroundJobs": running}}))
 
+    async def _show_usage(self, event: ContextChanged | UsageReported) -> None:
+        if isinstance(event, UsageReported):
+            self.used += event.usage
+        if self.state == "idle":
+            await self._put(usage_update(event))
+        else:
+            self._waiting = (usage_update(event),)
+
     async def _show_durable(self, event: Event) -> None:
-        if isinstance(inner := event.event if isinstance(event, SubagentRecorded) else event, UsageReported):
-            self.used += inner.usage
+        if isinstance(event, SubagentRecorded) and isinstance(event.event, UsageReported):
+            self.used += event.event.usage
         if isinstance(event, TurnStarted):
             self.used = Usage()
             self._working.clear()
@@ -343,7 +353,11 @@ class SecondView(EditorView):
 
     async def _put(self, *updates: Shown) -> None:
         if updates:
-            await self._batch.then(partial(self._write, updates))
+            waiting = self._waiting
+            await self._batch.then(partial(self._write, (*waiting, *updates)))
+            if self._waiting is waiting:
+                # Only now: what a cancel kept from being sent goes with the next.
+                self._waiting = ()
 
     async def _write(self, updates: Sequence[Shown]) -> None:
         await self._dispatcher.notify_all("session/update", map(self._notification, updates))
