@@ -68,6 +68,17 @@ def visible_tail(block: str, lines: int = TAIL_LINES) -> str:
     return "\n".join([*fence, *found[-lines:]])
 
 
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[^\n]*\n")
+
+
+def open_fence(block: str) -> str:
+    """The line that opens the fence of a block of code; empty where the block is another, or is closed."""
+    opener = _FENCE.match(block)
+    last = block.rstrip().rpartition("\n")[2].strip()
+    is_closed = opener is not None and last.startswith(opener[1]) and not last.strip(opener[1][0])
+    return "" if opener is None or is_closed else opener[0]
+
+
 _LINK = re.compile(r"\[((?:[^\]\\\n]|\\.)+)\]\(file://(/[^)\s#]*)(?:#L(\d+))?\)")
 _ESCAPE = re.compile(r"\\(.)")
 
@@ -103,8 +114,8 @@ class AnswerView(Protocol):
         """More of the message."""
         ...
 
-    def finish(self) -> None:
-        """The message is over; harmless when there is none."""
+    def finish(self, *, goes_on: bool = False) -> None:
+        """The message is over; harmless when there is none. With `goes_on`, the next one begins in the middle of it."""
         ...
 
     def unfinished(self) -> RenderableType | None:
@@ -119,6 +130,7 @@ class RenderedAnswer:
         self._screen = screen
         self._blocks = MarkdownBlocks()
         self._printed = False
+        self._reopened = ""
 
     @property
     def on_screen(self) -> bool:
@@ -130,10 +142,13 @@ class RenderedAnswer:
         for block in self._blocks.feed(printable(text)):
             self._print(block)
 
-    def finish(self) -> None:
+    def finish(self, *, goes_on: bool = False) -> None:
         """See `Answer.finish`."""
-        self._print(self._blocks.finish())
+        last = self._blocks.finish()
+        self._print("" if last == self._reopened else last)
         self._printed = False
+        self._reopened = open_fence(last) if goes_on else ""
+        self._blocks.feed(self._reopened)
 
     def unfinished(self) -> RenderableType | None:
         """See `Answer.unfinished`."""
@@ -188,8 +203,10 @@ class PlainAnswer:
         self._message_open = True
         self._line_ended = shown.endswith("\n")
 
-    def finish(self) -> None:
+    def finish(self, *, goes_on: bool = False) -> None:
         """See `Answer.finish`."""
+        if goes_on and not self._on_screen:
+            return
         if self._message_open and not self._line_ended:
             self._write("\n")
         self._message_open = self._line_ended = False

@@ -258,7 +258,7 @@ class Transcript:
         self._thought = 0
         self._message_id: str | None = None
         self._goes_on = False
-        """True when the next words continue those before them, in an answer that is a text of its own."""
+        """True when the next words continue those before them."""
         self._seen_diffs: set[str] = set()
         self._printed_plan: tuple[schema.PlanEntry, ...] = ()
         self._started = clock()
@@ -281,7 +281,9 @@ class Transcript:
                 message_id is not None and OWN_THOUGHT in message_id
             ):
                 self._end_thought()
-                self._goes_on = message_id.endswith(GOES_ON) and not self._answer.on_screen
+                if message_id.endswith(GOES_ON):
+                    self._answer.finish(goes_on=True)
+                    self._goes_on = True
                 self._end_answer()
                 self._sections.print("note", Text(one_line(text), style="dim"))
             case schema.AgentThoughtChunk(content=schema.TextContent(text=text)):

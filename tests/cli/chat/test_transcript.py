@@ -291,6 +291,16 @@ wer.
 """)
 
 
+def test_code_that_was_cut_goes_on_as_code():
+    told = text("It was cut. The model is asked to continue.", "m1_told_again_thought", "agent_thought_chunk")
+    thought = text("Where was I?", "m2_thought", "agent_thought_chunk")
+    shown = show([text("```python\nprint(1)\nprint("), told, thought, text("2)\n```\nDone.", "m2")])
+    assert [line.strip() for line in shown.splitlines() if line.strip()][-3:-1] == ["2)", "Done."]
+    called = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Read a", "kind": "read", "status": "pending"}
+    shown = show([text("```\none\n"), told, called, text("*Done.*", "m3")])
+    assert "*" not in shown
+
+
 def test_an_answer_that_broke_off_and_went_on_is_one_text_in_a_pipe():
     told = text("The connection broke. The model is asked to continue.", "m1_told_again_thought", "agent_thought_chunk")
     thought = text("Where was I?", "m2_thought", "agent_thought_chunk")
