@@ -31,10 +31,10 @@ OWN_ID = "pattern-connect-"
 
 INTERRUPTED = (
     "The agent's server was restarted during this turn, so the turn ended there; what it had done is shown. Send a "
-    "prompt to go on."
+    "prompt to continue."
 )
 
-CUT_OFF = "The agent's server was started anew during this turn, so the turn ended there. Send a prompt to go on."
+CUT_OFF = "The agent's server was restarted during this turn, so the turn ended there. Send a prompt to continue."
 """The notice in version 2, whose prompts were answered when the turn began."""
 
 _CHUNKS = ("agent_message_chunk", "agent_thought_chunk")

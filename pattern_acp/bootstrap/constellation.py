@@ -133,7 +133,7 @@ def read_persona(process: Process, name: str, agreed: Callable[[str], str] | Non
             _require_agreement(name, bundled, agreed)
         return load_persona(name, folder, bundled)
     except OSError as error:
-        raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); mend {folder}.") from error
+        raise ConfigError(f"The persona {name!r} cannot be read ({error.strerror}); fix {folder}.") from error
 
 
 def _require_agreement(name: str, bundled: Sequence[Path], agreed: Callable[[str], str]) -> None:

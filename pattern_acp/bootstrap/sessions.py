@@ -428,4 +428,4 @@ async def _wind_down(sessions: Sessions, shared: Constellation) -> None:
     try:
         await release_leases(shared)
     except PatternError:
-        logger.warning("Leases could not be given up.", exc_info=True)
+        logger.warning("Leases could not be released.", exc_info=True)

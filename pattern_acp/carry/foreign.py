@@ -181,7 +181,7 @@ def _memory_file(path: Path, text: str) -> Foreign:
     at_ms = int(path.stat().st_mtime * 1000)
     label = re.sub(r"[^a-z0-9]+", "-", path.name.removesuffix(path.suffix).lower()).strip("-")[:40] or "memory"
     is_users = path.absolute().parent.name in {".claude", ".codex"}
-    about = f"What {program} was told in {path.name}, as it was when it was imported."
+    about = f"What {program} was said in {path.name}, as it was when it was imported."
     found = Foreign(program)
     if text.strip():
         place: Place = "persona" if is_users else "project"

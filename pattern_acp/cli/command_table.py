@@ -403,7 +403,7 @@ POLICY = Group(
     "it reads one command a line from stdin and answers with one JSON object a line. --mode chooses the mode. check "
     "FILE finds rules that cannot be used; test FILE compares the [[case]]s of a file with its rules. Nothing is run. "
     "grants lists what you always allowed or refused beyond a session; grants revoke NUMBER takes one back. "
-    "verify SESSION decides each recorded case of a session anew.",
+    "verify SESSION decides each recorded case of a session again.",
     (
         Command(
             "explain",
@@ -441,7 +441,7 @@ POLICY = Group(
 MCP = Group(
     "mcp",
     "sign in at an MCP server, show logins, sign out",
-    "login NAME signs in with OAuth at a server over HTTP of config.toml, in a browser; an address serves in place of "
+    "login NAME signs in with OAuth at a server over HTTP of config.toml, in a browser; an address works instead of "
     "a name, for servers of your editor or of a project. status lists the servers and which logins there are; logout "
     "NAME forgets a login.",
     (
@@ -550,7 +550,7 @@ SYNC = Group(
     "sync",
     "exchange memory with your other devices",
     "Exchange memory with your other devices, encrypted, through the folder or server that [sync] url of "
-    "config.toml names. While a session is open it happens by itself.",
+    "config.toml names. While a session is open it happens automatically.",
     (
         Command("now", "Exchange once, and say what came and went", do=f"{_SYNC}sync_now"),
         Command("status", "Show the devices, and how far each is", do=f"{_SYNC}sync_status"),
@@ -819,7 +819,7 @@ GROUPS = (
         "backup",
         "copy the constellation while it is used",
         "Write a checked copy of the constellation, with all sessions and memory, into its folder of backups or to "
-        "FILE. Sessions may go on meanwhile. Snapshots are taken by themselves too, and --list shows both.",
+        "FILE. Sessions may continue meanwhile. Snapshots are also taken automatically, and --list shows both.",
         _text("output", "FILE", "write this file, which must not exist yet", "-o --output"),
         flag("list_only", "list the backups that there are", "--list"),
         JSON,
@@ -828,7 +828,7 @@ GROUPS = (
     _one(
         "restore",
         "go back to a backup of the constellation",
-        "Put a backup in the place of the constellation. What was there is kept in the folder of backups, so that this "
+        "Replace the constellation by a backup. What was there moves to the folder of backups, so that this "
         "can be taken back. Every window that uses the constellation has to be closed first.",
         Parameter("file", "the backup to go back to"),
         flag("latest", "go back to the newest backup that is sound"),
@@ -844,8 +844,8 @@ GROUPS = (
     _one(
         "gc",
         "delete copies and contents that nothing needs",
-        "Delete what [retention] in config.toml does not want kept: the words of sessions that were deleted more than "
-        "30 days ago, contents of files that no checkpoint names, what restores and migrations kept, snapshots that "
+        "Delete what [retention] in config.toml does not want: the words of sessions that were deleted more than "
+        "30 days ago, contents of files that no checkpoint names, what restores and migrations saved, snapshots that "
         "may hold words which were forgotten since, and large payloads of no event. Backups that you asked for stay.",
         flag("dry_run", "show what would go, and how much it is"),
         JSON,

@@ -153,7 +153,7 @@ class Preview(_Answer, frozen=True):
             *(("conversation", "continues in another session", text) for text in _fork(found)),
             *(("file", _what(file), file.path) for file in found.files),
             *(("memory", block.text, block.label) for block in found.blocks),
-            *(("not kept", "stays as it is", text) for text in found.not_kept),
+            *(("not saved", "stays as it is", text) for text in found.not_kept),
         ]
         return tuple(row for row in rows if not self.parts or _part(row[0]) in {*self.parts, ""})
 

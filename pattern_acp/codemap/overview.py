@@ -120,7 +120,7 @@ def agents_file(found: Overview, manifests: Mapping[str, str]) -> str:
     counts = ", ".join(f"{count:,} in {language}" for language, count in found.languages)
     sections = [
         "# For agents that work on this repository",
-        "Drafted from the code map; correct it, and add what only people know.",
+        "Drafted from the code map; correct it, and add what the code does not say.",
         f"{found.files:,} source files: {counts}.",
     ]
     if commands := commands_of(manifests):

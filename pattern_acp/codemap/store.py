@@ -151,7 +151,7 @@ async def open_index(path: Path, *, clock: Clock) -> AsyncGenerator[Database, No
         except (DatabaseBusyError, DiskFullError):
             raise
         except DatabaseError as error:
-            _LOGGER.warning("The code map is built anew, since its file cannot be used: %s", error)
+            _LOGGER.warning("The code map is built again, since its file cannot be used: %s", error)
             await stack.aclose()
             delete_index(path)
             database = await stack.enter_async_context(open_database(path, clock=clock, migrations=MIGRATIONS))

@@ -817,7 +817,7 @@ class VerifiedBlocks(Result, frozen=True):
         """A table of them."""
         heads = columns(Column("Block", code=True), "Writes", "What is stored")
         rows = tuple((one.label, f"{one.writes:,}", "; ".join(one.problems) or "sound") for one in self.blocks)
-        mends = "Listing the blocks repairs a text from the parts that are sound; later writes make an archive anew."
+        mends = "Listing the blocks repairs a text from the parts that are sound; later writes make another archive."
         return (Table(heads, rows), *((Paragraph(mends),) if self.is_failure else ()))
 
 
@@ -836,7 +836,7 @@ def taken_words(taken: ForgettingPreview) -> str:
     if taken.tasks:
         places.append(_counted(taken.tasks, "task"))
     if taken.sources:
-        places.append(f"{_counted(taken.sources, 'kept source')} of personas, skills, commands and instructions")
+        places.append(f"{_counted(taken.sources, 'stored source')} of personas, skills, commands and instructions")
     return f"{', '.join(places[:-1])} and {places[-1]}" if places[1:] else "".join(places)
 
 
@@ -901,7 +901,7 @@ class ForgetResult(Result, frozen=True):
         if report.before != report.after and not taken.whole:
             parts.append(Diff(report.before, report.after, (taken.label, taken.label)))
         if taken.kept_files:
-            parts.append(Paragraph("/rewind leaves the files alone whose kept states are gone."))
+            parts.append(Paragraph("/rewind leaves the files alone whose saved states are gone."))
         return (*parts, *(Paragraph(note, "warning") for note in _left_notes(report)))
 
 

@@ -46,7 +46,7 @@ _CUT = late_pattern(
     r"\n\[\.\.\. (?P<left>[\d,]+) characters left out here; read_attachment with id \S+ and start \d+ reads "
     r"them \.\.\.\]\n"
 )
-_IMAGES_GONE = "\n[The images of this result were left out to make room; run the call again to see them.]"
+_IMAGES_GONE = "\n[The images of this result were left out to save space; run the call again to see them.]"
 
 
 def compacted(messages: Sequence[Message], event: ContextCompacted) -> list[Message]:
@@ -194,7 +194,7 @@ def summary_text(summary: str, gone: LeftOut, steps: str, said: str = "") -> str
 def gap_text(gone: LeftOut, steps: str, found_again: str = NOT_LOST, said: str = "") -> str:
     """The words for what was left out when nobody summed it up; `found_again` says how the model gets it back."""
     lines = [
-        f"For reference only: a part of this conversation stood here and was left out to make room. {found_again}",
+        f"For reference only: a part of this conversation stood here and was left out to save space. {found_again}",
         *([f"Files that its tool calls named: {', '.join(gone.files)}."] if gone.files else []),
         *filter(None, (said, steps)),
     ]

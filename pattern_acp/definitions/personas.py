@@ -100,7 +100,7 @@ def read_persona_file(name: str, path: Path, boundary: Path | None = None) -> Pe
     document = _checked(read_document(text))
     if document.problem:
         raise ConfigError(
-            f"{document.place_in(path)}: {document.problem}; mend the persona {name!r}, or choose another."
+            f"{document.place_in(path)}: {document.problem}; fix the persona {name!r}, or choose another."
         )
     own = {PERSONA_FILE: text.encode("utf-8", "surrogatepass")}
     entry = DefinitionSource(f"persona/{name}", own, document.items("include"))

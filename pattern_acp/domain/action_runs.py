@@ -148,7 +148,7 @@ class OpenAction(Struct):
 
     def _add_only(self, rest: str) -> None:
         if not self.verb.only:
-            raise ActionError(f"What stands behind /{self.verb.name} must be NAME=VALUE, not {_shown(rest)}.")
+            raise ActionError(f"What follows /{self.verb.name} must be NAME=VALUE, not {_shown(rest)}.")
         self._take_value((self.verb.only,), rest, 0, to_end=True)
 
     def _take_named(self, rest: str, at: int) -> int:
@@ -196,7 +196,7 @@ class OpenAction(Struct):
         if rest[end : end + 1].strip():
             if to_end:
                 return None
-            raise ActionError(f"A blank must stand behind the value of {'.'.join(path)}.")
+            raise ActionError(f"A blank must follow the value of {'.'.join(path)}.")
         return None if to_end and rest[end:].strip() else (value, end)
 
     def _end_of_bare(self, rest: str, at: int) -> int:
@@ -296,14 +296,14 @@ def _put(arguments: dict[str, Json], path: tuple[str, ...], value: Json) -> None
             if int(step) == len(node) + 1:
                 node.append(inner)
             elif is_last:
-                raise ActionError(f"{name} is given twice.")
+                raise ActionError(f"{name} appears twice.")
             node = node[int(step) - 1]
         elif isinstance(node, dict):
             if is_last and step in node:
-                raise ActionError(f"{name} is given twice.")
+                raise ActionError(f"{name} appears twice.")
             node = node.setdefault(step, inner)
         else:
-            raise ActionError(f"{name} is inside a value that is given whole.")
+            raise ActionError(f"{name} is inside a value that has been set whole.")
 
 
 def _is_list(value: Json) -> TypeGuard[Sequence[Json]]:
@@ -439,7 +439,7 @@ class ActionReader(Struct):
         if self._begin(line):
             return ""
         text = "".join(self._held)
-        why = "Text stands behind it, so nothing ran. Actions run only as the last lines of an answer."
+        why = "Text follows it, so nothing ran. Actions run only as the last lines of an answer."
         self._stray = _Begun(self._run[0].verb.name, text, why)
         self._held.clear()
         self._run.clear()
@@ -475,7 +475,7 @@ class ActionReader(Struct):
             if closes:
                 self._fence = ""
             elif self._in_fence is None and (verb := self._verb_of(line)) is not None:
-                why = "It stands in a code fence, so nothing ran. Write actions without a fence around them."
+                why = "It is in a code fence, so nothing ran. Write actions without a fence around them."
                 self._in_fence = _Begun(verb.name, line, why)
         elif line.strip():
             self._in_fence = None

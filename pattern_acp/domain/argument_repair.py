@@ -171,9 +171,9 @@ def _parse(text: str, repairs: list[str]) -> Json:
     if found:
         return value
     if fenced:
-        repairs.append("took away a code fence")
+        repairs.append("removed a code fence")
     if bare != inner:
-        repairs.append("took away a trailing comma")
+        repairs.append("removed a trailing comma")
     if not _is_strict(bare):
         repairs.append("read a line break inside a string")
     return value
@@ -216,7 +216,7 @@ def _only_object(text: str) -> tuple[Json, str]:
         raise ValueError("no single JSON object")
     if len(objects) > 1:
         return meant[0], "took one of two objects that were the same or of which one was empty"
-    return meant[0], "took away what stood around the object"
+    return meant[0], "removed what was around the object"
 
 
 def _as_json(found: re.Match[str]) -> str:

@@ -218,7 +218,7 @@ class LanguageServers:
         server = await self.started.server_for(path, text)
         if server is None:
             raise LanguageServerError(
-                f"There is no language server for {Path(path).name}; use find, callers and search_text instead. "
+                f"There is no language server for {Path(path).name}; find, callers and a text search work without one. "
                 "docs/how-to/lsp.md says which servers are looked for."
             )
         server.synced.open(server.synced.files.show(path, language_of(path), text))

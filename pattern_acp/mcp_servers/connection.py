@@ -189,10 +189,10 @@ class McpConnection:
             return await self._explained(ask, repeatable=tool in self._repeatable)
         if silence.deadline >= last:
             raise ServerError(
-                f"The MCP server {self._name} took longer than {self._limits.longest:,.0f} s; the call was given up."
+                f"The MCP server {self._name} took longer than {self._limits.longest:,.0f} s; the call was abandoned."
             )
         raise ServerError(
-            f"The MCP server {self._name} was silent for {self._limits.silence:.0f} s; the call was given up."
+            f"The MCP server {self._name} was silent for {self._limits.silence:.0f} s; the call was abandoned."
         )
 
     async def read(self, uri: str) -> Reply:

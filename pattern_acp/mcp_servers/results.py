@@ -62,7 +62,7 @@ def prompt_text(result: types.GetPromptResult) -> str:
     lines: list[str] = []
     for message in result.messages:
         text = content_reply([message.content]).text
-        lines.append(text if message.role == "user" else f"(an answer to go on from)\n{text}")
+        lines.append(text if message.role == "user" else f"(an answer to continue from)\n{text}")
     return "\n\n".join(line for line in lines if line)
 
 

@@ -146,7 +146,7 @@ def _plan_append(text: str, before: str, label: str) -> PlannedEdit:
 
 def _plan_replace(passage: str, text: str, before: str, label: str) -> PlannedEdit:
     if not passage:
-        raise UnusableEditError(label, "the passage to replace is empty; give it exactly as it stands there.")
+        raise UnusableEditError(label, "the passage to replace is empty; give it exactly as it is there.")
     count = _count_overlapping(passage, before)
     if count != 1:
         raise PassageError(label, count=count)

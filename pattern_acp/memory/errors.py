@@ -146,9 +146,9 @@ class HistoryCorruptError(BlockCorruptError):
         """Name the block and the problem."""
         BlockError.__init__(
             self,
-            f"The history of the memory block {name!r} is damaged ({problem}), so older versions and undo cannot be "
-            "had; its text is sound and can be read and edited. `pattern-acp doctor --verify --repair` lets its "
-            "history begin anew with this text.",
+            f"The history of the memory block {name!r} is damaged ({problem}), so older versions and undo are not "
+            "available; its text is sound and can be read and edited. `pattern-acp doctor --verify --repair` begins "
+            "its history again with this text.",
         )
         self.name = name
         self.problem = problem
@@ -212,7 +212,7 @@ class SecretFoundError(BlockError):
         """`what` names the kind of secret, `excerpt` shows it masked."""
         super().__init__(
             f"The block {label!r} was not changed: the text seems to hold {what} ({excerpt}). Leave the secret out and "
-            f"note where it is kept instead."
+            f"note where it is stored instead."
         )
         self.label = label
 

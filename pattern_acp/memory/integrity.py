@@ -47,7 +47,7 @@ def problems_of(history: StoredHistory) -> tuple[str, ...]:
         and isinstance(history.schema, TextSchema)
         and _known_to_replay(history) != blame_by_replay(history)
     ):
-        return ("the writes of its characters are told differently by their ids and by a replay",)
+        return ("its ids and a replay disagree about who wrote its characters",)
     return problems
 
 

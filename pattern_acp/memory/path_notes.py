@@ -306,7 +306,7 @@ def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) 
 
 
 def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote], *, now_ms: int) -> str:
-    """Text for the model instead of the effect: the notes about the files, and the next step."""
+    """Text instead of the effect: the notes about the files, and in its last line what the model does next."""
     texts, size = list[str](), 0
     for meant in unknown[:MOST_TOLD]:
         text = _told(meant, now_ms)
@@ -335,7 +335,7 @@ def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote
 def again_text(held: Sequence[MatchedNote]) -> str:
     """Text for the model on a second call in one message, whose warning it could not read yet."""
     ids = ", ".join(meant.bound.entry.id for meant in held)
-    return f"Not done yet either, nothing was changed: {ids}, told above, is about this call too. Send it once more."
+    return f"Not done yet either, nothing was changed: {ids}, told above, is about this call too.\nSend it once more."
 
 
 def unknown_of(meant: Sequence[MatchedNote], known: Collection[str]) -> tuple[MatchedNote, ...]:

@@ -37,7 +37,7 @@ class Feature(StrEnum):
     ENCODED_TEXT = "encoded text"
     COMMENT = "a comment"
     SEVERAL_LINES = "more than one line"
-    BROKEN_WORD = "a word that goes on in the next line"
+    BROKEN_WORD = "a word that continues in the next line"
     CHANGING_COMMAND = "a command name that is only known when it runs"
     FOREIGN_COMMAND = "a command name with letters that are not ASCII"
     CONTROL_CHARACTER = "a control character"

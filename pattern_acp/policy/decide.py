@@ -472,7 +472,7 @@ def _beyond_sandbox(access: RunCommand, situation: _Situation) -> tuple[str, str
         is_simple = is_plain(line, windows=windows) and all(map(stays_inside, doing_commands(line, access)))
         if is_simple or (not access.git_setting and changes_nothing(access.line, windows=windows)):
             return None
-        return "no_sandbox", "Nothing here can confine it, and it cannot be told that it stays inside the folders."
+        return "no_sandbox", "Nothing here can confine it, and nothing shows that it stays inside the folders."
     if situation.sandbox.endswith(NO_NETWORK) and (needs := network_need(line)):
         return "network", f"`{needs}` needs the network, which the sandbox does not give."
     return None

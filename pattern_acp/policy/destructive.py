@@ -18,7 +18,7 @@ _WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env", "--super-prefix"}
 )
 _DISCARDS = "It throws away work that git may not be able to bring back."
-_OVERWRITES = "It changes or deletes history that other people share."
+_OVERWRITES = "It changes or deletes history that others share."
 _RUNS = "With this, git runs other programs."
 _GIVES_PROGRAM = re.compile(r"--(?:upload-pack|receive-pack|exec|extcmd|open-files-in-pager|template)\b")
 

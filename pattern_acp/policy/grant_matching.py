@@ -453,7 +453,7 @@ def approval_options(
 
 
 _BESIDE_CLAIMS = (
-    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Go on: edit beside that session"),
+    ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Continue: edit beside that session"),
     ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Take over: ask that session, and edit once it gives way"),
     ApprovalOption(PermissionAnswer.REJECT_ONCE, "Wait: leave it alone for now"),
 )

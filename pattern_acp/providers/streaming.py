@@ -273,9 +273,7 @@ class WireProvider:
                     # Once for all: a server that refuses does so before the first word.
                     if error.status not in REFUSED:
                         raise
-                    logger.info(
-                        "%s/%s does not go on with an answer; it is asked to in words", self.name, request.model
-                    )
+                    logger.info("%s/%s does not continue an answer; it is asked to in words", self.name, request.model)
                     self._refuse_begun.add(request.model)
                 else:
                     return

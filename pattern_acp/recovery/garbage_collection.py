@@ -208,7 +208,7 @@ def _inside(tx: Transaction, policy: RetentionPolicy) -> list[Sweepable]:
     ]
     most = policy.retention.files_mb * MB
     found += [
-        Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'kept file')} {one.reason}")
+        Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'stored file')} {one.reason}")
         for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, without=gone)
     ]
     forks = unused_forks(tx, before_ms=policy.deleted_before_ms)

@@ -200,7 +200,7 @@ class SegmentExporter:
         }
         self._whole.clear()
         generation = next_generation(self._path)
-        logger.info("the segments of the constellation are begun anew as %s: %s", generation.name, because)
+        logger.info("the segments of the constellation begin again as %s: %s", generation.name, because)
         return generation, header
 
     def _columns(self, tx: Transaction) -> dict[str, tuple[str, ...]]:
@@ -237,7 +237,7 @@ class SegmentExporter:
         replaced = header.get("replaces")
         for each in generations(self._path):
             if isinstance(replaced, list) and each.name in replaced:
-                logger.info("the segments %s were written anew and are deleted", each.name)
+                logger.info("the segments %s were rewritten and are deleted", each.name)
                 shutil.rmtree(each)
 
 

@@ -63,7 +63,7 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
     try:
         absence = await _gather(session.constellation, session.state, [view.block_id for view in views])
     except PatternError as error:
-        logger.warning("what went on was not told: %s", type(error).__name__)
+        logger.warning("the activity of others could not be read: %s", type(error).__name__)
         return NOTHING
     text = catch_up(absence) if absence is not None else NOTHING
     if absence is None or not text:

@@ -108,13 +108,13 @@ async def follow_definitions(
     drift: list[Drift] = []
     if changed_persona and not adopts_persona:
         sentence = (
-            f"The persona {row.persona} has changed since this session began, and this session goes on with the"
+            f"The persona {row.persona} has changed since this session began, and this session continues with the"
             " recorded one: /definitions diff compares them, /definitions adopt takes today's."
         )
         drift.append(Drift(SeenDefinition(now.symbol, "changed", now.identity), sentence))
     if adopts_persona:
         sentences.append(
-            f"The persona {row.persona} has changed: this session goes on with today's, and what the earlier one was"
+            f"The persona {row.persona} has changed: this session continues with today's, and what the earlier one was"
             " always allowed is asked again."
         )
     if adopts_persona or adopts_files:

@@ -163,7 +163,7 @@ def job_text(tx: Transaction, row: JobRow) -> str:
     goal = one_line(quoted.terms.goal, 300)
     return (
         f"**Job {row.number}: {row.state.value}.** {goal}\n\nUsed: {used or 'no limit was set'}. "
-        f"`/job resume {row.number}` goes on, `/job stop {row.number}` ends it with what exists."
+        f"`/job resume {row.number}` continues it, `/job stop {row.number}` ends it with what exists."
     )
 
 
@@ -370,7 +370,7 @@ def _told(row: JobRow, terms: JobTerms, hold: JobHold, *, resumed: bool) -> str:
     paths = ", ".join(f"`{path}`" for path in terms.paths)
     checks = ", ".join(f"`{check}`" for check in terms.checks)
     lines = [
-        f"{'Go on with' if resumed else 'Do'} job {row.number}, to which I agreed: {terms.goal}",
+        f"{'Continue with' if resumed else 'Do'} job {row.number}, to which I agreed: {terms.goal}",
         *((f"Write only in {paths}; other writes are refused.",) if paths else ()),
         *((f"It is done when these exit with 0, which is checked when you end: {checks}.",) if checks else ()),
         f"Budget: {hold_text(hold)}. Stay below it, and end as soon as the job is done.",
@@ -395,7 +395,7 @@ async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budg
     title = f"The time of job {job.number} is over: continue?"
     call = ToolCallView(ToolCallId(session.constellation.ids.new("call")), JOB_CALL, title, ToolKind.OTHER, {})
     options = (
-        ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Go on, with {more} more ({in_all} in all)"),
+        ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Continue, with {more} more ({in_all} in all)"),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Stop here"),
     )
     asked = PermissionAsked(turn_id, call.call_id, title, tuple(one.answer.value for one in options))
@@ -480,7 +480,9 @@ async def after_work(session: "Session", turn_id: TurnId, end: TurnEnd, tools: "
     )
     exhausted = end.failure == USED_UP or (end.failure == LIMIT_REACHED and is_over_time)
     if not exhausted and (end.stop_reason is not StopReason.END_TURN or end.failure is not None or end.handed_over):
-        paused = f"Job {job.number} is not done: `/job resume {job.number}` goes on, `/job stop {job.number}` ends it."
+        paused = (
+            f"Job {job.number} is not done: `/job resume {job.number}` continues it, `/job stop {job.number}` ends it."
+        )
         return replace(end, sentence=" ".join(part for part in (end.sentence, paused) if part))
     if not job.checks:
         await _run_checks(session, turn_id, tools, job)
@@ -569,7 +571,7 @@ def receipt_of(tx: Transaction, *, job_id: str, checks: tuple[JobCheck, ...]) ->
 
 
 async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
-    """Go on with a job whose turn ended early, or whose process did."""
+    """Continue with a job whose turn ended early, or whose process did."""
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
     match row.state:
         case JobStage.AGREED | JobStage.WORKING:

@@ -486,7 +486,7 @@ class BudgetQuestion(Struct, frozen=True):
     async def _answer(self, info: ModelInfo, other: ModelInfo | None, longer: Allowance) -> PermissionAnswer:
         session, reached = self.session, self.reached
         more = f"{longer.beyond(reached.limit)} more ({longer} in all)"
-        options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Go on, with {more}")]
+        options = [ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Continue, with {more}")]
         if other is not None:
             options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, _switch_words(info, other, more)))
         options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Stop here"))
@@ -537,5 +537,5 @@ def _price(info: ModelInfo) -> int:
 
 def _switch_words(info: ModelInfo, other: ModelInfo, more: str) -> str:
     if other.is_free:
-        return f"Go on with {other.qualified}, which costs nothing"
-    return f"Go on with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, with {more}"
+        return f"Continue with {other.qualified}, which costs nothing"
+    return f"Continue with {other.qualified}, {_price(info) / _price(other):.0f} times cheaper, with {more}"

@@ -135,8 +135,8 @@ async def leave_ended_fork(session: "Session") -> None:
     if outcome != "open":
         _go_on(session)
         session.state.notices.append(
-            f"The forked memory of this conversation was {outcome} by another one that used it, too; this one goes on "
-            "with the memory that it was forked from."
+            f"The forked memory of this conversation was {outcome} by another one that used it, too; this one "
+            "continues with the memory that it was forked from."
         )
 
 

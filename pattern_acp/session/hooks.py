@@ -166,8 +166,8 @@ async def after_report(
 def _goes_on(queue: "InjectionQueue | SessionState", event: str, opinion: Opinion) -> bool:
     if opinion.verdict is not HookVerdict.DENY or opinion.stop:
         return False
-    reason = opinion.reason or "Go on; a hook does not take this for finished."
-    queue.waiting.append(Addition("hook", f"A {event} hook wants the turn to go on", reason, f"{event} hook"))
+    reason = opinion.reason or "Continue; a hook does not take this for finished."
+    queue.waiting.append(Addition("hook", f"A {event} hook wants the turn to continue", reason, f"{event} hook"))
     return True
 
 

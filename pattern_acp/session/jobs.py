@@ -101,7 +101,7 @@ def unfinished_notices(recorded: Iterable[Recorded]) -> list[str]:
         elif isinstance(event, JobSettled):
             states.pop(event.job_id, None)
     return [
-        f"Job {number} is {states[job_id]}: `/job resume {number}` goes on, `/job stop {number}` ends it."
+        f"Job {number} is {states[job_id]}: `/job resume {number}` continues it, `/job stop {number}` ends it."
         for job_id, number in numbers.items()
         if job_id in states
     ]

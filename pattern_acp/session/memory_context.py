@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
 
-DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The user was told.)"
+DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The user knows.)"
 """Text that the model reads in the place of one that is lost."""
 
 _AUTHORS = {

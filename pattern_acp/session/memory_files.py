@@ -287,7 +287,7 @@ def _write_all(folder: Path, changed: Sequence[tuple[str, bytes]], gone: Sequenc
 
 
 def _not_kept(folder: Path, error: OSError) -> str:
-    return f"Memory could not be stored as files ({error.strerror}); mend {folder}."
+    return f"Memory could not be stored as files ({error.strerror}); fix {folder}."
 
 
 def report_once(state: "SessionState", key: str, sentence: str) -> None:

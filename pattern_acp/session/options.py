@@ -70,7 +70,7 @@ _THOUGHT_NAMES = {
 }
 
 
-_THOUGHT_WORDS = {ThoughtLevel.AUTO: "As much as the model's vendor lets it by itself; medium where that is nothing."}
+_THOUGHT_WORDS = {ThoughtLevel.AUTO: "As much as the model's vendor sets by default; medium where that is nothing."}
 
 
 def thought_level_of(model: ModelInfo, wanted: ThoughtLevel) -> ThoughtLevel:

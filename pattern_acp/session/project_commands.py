@@ -76,7 +76,7 @@ async def run_init(session: "Session", argument: str) -> str:
         return "Nothing was written."
     return (
         f"`{AGENTS_FILE}` is written, from {plural(found.files, 'file')} of the code map. It counts from your next "
-        "prompt on. Correct it, and add what only people know: conventions, and what must not be touched."
+        "prompt on. Correct it, and add what the code does not say: conventions, and what must not be touched."
     )
 
 

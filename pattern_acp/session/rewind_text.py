@@ -94,7 +94,7 @@ def fork_sentence(fork: Fork) -> str:
     return (
         f"“{fork.title}” begins with {plural(fork.turns, 'turn')} of this session: `{fork.session_id}`. "
         f"Open it from the list of sessions, or in a terminal: `pattern-acp chat --session {fork.session_id}`. "
-        "This one goes on as it is."
+        "This one continues as it is."
     )
 
 
@@ -133,7 +133,7 @@ def _file_line(file: PlannedFile, cwd: str) -> str:
     if file.problem:
         what, note = "stays", f" ({file.problem})"
     elif file.conflict:
-        note = f" — conflict: {file.conflict}; kept unless you say otherwise"
+        note = f" — conflict: {file.conflict}; left alone unless you say otherwise"
     return f"- `{display_path(file.path, cwd)}` {what}{note}"
 
 

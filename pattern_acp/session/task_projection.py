@@ -90,7 +90,7 @@ async def exchange_task_files(session: "Session") -> None:
                 state, f"task {name}", f"{name} in .pattern/tasks is not a file of this task list; move it away."
             )
     except PatternError as error:
-        logger.warning("tasks were not kept as files: %s", type(error).__name__)
+        logger.warning("tasks were not written as files: %s", type(error).__name__)
     except OSError as error:
         report_once(state, str(folder), _unusable(folder, error))
 
@@ -213,4 +213,4 @@ def _write_all(folder: Path, changed: Sequence[tuple[str, bytes]]) -> None:
 
 
 def _unusable(folder: Path, error: OSError) -> str:
-    return f"Tasks could not be kept as files ({error.strerror}); mend {folder}."
+    return f"Tasks could not be written as files ({error.strerror}); fix {folder}."

@@ -111,7 +111,7 @@ def _sections(entry: Recorded, so_far: SoFar) -> Iterator[str]:
     so_far.take(entry.event)
     match entry.event:
         case TurnStarted(command=command) if command == OWN_TURN:
-            yield f"## By itself, {moment(entry.at_ms)}"
+            yield f"## Without a prompt, {moment(entry.at_ms)}"
         case TurnStarted(message=message):
             yield f"## You, {moment(entry.at_ms)}"
             yield _message_text(message)

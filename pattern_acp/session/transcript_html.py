@@ -101,7 +101,7 @@ def _parts(entry: Recorded, page: _Page) -> Iterator[str]:
     page.so_far.take(entry.event)
     match entry.event:
         case TurnStarted(command=command) if command == OWN_TURN:
-            yield _message("you", f"By itself, {moment(entry.at_ms)}", "")
+            yield _message("you", f"Without a prompt, {moment(entry.at_ms)}", "")
         case TurnStarted(message=message):
             yield _message("you", f"You, {moment(entry.at_ms)}", "".join(_prompt(message)))
         case MessageRecorded(message=message):

@@ -100,7 +100,7 @@ logger = logging.getLogger(__name__)
 UNFORESEEN = "The turn stopped because of a fault in pattern-acp; the log has details. Prompt again to continue."
 
 WOKEN = (
-    "The user has not written since. Look at what it wrote if that matters, and go on with what you had planned for "
+    "The user has not written since. Look at what it wrote if that matters, and continue with what you had planned for "
     "its end; if there is nothing to do, say so in one sentence."
 )
 """Note to the model at the beginning of a turn of its own."""

@@ -255,7 +255,7 @@ class _Following(Arrival):
         other_id = text(other[0])
         _, made_ms, is_written = self._state(other_id)
         if not is_written:
-            reason = "It makes room for the one of another device."
+            reason = "It makes way for the one of another device."
             self._mark(replace(propose_deletion(self._tx, key), discarded=True), reason, None)
             return key
         if (made_ms, other_id) < (created_ms, block_id):

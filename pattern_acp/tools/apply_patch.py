@@ -204,7 +204,7 @@ class _Parser:
                 break
             hunks.append(self._hunk(path))
         if not hunks and not move_to:
-            raise self._error(f"`{UPDATE} {path}` has no hunk; give kept, removed and added lines", behind=True)
+            raise self._error(f"`{UPDATE} {path}` has no hunk; give unchanged, removed and added lines", behind=True)
         return UpdateFile(path, tuple(hunks), move_to)
 
     def _hunk(self, path: str) -> Hunk:
@@ -222,7 +222,7 @@ class _Parser:
                 break
             if line[:1] not in {"", " ", "-", "+"}:
                 raise self._error(
-                    "a line of a hunk starts with a space (kept), - (removed) or + (added), and a hunk with @@"
+                    "a line of a hunk starts with a space (unchanged), - (removed) or + (added), and a hunk with @@"
                 )
             lines.append((line[:1] or " ", line[1:]))
             self._at += 1
@@ -405,8 +405,8 @@ def _insertion(lines: _Lines, hunk: Hunk, start: int, name: str) -> _Place:
     if hunk.anchors:
         return _Place(start, start)
     raise EditPassageError(
-        f"{name} only adds lines and does not say where; add kept lines, an `@@ LINE` above it, or `*** End of File` "
-        "below it. Nothing was changed."
+        f"{name} only adds lines and does not say where; add unchanged lines, an `@@ LINE` above it, or "
+        "`*** End of File` below it. Nothing was changed."
     )
 
 
@@ -426,8 +426,8 @@ def _not_unique(name: str, numbers: list[int]) -> EditPassageError:
     shown = ", ".join(str(number) for number in numbers[:CANDIDATES_SHOWN])
     more = f" and {len(numbers) - CANDIDATES_SHOWN} more" if len(numbers) > CANDIDATES_SHOWN else ""
     return EditPassageError(
-        f"{name} fits in {len(numbers)} places, at lines {shown}{more}; nothing was changed. Add kept lines until it "
-        "fits in one, or a line `@@ LINE` with a line that stands above the place."
+        f"{name} fits in {len(numbers)} places, at lines {shown}{more}; nothing was changed. Add unchanged lines until "
+        "it fits in one, or a line `@@ LINE` with a line that stands above the place."
     )
 
 

@@ -183,7 +183,7 @@ def _on_line(file: TextFile, number: int, name: str, context: ToolContext) -> Sp
     if match is None:
         shown = cut_line(line.strip(), LINE_CHARACTERS)
         where = f"{_shown(file.path, context)}:{number}"
-        raise TargetMissingError(f"There is no {word} at {where}, which reads {shown!r}; read the file again.")
+        raise TargetMissingError(f"There is no {word} at {where}, which reads {shown!r}; its lines may have moved.")
     start = units(line[: match.start()])
     return Spot(file, Span(number - 1, start, number - 1, start + units(word)), word)
 

@@ -41,7 +41,7 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of delegate."""
 
     kind: Annotated[
-        SubagentKind, Meta(description="explorer and reviewer only read; a reviewer is given the session's changes.")
+        SubagentKind, Meta(description="explorer and reviewer only read; a reviewer gets the session's changes.")
     ]
     task: Annotated[str, Meta(min_length=1, description="All it needs to know.")]
     name: str = ""

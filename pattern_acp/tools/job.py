@@ -89,7 +89,7 @@ def job_outcome(job: Job, *, limit: int, first: str = "", is_error: bool = False
     new = job.output.take_new()
     text, note = without_tokens(plain_output(new.text))
     cut = cut_middle(text, max(limit - STATUS_ROOM, 0))
-    dropped = f" {new.bytes_dropped:,} bytes of older output are no longer kept." if new.bytes_dropped else ""
+    dropped = f" {new.bytes_dropped:,} bytes of older output are gone." if new.bytes_dropped else ""
     sentence = " ".join(part for part in (first, job_sentence(job) + advice + dropped, note) if part)
     body = cut.text.rstrip("\n") or "(no new output)"
     return ToolOutcome(

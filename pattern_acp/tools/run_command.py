@@ -435,7 +435,7 @@ def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int, status
     cut = cut_middle(text, limit)
     if status.exit_code and not run.terminal.client_owned and ends_with_prompt(output.text):
         sentence += " It asked for input, and there is none: use flags that need no answer, or set interactive."
-    lost = f" Only the newest {OUTPUT_LIMIT:,} bytes of output were kept." if output.truncated else ""
+    lost = f" Only the newest {OUTPUT_LIMIT:,} bytes of output are saved." if output.truncated else ""
     body = cut.text.rstrip("\n") or NO_OUTPUT
     return ToolOutcome(
         f"{sentence}{lost}{f' {note}' if note else ''}\n{body}",

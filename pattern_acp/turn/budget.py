@@ -233,7 +233,7 @@ class RepeatGuard:
         else:
             self._stop = (
                 f"{STOPPED_FOR_REPEATS}call of {call.name} again and again, with the same result, and you refused to "
-                "let it go on. Tell it what to change and prompt again."
+                "let it continue. Tell it what to change and prompt again."
             )
 
     def note(self, call: ToolCallView, text: str, *, failed: bool, changes: bool) -> str:

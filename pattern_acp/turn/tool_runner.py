@@ -122,8 +122,11 @@ class AroundEffects(Protocol):
 
 
 def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
-    """The result of a call that waits until the model has read what memory holds about its files."""
-    shown = (*view.content, TextContent(warning))
+    """The result of a call that waits until the model has read what memory says about its files.
+
+    The last line of a warning is what the model does next; the user does not see it.
+    """
+    shown = (*view.content, TextContent(warning.rpartition("\n")[0] or warning))
     title = f"{view.title} (held: memory warns)"
     return ToolOutcome(
         warning, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
@@ -292,7 +295,7 @@ RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user
 
 SUPERSEDED = "Not run, as the user wrote a message first. Read it, and make this call again if it is still right."
 
-CALL_CANCELLED = "The user cancelled this call before it ended, and wants the turn to go on."
+CALL_CANCELLED = "The user cancelled this call before it ended, and wants the turn to continue."
 
 CANCELLED_SENTENCE = "The user cancelled the turn before this call ended."
 

@@ -120,7 +120,7 @@ class FolderChanges:
             files |= changed
         if len(files) > MOST_CHANGES:
             problems.append(
-                (looks[0].root, f"a command changed {len(files):,} files, of which {MOST_CHANGES} are kept")
+                (looks[0].root, f"a command changed {len(files):,} files, of which {MOST_CHANGES} are saved")
             )
         kept = list(files.items())[:MOST_CHANGES]
         return FoundChanges(tuple((path, *states) for path, states in kept), tuple(problems))

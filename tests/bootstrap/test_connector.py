@@ -117,7 +117,7 @@ async def test_in_version_2_a_turn_that_a_server_was_ended_in_is_shown_once_and_
                     await served.server.wait_until_empty()
                 dial_server.url = url
                 await editor.wait_until(lambda: bool(editor.of_kind("notice")))
-                assert "started anew during this turn" in editor.of_kind("notice")[0]["title"]
+                assert "restarted during this turn" in editor.of_kind("notice")[0]["title"]
                 assert states(editor) == ["running", "idle"]
                 assert editor.said() == expected
                 assert len(editor.of_kind("user_message")) == 1

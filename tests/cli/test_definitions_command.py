@@ -1,4 +1,4 @@
-"""`pattern-acp definitions`: kept sources listed, shown, compared, checked and written out."""
+"""`pattern-acp definitions`: stored sources listed, shown, compared, checked and written out."""
 
 from pathlib import Path
 

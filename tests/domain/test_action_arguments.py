@@ -74,12 +74,12 @@ def test_an_action_is_read(verb: ToolVerb, text: str, arguments: JsonObject):
         (WRITE, "/write_file a.txt hello", "must be NAME=VALUE, not 'a.txt hello'"),
         (WRITE, "/write_file path=a content=<<END\nx", "a line that is END alone"),
         (WRITE, '/write_file path=a content="x', "not closed on its line"),
-        (WRITE, '/write_file path="a"b', "A blank must stand behind the value of path"),
+        (WRITE, '/write_file path="a"b', "A blank must follow the value of path"),
         (WRITE, '/write_file path="a" colour=1', "names are path, content"),
-        (WRITE, "/write_file path=a path=b", "path is given twice"),
+        (WRITE, "/write_file path=a path=b", "path appears twice"),
         (WRITE, '/write_file {"path": "a"', "The JSON object is not closed"),
         (CHANGE, "/edit_file path=a edits.2.old_text=x", "counted from 1"),
-        (CHANGE, "/edit_file edits=x edits.1.old_text=y", "inside a value that is given whole"),
+        (CHANGE, "/edit_file edits=x edits.1.old_text=y", "inside a value that has been set whole"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_words(verb: ToolVerb, text: str, words: str):

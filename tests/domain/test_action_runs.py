@@ -70,7 +70,7 @@ def test_an_action_before_other_text_runs_not_and_neither_does_anything_behind_i
     shown, end = answer("/read_file a\nThen:\n/run_command rm b\n")
     assert shown == "/read_file a\nThen:\n/run_command rm b\n"
     assert (end.actions, end.verb) == ((), "read_file")
-    assert "Text stands behind it" in end.problem
+    assert "Text follows it" in end.problem
 
 
 def test_actions_in_a_fence_run_not_and_the_model_is_told():

@@ -38,12 +38,12 @@ SCHEMA: JsonObject = {
     [
         ('{"a": 1}', {"a": 1}, ()),
         ("", {}, ()),
-        ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}, ("took away a trailing comma",)),
-        ('```json\n{"a": 1}\n```', {"a": 1}, ("took away a code fence",)),
-        ('```\n{"a": 1,}\n```\n', {"a": 1}, ("took away a code fence", "took away a trailing comma")),
+        ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}, ("removed a trailing comma",)),
+        ('```json\n{"a": 1}\n```', {"a": 1}, ("removed a code fence",)),
+        ('```\n{"a": 1,}\n```\n', {"a": 1}, ("removed a code fence", "removed a trailing comma")),
         ('"{\\"a\\": 1}"', {"a": 1}, ("took the object out of a string",)),
         ('{"a": "one\ntwo"}', {"a": "one\ntwo"}, ("read a line break inside a string",)),
-        ('{"a": ",}", "b": "\\",]",}', {"a": ",}", "b": '",]'}, ("took away a trailing comma",)),
+        ('{"a": ",}", "b": "\\",]",}', {"a": ",}", "b": '",]'}, ("removed a trailing comma",)),
     ],
 )
 def test_what_is_plainly_meant_is_read_and_said(text: str, value: JsonObject, repairs: tuple[str, ...]):

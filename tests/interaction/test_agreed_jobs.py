@@ -193,7 +193,7 @@ async def test_the_budget_pauses_names_the_sum_and_an_unfinished_job_is_never_a_
         assert (row.state, row.outcome) == ("failed", "budget exhausted")
         money = next(hold for hold in holds if hold.meter == "money")
         assert (money.granted, money.spent, money.over) == (30_000, 30_000, 10_000)
-        assert any("Go on, with 0.0300 USD more (0.0600 USD in all)" in name for name in asked)
+        assert any("Continue, with 0.0300 USD more (0.0600 USD in all)" in name for name in asked)
         # The checks ran all the same: the user sees what exists.
         (receipt,) = of_type(await events_of(agent, session), JobSettled)
         assert [check.exit_code for check in receipt.checks] == [0]

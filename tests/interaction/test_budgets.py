@@ -105,10 +105,10 @@ async def test_the_button_says_what_is_granted_and_the_event_and_the_limit_are_t
         (asked,) = agent.editor.asked
         name = asked["options"][0]["name"]
         (changed,) = of_type(await events_of(agent, session), BudgetChanged)
-        assert name.startswith("Go on, with ")
+        assert name.startswith("Continue, with ")
         assert name.endswith(f" more ({changed.allowance} in all)")
         if in_all:
-            assert (name, changed.allowance) == (f"Go on, with {more} more ({in_all} in all)", in_all)
+            assert (name, changed.allowance) == (f"Continue, with {more} more ({in_all} in all)", in_all)
         (allowed,) = opened.state.budgets.extended.values()
         assert str(allowed) == changed.allowance
         assert await requests_of(agent, session) == 2

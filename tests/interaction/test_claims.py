@@ -122,7 +122,7 @@ async def test_the_user_is_asked_once_whether_to_go_on_take_over_or_wait(
         assert len(agent.editor.asked) == (1 if mode == "auto" else 2)
         assert "Another open session works on what the agent wants to change:" in str(question)
         assert ("asks before each edit" in str(question)) is (mode == "ask")
-        assert [one["name"].partition(":")[0] for one in question["options"]] == ["Go on", "Take over", "Wait"]
+        assert [one["name"].partition(":")[0] for one in question["options"]] == ["Continue", "Take over", "Wait"]
         result = last_result(model.requests[-1])
         assert result.is_error is bool(told)
         assert told in result.text

@@ -53,6 +53,8 @@ async def test_a_trap_is_told_before_the_edit_which_is_done_when_it_is_sent_agai
         assert [one.failure for one in of_type(events, ToolCallFinished)] == ["memory.warned", "", ""]
         shown = [one for one in agent.editor.of_kind("tool_call_update") if "held: memory warns" in str(one)]
         assert "The pool must be closed first." in str(shown[-1]["content"])
+        assert "the same call once more is done" in held.text
+        assert "the same call once more" not in str(shown), "what the model does next is not for the user"
 
 
 async def test_a_trap_is_told_once_before_a_command_that_changes_its_file():

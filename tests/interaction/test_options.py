@@ -173,7 +173,7 @@ async def test_the_command_for_thinking_shows_the_choices_and_sets_one():
         await agent.editor.prompt(session, "/thinking")
         shown = agent.editor.said()
         assert [line for line in shown.splitlines() if "in use" in line] == [
-            "- `auto`: As much as the model's vendor lets it by itself; medium where that is nothing. ← in use"
+            "- `auto`: As much as the model's vendor sets by default; medium where that is nothing. ← in use"
         ]
         assert all(f"- `{level}`" in shown for level in ("off", "low", "high"))
         await agent.editor.prompt(session, "/thinking HIGH")

@@ -127,7 +127,7 @@ async def test_a_session_whose_persona_held_forgotten_words_goes_on_with_todays(
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Hello.")
         await agent.editor.prompt(session, "/memory forget --yes archive Zebedee")
-        assert "2 kept sources of personas, skills, commands and instructions" in agent.editor.said()
+        assert "2 stored sources of personas, skills, commands and instructions" in agent.editor.said()
         kept = await agent.shared.database.read(lambda tx: str(tx.all("SELECT * FROM definition_sources")))
         assert "Zebedee" not in kept
         agent.shared.persona = persona(tmp_path, HEAD.replace("Read, ", ""))

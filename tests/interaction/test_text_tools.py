@@ -54,10 +54,7 @@ async def test_what_cannot_be_read_is_answered_in_words_recorded_and_repaired():
         assert second["rawInput"] == {"path": "."}
         told = local.requests[1].messages
         assert told[-2].text == wrong
-        assert (
-            "A blank must stand behind the value of path. Nothing of it ran. The form is: /list_directory"
-            in told[-1].text
-        )
+        assert "A blank must follow the value of path. Nothing of it ran. The form is: /list_directory" in told[-1].text
         recorded = of_type(await events_of(agent, session), MessageRecorded)
         unread = [call for event in recorded for call in event.message.tool_calls if call.problem]
         assert [call.arguments for call in unread] == [wrong]

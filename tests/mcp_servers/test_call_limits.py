@@ -44,7 +44,7 @@ def connection(session: object, limits: CallLimits) -> McpConnection:
 
 async def test_a_call_that_tells_its_progress_for_ever_is_given_up():
     called = connection(CountsForEver(), CallLimits(silence=20, longest=0.05))
-    with anyio.fail_after(10), pytest.raises(ServerError, match="busy took longer than 0 s; the call was given up"):
+    with anyio.fail_after(10), pytest.raises(ServerError, match="busy took longer than 0 s; the call was abandoned"):
         await called.call("count", {}, silent)
 
 

@@ -40,7 +40,7 @@ def test_turns_that_a_server_wrote_for_the_assistant_are_marked():
         types.PromptMessage(role="user", content=types.TextContent(text="Ask.")),
         types.PromptMessage(role="assistant", content=types.TextContent(text="Sure.")),
     ]
-    assert prompt_text(types.GetPromptResult(messages=messages)) == "Ask.\n\n(an answer to go on from)\nSure."
+    assert prompt_text(types.GetPromptResult(messages=messages)) == "Ask.\n\n(an answer to continue from)\nSure."
 
 
 def test_a_tool_may_be_called_again_when_its_server_says_so():

@@ -298,8 +298,8 @@ async def test_a_near_valid_call_runs_as_it_was_meant_and_its_repair_is_in_the_j
     assert (started.call.name, started.call.raw_input) == ("look", {"a": "planted"})
     assert started.repairs == (
         "read a misspelt name as the tool look",
-        "took away a code fence",
-        "took away a trailing comma",
+        "removed a code fence",
+        "removed a trailing comma",
     )
 
 

@@ -96,5 +96,5 @@ def _read(path: Path) -> GivenImage:
     if facts.kind != "image":
         raise ChatError(f"{path} is not a PNG, JPEG, GIF or WebP image.")
     if facts.size > GIVEN_BYTES:
-        raise ChatError(f"{path} has {facts.size:,} bytes; at most {GIVEN_BYTES:,} can be given.")
+        raise ChatError(f"{path} has {facts.size:,} bytes; at most {GIVEN_BYTES:,} can be sent.")
     return GivenImage(base64.b64encode(path.read_bytes()).decode("ascii"), facts.media_type, path.as_uri())

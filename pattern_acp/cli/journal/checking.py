@@ -60,9 +60,7 @@ async def verify_streams(database: Database, arguments: Journal) -> int:
         unsound, used = unsound + (not report.ok), used + len(meant)
         _print(stream, report, arguments, anchored=bool(meant))
     if anchors and not used:
-        write_failure(
-            "journal.anchor-unusable", "pattern-acp: no anchor that was given names a session that was checked."
-        )
+        write_failure("journal.anchor-unusable", "pattern-acp: none of these anchors names a session that was checked.")
         return EXIT_ERROR
     return EXIT_ERROR if unsound else EXIT_OK
 

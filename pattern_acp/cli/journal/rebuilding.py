@@ -121,6 +121,6 @@ def _show(report: RebuildReport, arguments: Journal, outcome: JsonObject) -> Non
 
 
 def _confirmed(path: Path) -> bool:
-    sys.stdout.write(printable(f"Put it in the place of {path}? The old one stays as a copy. [y/N] "))
+    sys.stdout.write(printable(f"Replace it in {path}? The old one stays as a copy. [y/N] "))
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

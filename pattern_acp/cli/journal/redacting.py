@@ -145,7 +145,7 @@ def _facts(found: Sequence[LeftOver]) -> list[Json]:
 
 def _counted(done: RedactionPlan) -> str:
     counted = [plural(len(done.events), "event")]
-    counted += [plural(len(done.files), "kept file")] if done.files else []
+    counted += [plural(len(done.files), "stored file")] if done.files else []
     counted += [plural(done.rows, "row")] if done.rows else []
     return ", ".join(counted[:-1]) + " and " + counted[-1] if len(counted) > 1 else counted[0]
 

@@ -317,7 +317,7 @@ def edited_text(edit: ContentEdit, before: str, *, label: str) -> PlannedText:
 def _place(passage: str, before: str, label: str) -> tuple[int, int]:
     passage = storable_text(passage, label=label).strip("\n")
     if not passage:
-        raise UnusableEditError(label, "say in `old_text` which passage is meant, exactly as it stands there.")
+        raise UnusableEditError(label, "say in `old_text` which passage is meant, exactly as it is there.")
     count = before.count(passage)
     if count != 1:
         raise PassageError(label, count=count)

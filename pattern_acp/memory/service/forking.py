@@ -72,7 +72,7 @@ class ForkEndedError(BlockError):
         """`outcome` is `merged` or `discarded`."""
         super().__init__(
             f"The forked memory of this conversation was {outcome} by another one that used it too; with the next "
-            "prompt this one goes on with the memory that it was forked from."
+            "prompt this one continues with the memory that it was forked from."
         )
 
 
@@ -461,7 +461,7 @@ class _Merge:
                 places = self._bring_lines(origin.key, writes, texts)
                 both = "was" if places == 1 else "were"
                 if places:
-                    notes = [f"{plural(places, 'place')} {both} changed on both sides: both are in the text to mend."]
+                    notes = [f"{plural(places, 'place')} {both} changed on both sides: both are in the text to fix."]
         if load_block(self._tx, origin.key).text != origin.text:
             self._changed(origin.key, origin.text, notes)
 

@@ -146,7 +146,7 @@ def template_of(content: bytes, path: str) -> Template:
     try:
         table: dict[str, object] = tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The template {path} is no TOML ({error}); mend or remove it.") from error
+        raise ConfigError(f"The template {path} is no TOML ({error}); fix or remove it.") from error
     schema = table.pop("schema", None)
     try:
         template = msgspec.convert(table, Template)

@@ -172,7 +172,7 @@ class BackgroundSubagents:
         await session.recorder.record(NewEvent(JobStarted(worker_id, line, session.state.cwd), Actor.TOOL))
         self._all[worker_id] = worker
         self._tasks.start_soon(self._run, worker)
-        said = f"{task.name} works in the background ({worker_id}). You read its report with a later prompt; go on."
+        said = f"{task.name} works in the background ({worker_id}). You read its report with a later prompt; continue."
         return ToolOutcome(said, origin=Origin.AGENT)
 
     async def stop(self, worker: BackgroundSubagent) -> None:
@@ -217,7 +217,7 @@ class BackgroundSubagents:
                 result.shown_in(CallProgress(call_id, session.recorder), turn_id, call_id)
                 words = await result.ask()
             if words:
-                text, failed = "It goes on in the background with your words.", False
+                text, failed = "It continues in the background with your words.", False
                 worker.words, worker.has_result = words, False
                 worker.scope, worker.done = anyio.CancelScope(), anyio.Event()
                 self._tasks.start_soon(self._run, worker)

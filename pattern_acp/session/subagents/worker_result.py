@@ -147,7 +147,7 @@ class WorkerResult:
         self._failed_rounds += 1
         if self._failed_rounds < MOST_FAILED_ROUNDS:
             told = self.report.told
-            return f"Your changes did not land, since a check failed on them. Mend it, then report again.\n{told}"
+            return f"Your changes did not land, since a check failed on them. Fix it, then report again.\n{told}"
         self.failed = True
         self.sentence = f"None of its changes landed, since a check failed on them.\n{self.report.told}"
         return ""
