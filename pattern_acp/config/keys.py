@@ -18,6 +18,7 @@ from pattern_acp.config.settings import (
     SANDBOX_NETWORK_BY_REACH,
     SECRETS_BY_REACH,
     BackupSettings,
+    ChatSettings,
     ClaimSettings,
     CompactionSettings,
     DefinitionSettings,
@@ -141,6 +142,7 @@ _SYNC = SyncSettings()
 _FETCH = FetchSettings()
 _SEARCH = SearchSettings()
 _DEFINITIONS = DefinitionSettings()
+_CHAT = ChatSettings()
 _CLAIMS = ClaimSettings()
 _TASKS = TaskSettings()
 _POLICY = PolicySettings()
@@ -415,6 +417,12 @@ KEYS: tuple[Key, ...] = (
         summary="Whether a session asks about changed definitions (ask), takes them over (adopt) or not (keep).",
         rule=choice("ask", "adopt", "keep"),
         default=_DEFINITIONS.follow,
+    ),
+    Key(
+        name="chat.theme",
+        summary="Colours of the chat: for a dark or a light ground, by the terminal (auto), or none (plain).",
+        rule=choice("auto", "dark", "light", "plain"),
+        default=_CHAT.theme,
     ),
     Key(
         name="claims.overlap",

@@ -134,6 +134,7 @@ IsolationSetting = Literal["none", "core-only", "full"]
 SecretsSetting = Literal["block", "ask"]
 ReviewSetting = Literal["off", "project"]
 OverlapSetting = Literal["tell", "ask", "deny"]
+ThemeSetting = Literal["auto", "dark", "light", "plain"]
 EditToolSetting = Literal["auto", "edit_file", "apply_patch", "both"]
 CacheTtl = Literal["5m", "1h"]
 SlowCommands = Literal["end", "background"]
@@ -318,6 +319,13 @@ class DefinitionSettings(Struct, frozen=True):
     follow: Follow = "ask"
     """`ask`: instruction files are adopted, and all else that is the user's own when they say so; `adopt`: all of it;
     `keep`: nothing. What the user chose for a project counts before it."""
+
+
+class ChatSettings(Struct, frozen=True):
+    """Settings of the chat in a terminal (docs/how-to/chat.md)."""
+
+    theme: ThemeSetting = "auto"
+    """The ground that its colours are for; `plain` is what a screen reader reads best."""
 
 
 class ClaimSettings(Struct, frozen=True):
@@ -528,6 +536,7 @@ class Settings(Struct, frozen=True):
     turn: TurnSettings = field(default_factory=TurnSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     definitions: DefinitionSettings = field(default_factory=DefinitionSettings)
+    chat: ChatSettings = field(default_factory=ChatSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

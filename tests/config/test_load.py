@@ -11,6 +11,7 @@ from pattern_acp.config.presets import SIGN_IN
 from pattern_acp.config.settings import (
     BackupSettings,
     BudgetSettings,
+    ChatSettings,
     ClaimSettings,
     CompactionSettings,
     DefinitionSettings,
@@ -108,6 +109,8 @@ sandbox_network = "host"
 sandbox_writable = ["~/.cache", "/var/cache/build"]
 [definitions]
 follow = "keep"
+[chat]
+theme = "light"
 [claims]
 overlap = "deny"
 [tasks]
@@ -179,6 +182,7 @@ day = 20
         policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
         compaction=CompactionSettings("importance", 70, 50),
         definitions=DefinitionSettings("keep"),
+        chat=ChatSettings("light"),
         claims=ClaimSettings("deny"),
         tasks=TaskSettings(files=True),
         search=SearchSettings("searxng", "http://localhost:8080"),
@@ -264,7 +268,7 @@ blue = 1
         [
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], [claims], [compaction], [definitions], "
+            "[backup], [budget], [chat], [claims], [compaction], [definitions], "
             "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
@@ -275,7 +279,7 @@ blue = 1
             "stream_retries, repeats_noted, repeats_asked, slow_commands, overlapping, wakes. It is not used.",
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], [claims], [compaction], [definitions], "
+            "[backup], [budget], [chat], [claims], [compaction], [definitions], "
             "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "

@@ -86,7 +86,9 @@ class Interactive:
         self._switch = switch
         completer = PromptCompleter(self._commands, lambda: self._known.cwd)
         console = stage.screen.console
-        self._prompt = LinePrompt(state_folder, completer, self._status, colours=not console.no_color)
+        self._prompt = LinePrompt(
+            state_folder, completer, self._status, colours=not console.no_color, light=stage.light
+        )
         self._typed = TypedAhead(sys.stdin) if stage.screen.can_redraw else None
         turns.typed = transcript.typed = self._typed
         self._own = {"/new": self._begin, "/resume": self._resume, "/mode": self._mode}

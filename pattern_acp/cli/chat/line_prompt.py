@@ -46,7 +46,8 @@ PATHS = 200
 
 _FORGETTING = re.compile(r"/memory\s+forget\s+(?:--yes\s+)?\S+\s+(?:--yes\s+)?(?!--all\s*$)(.+)", re.DOTALL)
 
-_STYLE = Style.from_dict({"status": "#888888", "sign": "bold ansicyan"})
+_DARK = Style.from_dict({"status": "#888888", "sign": "bold ansicyan"})
+_LIGHT = Style.from_dict({"status": "#585858", "sign": "bold #005f87"})
 
 
 class PromptCompleter(Completer):
@@ -89,9 +90,18 @@ class PromptCompleter(Completer):
 class LinePrompt:
     """Asks for prompts. `status` gives the line above; it is read again every second while the user types."""
 
-    def __init__(self, folder: Path, completer: Completer, status: Callable[[], str], *, colours: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        completer: Completer,
+        status: Callable[[], str],
+        *,
+        colours: bool = True,
+        light: bool = False,
+    ) -> None:
         self._file = folder / HISTORY_FILE
         self._colours = colours
+        self._style = _LIGHT if light else _DARK
         self._completer = completer
         self._status = status
         self._session: PromptSession[str] | None = None
@@ -107,7 +117,7 @@ class LinePrompt:
             key_bindings=self._keys(),
             prompt_continuation="  ",
             refresh_interval=1.0,
-            style=_STYLE,
+            style=self._style,
             input=keys,
             output=screen or _output(),
             color_depth=None if self._colours else ColorDepth.DEPTH_1_BIT,

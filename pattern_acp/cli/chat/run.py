@@ -192,14 +192,16 @@ def wanted(chat: Run) -> "SessionToOpen":
 def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "OpenedSession") -> int:
     """Show the session and run its turns; the exit code."""
     from pattern_acp.cli.chat.asking import Asker
-    from pattern_acp.cli.chat.output import chat_stage, keys_of_person
+    from pattern_acp.cli.chat.output import chat_stage, is_light, keys_of_person
     from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
     from pattern_acp.cli.chat.turns import Turns
     from pattern_acp.cli.chat.views import ChatView, JsonView, ScreenView
 
     arguments = chat.arguments
-    stage = chat_stage(json=arguments.json, plain=arguments.plain)
+    theme = chat.process.loaded.settings.chat.theme
+    light = is_light(theme, chat.process.environ)
+    stage = chat_stage(json=arguments.json, plain=arguments.plain or theme == "plain", light=light)
     asker = Asker(stage.screen, stage.marks, arguments.answer, keys_of_person(stage, chat.interrupts))
     known = SessionInfo(opened.cwd, opened.title, opened.mode, opened.model)
     tail = conversation.terminals.tail

@@ -130,7 +130,7 @@ def read_template(path: Path) -> Template:
             raise ConfigError(f"The template {path} is larger than {LARGEST_FILE:,} bytes; make it shorter.")
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"The template {path} cannot be read ({error.strerror}); mend or remove it.") from error
+        raise ConfigError(f"The template {path} cannot be read ({error.strerror}); fix or remove it.") from error
     return template_of(content, str(path))
 
 
