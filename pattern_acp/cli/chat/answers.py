@@ -5,12 +5,14 @@ Owns: two ways to show it: as rendered Markdown on a terminal, and as it is for 
 
 import itertools
 import re
-from typing import ClassVar, Protocol, TextIO
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Protocol, TextIO
 from urllib.parse import unquote
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import Markdown, MarkdownElement, TableElement
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.markdown import Markdown
 
 from pattern_acp.cli.chat.screen import Screen, Trimmed
 from pattern_acp.cli.output import OutputClosed, printable
@@ -49,6 +51,9 @@ class MarkdownBlocks:
 
 def block_starts(text: str) -> list[int]:
     """Offsets at which the top-level blocks of `text` begin; the first is 0."""
+    # Late, as in `_whole_markdown`.
+    from rich.markdown import Markdown
+
     offsets = [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n"))]
     starts = [
         offsets[token.map[0]]
@@ -224,23 +229,30 @@ class PlainAnswer:
             raise OutputClosed from error
 
 
-class _FoldedTable(TableElement):
-    """A table that loses nothing: rich would cut a long path, where it can be folded."""
+@cache
+def _whole_markdown() -> "type[Markdown]":
+    """Markdown whose tables lose nothing. Its import is a fifth of a chat's start, and the first answer needs it."""
+    from rich.markdown import Markdown, MarkdownElement, TableElement
+    from rich.table import Table
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for part in super().__rich_console__(console, options):
-            if isinstance(part, Table):
-                for column in part.columns:
-                    column.overflow = "fold"
-            yield part
+    class FoldedTable(TableElement):
+        """A table with folded columns: rich would cut a long path."""
 
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for part in super().__rich_console__(console, options):
+                if isinstance(part, Table):
+                    for column in part.columns:
+                        column.overflow = "fold"
+                yield part
 
-class _WholeMarkdown(Markdown):
-    """Subclassed since that is how rich takes an element of one's own."""
+    class WholeMarkdown(Markdown):
+        """Subclassed since that is how rich takes an element of one's own."""
 
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _FoldedTable}
+        elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": FoldedTable}
+
+    return WholeMarkdown
 
 
 def rendered(markdown: str) -> Trimmed:
     """Markdown that hides nothing: links show where they lead, and long words in tables are folded."""
-    return Trimmed(_WholeMarkdown(shortened_links(markdown), hyperlinks=False, code_theme=CODE_THEME))
+    return Trimmed(_whole_markdown()(shortened_links(markdown), hyperlinks=False, code_theme=CODE_THEME))
