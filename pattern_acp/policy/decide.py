@@ -286,8 +286,8 @@ _ELSEWHERE: Mapping[OverlapSetting, str] = {
     "deny": "The settings deny edits there ([claims] overlap). Work on something else, or wait until that session is "
     "closed or its claim ends, 15 minutes behind its last edit.",
     "tell": "Its work must survive: read what you change again before you edit. Wait and do something else first, work "
-    "in a fork or a worktree of your own, have the user take it over (`/board take PATH` asks that session), or go on; "
-    "the same call once more is done.",
+    "in a fork or a worktree of your own, have the user take it over (`/board take PATH` asks that session), or "
+    "continue; the same call once more is done.",
 }
 """The choices that the model has."""
 
