@@ -283,8 +283,8 @@ def _beside_claims(decision: Decision, claims: Sequence[ClaimElsewhere], overlap
 
 
 _ELSEWHERE: Mapping[OverlapSetting, str] = {
-    "deny": "The settings deny edits there ([claims] overlap). Work on something else, or wait until that session is "
-    "closed or its claim ends, 15 minutes behind its last edit.",
+    "deny": "The settings deny edits there ([claims] overlap).\nWork on something else, or wait until that session "
+    "is closed or its claim ends, 15 minutes behind its last edit.",
     "tell": "Its work must survive: read what you change again before you edit. Wait and do something else first, work "
     "in a fork or a worktree of your own, have the user take it over (`/board take PATH` asks that session), or "
     "continue; the same call once more is done.",

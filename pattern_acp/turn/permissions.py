@@ -511,6 +511,7 @@ def _settled(decision: Decision) -> Denied | None:
     if decision.verdict is Verdict.ALLOW:
         return None
     if decision.rule == CLAIMED:
-        return Denied(decision.reason, decision.reason)
+        # The last line is what the model does next.
+        return Denied(decision.reason, decision.reason.rpartition("\n")[0])
     shown = f"Not allowed: {decision.reason}"
     return Denied(f"{shown} Do not try to get round this; tell the user if it matters.", shown)
