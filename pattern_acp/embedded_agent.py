@@ -68,7 +68,7 @@ class PatternAgent:
         """Start from the user's settings and the environment; None takes their value.
 
         Args:
-            model: `PROVIDER/MODEL`; sessions are refused where it cannot be had.
+            model: `PROVIDER/MODEL`; sessions are refused where it cannot be obtained.
             constellation: The constellation whose memory is used.
             persona: The persona that answers.
             mode: The mode, which decides what runs without a question.

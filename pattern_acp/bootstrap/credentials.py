@@ -73,7 +73,7 @@ class KeysOfPerson:
         """Return the key of a vendor of web search, as `web.searching.key_owner` names it.
 
         Raises:
-            PageFailedError: the stored one cannot be had.
+            PageFailedError: the stored one cannot be obtained.
         """
         try:
             key = await self.stored.key(owner) if owner is not None else None

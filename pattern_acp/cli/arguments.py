@@ -192,7 +192,7 @@ class BackUp(Struct, frozen=True):
 
 
 class Restore(Struct, frozen=True):
-    """Put a copy in the place of the constellation."""
+    """Put a copy instead of the constellation."""
 
     flags: Flags = field(default_factory=Flags)
     file: str = ""

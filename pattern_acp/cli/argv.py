@@ -293,7 +293,7 @@ def _group(group: Group) -> click.Command:
 
 
 def _own(group: Group, verb: str) -> tuple[Parameter, ...]:
-    """The options of a verb that may be left out, which then stand behind the group's name."""
+    """The options of a verb that may be left out, which then follow the group's name."""
     taken = next((one.taken("terminal") for one in group.commands if one.name == verb), ())
     return tuple(one for one in taken if one.option)
 

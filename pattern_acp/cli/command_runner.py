@@ -32,7 +32,7 @@ MARK, MARK_WITHIN = b'<meta name="generator" content="pattern-acp">', 2000
 
 SEGMENT_SECONDS = 10.0
 """Longest that a command waits for its segments. Usually it is some milliseconds; after words were forgotten all are
-written anew, and what is not written then is added by the next command or session."""
+written again, and what is not written then is added by the next command or session."""
 
 
 def run_call(arguments: TypedCommand, process: Process) -> int:

@@ -64,7 +64,7 @@ def index_files(index: str, root: str, paths: Sequence[str], repeat: Sequence[st
     try:
         _write(_open(index), root, read, repeat)
     except DatabaseUnreachableError:
-        # It was deleted, which is allowed at any time, and made anew by the parent process.
+        # It was deleted, which is allowed at any time, and made again by the parent process.
         _open.cache_clear()
         _write(_open(index), root, read, repeat)
     return len(read)

@@ -141,7 +141,7 @@ async def open_index(path: Path, *, clock: Clock) -> AsyncGenerator[Database, No
     """Open the index at `path`, empty if there was none; a damaged one is deleted first, as are older versions.
 
     Raises:
-        DatabaseError: it can be neither opened nor made anew.
+        DatabaseError: it can be neither opened nor made again.
     """
     delete_other_versions(path)
     async with AsyncExitStack() as stack:
@@ -212,7 +212,7 @@ def symbols_folded(tx: Transaction, part: str, *, limit: int) -> list[Symbol]:
 
 
 def symbol_with(tx: Transaction, symbol_id: int) -> Symbol | None:
-    """The symbol with this id, None when its file was read anew since."""
+    """The symbol with this id, None when its file was read again since."""
     row = tx.one(SYMBOLS + "WHERE s.id = ?", (symbol_id,))
     return symbol_of(row) if row else None
 

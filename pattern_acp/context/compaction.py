@@ -489,7 +489,7 @@ def _cut(text: str, limit: int) -> str:
 def read_summary(answer: str) -> str | None:
     """The summary with all its headings in their order; None when the answer says nothing.
 
-    What stands before the first heading belongs to what was done: small models forget headings.
+    What is before the first heading belongs to what was done: small models forget headings.
     """
     bodies: dict[str, list[str]] = {section: [] for section in SECTIONS}
     names = {section.lower(): section for section in SECTIONS}

@@ -1,6 +1,6 @@
 """Memory in the model's words: whole once, and after that only the changes.
 
-Owns: the words for both, what counts as a change, and when telling all anew is better. Must not know: how memory is
+Owns: the words for both, what counts as a change, and when telling all again is better. Must not know: how memory is
 stored, or when a turn begins. Pure. The whole state becomes a message of the history, so it is cached with it; what
 changed since stands in the last segment, and never touches a byte before it (issue 3, section 5).
 """
@@ -19,7 +19,7 @@ from pattern_acp.domain.untrusted_blocks import Section, untrusted_block, untrus
 from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, SessionConfigured, ShownBlock
 
 RESTATE_CHARACTERS = 1_200
-"""Notices shorter than this are never worth telling all of memory anew."""
+"""Notices shorter than this are never worth telling all of memory again."""
 
 DIFF_SLACK = 200
 """Characters that a diff may be longer than the text it leads to: it says what went, too."""
@@ -51,7 +51,7 @@ def state_message(shown: MemoryShown) -> Message:
 def known_memory(shown: MemoryShown | None, history: Iterable[Message]) -> MemoryShown | None:
     """Return the memory last shown to the model, as long as its message is in the conversation.
 
-    Whatever shortens the conversation, such as compaction, has memory told anew in whole by leaving that message out.
+    Whatever shortens the conversation, such as compaction, has memory told again in whole by leaving that message out.
     """
     if shown is None:
         return None

@@ -256,7 +256,7 @@ class WindowLimits(Struct, frozen=True):
     trigger: int
     """The tokens at which compaction begins."""
     target: int
-    """The tokens that compaction leaves: well below the trigger, or it would begin anew with every step."""
+    """The tokens that compaction leaves: well below the trigger, or it would begin again with every step."""
 
     def is_near(self, tokens: int) -> bool:
         """Tell whether an estimate is so near to the trigger, or to the end, that an exact count decides."""

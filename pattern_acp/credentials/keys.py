@@ -63,7 +63,7 @@ class StoredKeys:
         """Return the key to use now; renewed when it expires within 60 s, or when it is `refused` and can be renewed.
 
         Raises:
-            SignInError: the stored one cannot be had or renewed; the class says why.
+            SignInError: the stored one cannot be obtained or renewed; the class says why.
         """
         own = settings.api_key if settings.api_key is not None and settings.api_key.value else None
         sources = self.sources(settings)
@@ -159,7 +159,7 @@ async def renewal_lock(directory: Path, provider: str, file: str = "") -> AsyncG
     """Keep other processes from renewing the tokens of `provider` meanwhile. `file`: part of the lock's name.
 
     Raises:
-        SignInError: the lock cannot be had; the class says why.
+        SignInError: the lock cannot be obtained; the class says why.
     """
     from filelock import FileLock, Timeout
 

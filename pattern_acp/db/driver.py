@@ -196,7 +196,7 @@ _BUSY_TIMEOUT_MS = 250
 """SQLite's own wait for a lock where several may have it; who writes next is decided by `db/driver.py`."""
 
 _REWRITE_TIMEOUT_MS = 5_000
-"""Longest wait for other processes when the file is written anew; whoever asked for it is waiting too."""
+"""Longest wait for other processes when the file is written again; whoever asked for it is waiting too."""
 
 _FIRST_PAUSE_SECONDS = 0.001
 _LONGEST_PAUSE_SECONDS = 0.05
@@ -286,7 +286,7 @@ class ApswConnection:
         raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self.vector_version = _load_vectors(raw)
         # The first statement that reads the header: a file that is no database fails here, not in a store. The first to
-        # come after a crash reads the whole log anew, and the last to leave moves it; both keep others out meanwhile.
+        # come after a crash reads the whole log again, and the last to leave moves it; both keep others out meanwhile.
         _wait_while_busy(lambda: raw.pragma("schema_version"), self._busy_seconds)
         if not self.read_only and raw.pragma("journal_mode") != "wal":
             # Two processes that create one file both want this; SQLite does not wait for a change of the mode.
@@ -361,7 +361,7 @@ class ApswConnection:
             try:
                 self.raw.execute("COMMIT")
             except apsw.CorruptError:
-                # A function that has read around damage is told of it once more here.
+                # A function that has read around damage learns of it once more here.
                 if not is_read:
                     raise
                 self._roll_back()
@@ -428,7 +428,7 @@ def _stored_version(raw: RawConnection) -> int:
 
 
 def rewrite_file(connection: ApswConnection) -> bool:
-    """Write the whole file anew, without anything that was deleted, and empty the write-ahead log.
+    """Write the whole file again, without anything that was deleted, and empty the write-ahead log.
 
     False: other processes were in the way for too long, and something deleted may be left.
 

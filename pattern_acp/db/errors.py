@@ -168,5 +168,5 @@ def translate(error: apsw.Error, path: Path) -> DatabaseError:
 
 
 def is_of_index(error: DatabaseCorruptError) -> bool:
-    """Return whether only a search index is damaged, which `doctor --repair` writes anew from the texts."""
+    """Return whether only a search index is damaged, which `doctor --repair` writes again from the texts."""
     return getattr(error.__cause__, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB

@@ -120,7 +120,7 @@ def copy_database(source: Path, target: Path, *, between: Callable[[], object] =
     """Copy the committed state of `source` over the database `target`, page by page.
 
     The state is that of the beginning, however much others write meanwhile: without a snapshot of our own, SQLite
-    begins anew after every commit of another process, and may never end. `between` is called after every 4 MB; what it
+    begins again after every commit of another process, and may never end. `between` is called after every 4 MB; what it
     raises ends the copying.
 
     Raises:

@@ -6,7 +6,7 @@ says beyond the numbers of the events in it, or any table. Everything here block
 Beside the constellation, `segments/0001/seg-000000000001.jsonl` is the first segment of the first *generation*; the
 number is that of the first event in it, from its birth. A segment is only ever added to, and never renamed. A line that
 was cut off stays where it is: whoever writes next notes its place and hash, so that a reader tells it from damage.
-A generation is written anew as a whole where the rows of the one before no longer are those of the constellation.
+A generation is written again as a whole where the rows of the one before no longer are those of the constellation.
 """
 
 import base64
@@ -256,7 +256,7 @@ def only_writer(path: Path, *, seconds: float = 0.0) -> Generator[bool]:
 def delete_segments(path: Path, *, seconds: float) -> bool:
     """Delete all segments of a constellation, since words were forgotten. False: another process was in the way.
 
-    They are written anew from what the constellation still holds.
+    They are written again from what the constellation still holds.
 
     Raises:
         OSError: a file cannot be deleted.

@@ -121,7 +121,7 @@ class Transaction:
     def overwrite_deleted(self) -> None:
         """Let whatever this connection deletes from here on be overwritten with zeros (sqlite.org/pragma.html).
 
-        For words that have to go: a process that ends before it wrote the whole file anew leaves none of them in it
+        For words that have to go: a process that ends before it wrote the whole file again leaves none of them in it
         once the write-ahead log was moved into it.
 
         Raises:

@@ -2,7 +2,7 @@
 
 Owns: where an action may stand. Only the last lines of an answer can be actions: a run of them with blank lines
 between, and nothing behind. Lines in code fences, quotes and indented lines are never actions, and neither is what a
-frame holds. An answer runs as a whole or not at all: what stands behind an action that cannot be read, or behind one
+frame holds. An answer runs as a whole or not at all: what is behind an action that cannot be read, or behind one
 that text follows, could have been meant as its argument. No word anywhere takes an action back.
 
 Text that can be no part of such a run is returned at once; a line that may begin one is held back. Must not know:
@@ -86,7 +86,7 @@ class OpenAction(Struct):
         return bool(self._frames) or self._json is not None
 
     def begin(self, rest: str) -> None:
-        """Read what stands behind the verb.
+        """Read what is behind the verb.
 
         Raises:
             ActionError: it is not in the grammar.

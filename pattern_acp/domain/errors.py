@@ -80,7 +80,7 @@ class ProviderError(PatternError):
 
 
 class SignInError(PatternError):
-    """A key or a sign-in cannot be had, kept or renewed."""
+    """A key or a sign-in cannot be obtained, kept or renewed."""
 
 
 class WorkspaceError(PatternError):
@@ -102,7 +102,7 @@ class PatternUnusableError(WorkspaceError):
 
 
 class WebError(PatternError):
-    """A page of the web cannot be had."""
+    """A page of the web cannot be obtained."""
 
 
 class SessionError(PatternError):

@@ -177,7 +177,7 @@ _SYSTEM_NOTE = late_pattern(r"\s*System note: ")
 _BLANK_LINE = late_pattern(r"\n[ \t\r]*\n")
 
 _AFTER_HISTORY = "</conversation_history>\n\nCurrent user message:\n"
-"""The text between an earlier conversation and the prompt when Jupyter AI begins a session anew."""
+"""The text between an earlier conversation and the prompt when Jupyter AI begins a session again."""
 
 _OPEN_NOTE = late_pattern(r"@\[\[[^\n]+?\]\](?::\d+-\d+)?\n(?=[^\n]|\n)")
 """The line with which Obsidian names the note that is open."""

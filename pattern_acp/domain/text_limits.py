@@ -99,7 +99,7 @@ def plain_output(text: str) -> str:
 
 
 def with_visible_controls(text: str) -> str:
-    """`text` with a sign in the place of each control character but tab and line ends, which no reader shows."""
+    """`text` with a sign instead of each control character but tab and line ends, which no reader shows."""
     # Looking costs a tenth of translating, and nearly no text holds one.
     return text.translate(_CONTROL_SIGNS) if _CONTROLS.search(text) else text
 

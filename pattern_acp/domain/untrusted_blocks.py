@@ -99,9 +99,9 @@ def harmless_result(text: str) -> str:
 
 
 def as_stored(text: str, stored: str) -> str:
-    r"""`text` of a model with the marks that it repeats from what it was shown of `stored` as they stand there.
+    r"""`text` of a model with the marks that it repeats from what it was shown of `stored` as they are there.
 
-    Only what stands there counts: a `<\/note>` of the model's own stays one.
+    Only what is there counts: a `<\/note>` of the model's own stays one.
     """
 
     def restored(found: re.Match[str]) -> str:
@@ -112,7 +112,7 @@ def as_stored(text: str, stored: str) -> str:
 
 
 def attribute(value: str | int) -> str:
-    """A value beside a name in a mark, as it stands there: it ends neither its quotes nor the mark."""
+    """A value beside a name in a mark, as it is there: it ends neither its quotes nor the mark."""
     return harmless(value.translate(_UNQUOTED)) if isinstance(value, str) else f"{value}"
 
 

@@ -84,7 +84,7 @@ def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens
     requests = 3 + 2 * changed + 2 * len(terms.checks)
     written = requests * _ANSWER + changed * _WRITTEN
     fresh = base_tokens + read + requests * _RESULT
-    # Half of what is read is in the conversation on average, in every request anew.
+    # Half of what is read is in the conversation on average, in every request again.
     again = requests * (base_tokens + (read + requests * (_RESULT + _ANSWER)) // 2)
     info = candidate.model
     cached = again if info.cache_read_price or info.is_free else 0

@@ -37,7 +37,7 @@ def parse_terms(argument: str) -> JobTerms:
 
 
 def narrowed(terms: JobTerms, argument: str) -> JobTerms:
-    """The terms with other options in the place of those of the same name; the goal stays.
+    """The terms with other options instead of those of the same name; the goal stays.
 
     Raises:
         JobTermsError: nothing would change, or an option cannot be read.

@@ -94,7 +94,7 @@ def read_lineage(tx: Transaction, session_id: str) -> list[Recorded]:
     """All events of the session, behind those of what it was forked from as far as it goes, also of dropped turns.
 
     In the order of `seq`; `session_seq` is the place in the stream of each one's own. The checkpoint of the turn behind
-    which a fork began belongs to that turn, although it stands behind the turn's end.
+    which a fork began belongs to that turn, although it follows the turn's end.
 
     Raises:
         JournalError: an event cannot be understood.

@@ -124,7 +124,7 @@ class BlockForgotten(Struct, frozen=True):
     """`journal.reader.redaction_digest` of the events that lost words, so that nobody can add one later."""
     turn_id: TurnId | None = None
     update_hash: str = ""
-    """SHA-256 of the document that the history begins anew with; empty where it stays, and in journals of before."""
+    """SHA-256 of the document that the history begins again with; empty where it stays, and in journals of before."""
     facts_hash: str = ""
     """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
 
@@ -251,7 +251,7 @@ class MemoryForkEnded(Struct, frozen=True):
 
 
 class BlockHealed(Struct, frozen=True):
-    """The stored parts of a memory block were damaged, and were written anew from the sound ones."""
+    """The stored parts of a memory block were damaged, and were written again from the sound ones."""
 
     block_id: str
     scope: str

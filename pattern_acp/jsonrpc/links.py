@@ -21,7 +21,7 @@ An hour of a model's text is less."""
 
 ACKNOWLEDGE_MESSAGES = 16
 ACKNOWLEDGE_BYTES = 128 * 1024
-"""Messages, or their bytes, behind which the other side is told that it need not keep them."""
+"""Messages, or their bytes, behind which the other side learns that it need not keep them."""
 
 
 class CannotResumeError(ProtocolError):

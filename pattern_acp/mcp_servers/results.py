@@ -1,7 +1,7 @@
 """Results of calls, prompts and reads: made sound part by part, and read as text and images.
 
 Owns: what is left of a result that does not follow the protocol. A call has done its work by then, so what can be read
-is read: a model that is told of an error would call again. Must not know: requests.
+is read: a model that learns of an error would call again. Must not know: requests.
 """
 
 import json

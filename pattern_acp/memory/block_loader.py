@@ -44,7 +44,7 @@ class OpenBlock(Struct, frozen=True):
     """A block with its document.
 
     `base_bytes` is the size of its base, `pending_updates` and `pending_bytes` came after that; `mended` tells that
-    stored parts were damaged and should be written anew.
+    stored parts were damaged and should be written again.
     """
 
     block: Block
@@ -78,7 +78,7 @@ def decode_block(tx: Transaction, row: Row) -> Block:
 
 @lru_cache(maxsize=ROWS_KEPT)
 def _sound_block(row: Row) -> Block | None:
-    """The block of a row whose text has its hash. Each request reads all memory anew, and little of it has changed."""
+    """The block of a row whose text has its hash. Each request reads all memory again, and little of it has changed."""
     stored = _decoded(row)
     return stored.block if text_hash(stored.block.text) == stored.text_hash else None
 

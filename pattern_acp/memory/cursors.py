@@ -1,6 +1,6 @@
 """Writes since someone last looked.
 
-Owns: the writes of a block after a number, and the rows of `cursors`: up to which event a persona was told of what went
+Owns: the writes of a block after a number, and the rows of `cursors`: up to which event a persona learned of what went
 on in a project, and when it was last at work there. Must not know: how any of it is told. Every row carries the number
 of the event that moved it (rule R1).
 """
@@ -32,7 +32,7 @@ class LaterWrite(Struct, frozen=True):
 
 
 class UnseenChange(Struct, frozen=True):
-    """One write as it is told of later: the block's label, who, why, when, in which stream, and what was done."""
+    """One write as it learns of later: the block's label, who, why, when, in which stream, and what was done."""
 
     label: str
     actor: Actor
@@ -45,7 +45,7 @@ class UnseenChange(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True):
-    """Up to which event a persona was told of a project, and when it was last at work there."""
+    """Up to which event a persona learned of a project, and when it was last at work there."""
 
     told_seq: int
     active_ms: int

@@ -68,7 +68,7 @@ def propose_restoration(tx: Transaction, key: BlockKey, skip: int = 0) -> Propos
 def propose_making_room(tx: Transaction, key: BlockKey) -> ProposedMark | None:
     """Propose the deletion that frees the label for a restoration; None when the label is free.
 
-    A block that the program made anew and that nobody has written to since gives way.
+    A block that the program made again and that nobody has written to since gives way.
 
     Raises:
         LabelTakenError: another block has the label, and somebody has written to it.

@@ -43,7 +43,7 @@ class Append(Struct, frozen=True):
 
 
 class Replace(Struct, frozen=True):
-    """Put `text` in the place of `passage`, which is in the block exactly once. An empty `text` removes it."""
+    """Put `text` instead of `passage`, which is in the block exactly once. An empty `text` removes it."""
 
     passage: str
     text: str

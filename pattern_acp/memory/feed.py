@@ -6,7 +6,7 @@ know: who looks on, or how events get to them. Nothing here writes.
 Changes are found in the constellation itself, so those of other processes are seen like our own: while somebody looks
 on, `PRAGMA data_version` is asked four times a second (3 µs), and only when another connection has committed are the
 blocks compared with what each subscriber knows. A subscriber that does not keep up loses events, never truth: what it
-knows is dropped, and it is told all of it anew.
+knows is dropped, and it is told all of it again.
 """
 
 import logging
@@ -39,7 +39,7 @@ LOST = -1
 """The version of a block of which a subscriber may have missed something."""
 
 MOST_DELTAS = 64
-"""Writes of one block that are told one by one; beyond them the block is told anew."""
+"""Writes of one block that are told one by one; beyond them the block is told again."""
 
 
 class BlockInfo(Struct, frozen=True):
@@ -203,12 +203,12 @@ class Subscription(Struct):
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _ended: bool = False
     has_lost: bool = False
-    """True when events were dropped, so that all has to be told anew."""
+    """True when events were dropped, so that all has to be told again."""
 
     def put(self, events: Sequence[FeedEvent], known: dict[str, Known]) -> None:
-        """Let events wait. When too many do, they and all that is known are dropped: all is told anew next time.
+        """Let events wait. When too many do, they and all that is known are dropped: all is told again next time.
 
-        That a block is gone is kept, since nothing tells it anew.
+        That a block is gone is kept, since nothing tells it again.
         """
         if self._ended:
             return

@@ -221,7 +221,7 @@ def store_forgetting(tx: Transaction, forgetting: ProposedForgetting, record: Wr
 
 
 def forget_message(tx: Transaction, session_id: str, message_id: str, text: str, *, seq: int) -> bool:
-    """Index a message anew as it reads without the words, if it was indexed."""
+    """Index a message again as it reads without the words, if it was indexed."""
     row = tx.one(_QUERIES["find_indexed_item"], {"source": session_id, "item": message_id})
     if row is None:
         return False

@@ -1,6 +1,6 @@
 """Recognising words that are to be forgotten, also where a copy of them was cut, escaped or broken into lines.
 
-Owns: what counts as a copy, and what stands in its place. Must not know: where texts are stored.
+Owns: what counts as a copy, and what is in its place. Must not know: where texts are stored.
 
 A copy is the words as a whole, or a run of at least `_SEED` of their characters that is half of them, or that stands
 where a text was cut. Tools show lines with numbers or marks in front, so a longer line is a source of its own.
@@ -92,7 +92,7 @@ class Forgotten(Struct, frozen=True):
         )
 
     def mask(self, text: str, whole: str = MARK) -> str:
-        """`text` with `MARK` in the place of every copy, and `whole` in that of every copy from end to end."""
+        """`text` with `MARK` instead of every copy, and `whole` in that of every copy from end to end."""
         pieces: list[str] = []
         done = 0
         for start, end in self.spans(text):
@@ -387,6 +387,6 @@ _LIKE = str.maketrans(
         **dict.fromkeys("\u02d7\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
     }
 )
-"""Quotes and hyphens that programs put in the place of those that were typed, and the end of a line in our titles."""
+"""Quotes and hyphens that programs put instead of those that were typed, and the end of a line in our titles."""
 
 _MARKED = re.compile("|".join(re.escape(mark) for mark in MARKS))

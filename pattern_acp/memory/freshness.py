@@ -26,7 +26,7 @@ _MARK = re.compile(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
 
 
 def marked(text: str, command: str, *, now_ms: int) -> str:
-    """`text` with a mark of today behind its last line, in the place of an older one.
+    """`text` with a mark of today behind its last line, instead of an older one.
 
     `command` is how to check it again; an empty one keeps that of an older mark.
     """

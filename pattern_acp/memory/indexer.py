@@ -173,7 +173,7 @@ class Indexer:
                 stored, is_behind = await self._database.write(_storing(table, batch, made))
                 await self._note_repeats(table, batch, made)
                 done += len(batch)
-                # Where every one of them changed meanwhile, whoever changed them has queued them anew.
+                # Where every one of them changed meanwhile, whoever changed them has queued them again.
                 if not stored or len(batch) < BATCH:
                     break
             if is_behind:

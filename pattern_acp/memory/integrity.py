@@ -216,7 +216,7 @@ def search_problem(tx: Transaction) -> str:
 
 
 def rebuild_search(tx: Transaction) -> None:
-    """Write the search index anew from the stored texts.
+    """Write the search index again from the stored texts.
 
     Raises:
         DatabaseError: the file cannot be written.
@@ -268,7 +268,7 @@ def lost_histories(
 
 
 def heal(tx: Transaction, damage: Damage, *, seq: int) -> None:
-    """Write the block's text, base and, where its history is whole, its archive anew; its event is `seq`."""
+    """Write the block's text, base and, where its history is whole, its archive again; its event is `seq`."""
     opened, block = damage.opened, damage.block
     tx.execute(
         _QUERIES["heal_block"],

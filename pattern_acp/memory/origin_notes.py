@@ -17,7 +17,7 @@ from pattern_acp.memory.blocks import Block
 _QUERIES = load_queries("pattern_acp.memory")
 
 READ_BEFORE = "[had read "
-"""Beginning of what stands behind the reason of a write whose turn had read data of others."""
+"""Beginning of what is behind the reason of a write whose turn had read data of others."""
 
 EXCERPT = 80
 """Characters of the words that a note quotes."""

@@ -1,7 +1,7 @@
 """Memory as files: one file a block, Markdown, or TOML where the block has typed fields.
 
 Owns: the form of a file, its name, and the rows that say which write each file was made from. Must not know: where the
-folder is, or when files are written and read. A file is a projection (rule R3): it can be deleted, and is made anew.
+folder is, or when files are written and read. A file is a projection (rule R3): it can be deleted, and is made again.
 """
 
 import re
@@ -62,7 +62,7 @@ def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
     """The block's text in a file that a user edited; `known` is its text as the file was written.
 
     The line end that every file ends with is not the block's own, unless the block had one. A TOML file is given whole,
-    since what stands before its fields are comments.
+    since what is before its fields are comments.
 
     Raises:
         MemoryFileError: it is not of the form in which it was written.

@@ -2,7 +2,7 @@
 
 Owns: the rows of `recalls`, and how a passage is named where the ids of its row may be others. Must not know: who
 recalled, or for what. A passage that stays as it is keeps its count through every rewrite of its block, since it keeps
-its row in the index; one that is changed begins anew.
+its row in the index; one that is changed begins again.
 """
 
 import json

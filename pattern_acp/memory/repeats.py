@@ -1,6 +1,6 @@
 """Passages that say nearly the same, as an embedder's vectors tell after they were stored.
 
-Owns: the rows of `repeats`. Must not know: who is told, or when. The guard before a write compares words alone
+Owns: the rows of `repeats`. Must not know: who knows, or when. The guard before a write compares words alone
 (`guards`), since no embedder may be waited for there; what it lets through is looked at here, once the background has
 embedded it, and the model is told at its next turn. Nothing is refused or changed. Logs take repeats.
 """
@@ -53,7 +53,7 @@ def find_repeats(
 
 
 def store_repeats(tx: Transaction, pairs: Sequence[Pair]) -> None:
-    """Keep pairs until the model is told, each once whichever of both came first. What went meanwhile is left out."""
+    """Keep pairs until the model knows, each once whichever of both came first. What went meanwhile is left out."""
     for pair in pairs:
         first, second = sorted((pair.entry, pair.other))
         asked: dict[str, SqlValue] = {"entry": second, "other": first, "likeness": min(1.0, pair.likeness)}
@@ -82,13 +82,13 @@ def untold_repeats(
 
 
 def mark_told(tx: Transaction, pairs: Sequence[Pair], *, seq: int) -> None:
-    """The model was told of these pairs in the turn that the event `seq` ends."""
+    """The model learned of these pairs in the turn that the event `seq` ends."""
     for pair in pairs:
         tx.execute(_QUERIES["mark_repeat_told"], {"entry": pair.entry, "other": pair.other, "seq": seq})
 
 
 def restore_told(tx: Transaction, pair: Pair, *, seq: int) -> None:
-    """The model was told of this pair in the turn that the event `seq` is of, before the index was made again."""
+    """The model learned of this pair in the turn that the event `seq` is of, before the index was made again."""
     first, second = sorted((pair.entry, pair.other))
     asked: dict[str, SqlValue] = {"entry": second, "other": first, "likeness": pair.likeness, "seq": seq}
     tx.execute(_QUERIES["restore_told_repeat"], asked)

@@ -45,7 +45,7 @@ _LARGEST = 8_192
 """Dimensions of a vector that can have a code at most; sqlite-vec's own limit."""
 
 UNUSED_MS = 60 * 24 * 3_600_000
-"""The vectors of a model that no start used for two months are dropped; its texts would be embedded anew."""
+"""The vectors of a model that no start used for two months are dropped; its texts would be embedded again."""
 
 
 class Portion(Struct, frozen=True):

@@ -115,7 +115,7 @@ def make_backup(path: Path, output: Path | None, *, now_ms: int) -> Backup:
 
 
 def restore(path: Path, copy: Path | None, *, now_ms: int) -> tuple[Path, Path | None]:
-    """Put `copy`, or the newest sound copy, in the place of the constellation at `path`.
+    """Put `copy`, or the newest sound copy, instead of the constellation at `path`.
 
     Returns the copy that was used, and the folder that now has the previous files, None when there were none.
 

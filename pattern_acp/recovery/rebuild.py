@@ -279,7 +279,7 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress
 
 
 def take_place(path: Path, rebuilt: Path, *, now_ms: int) -> Path | None:
-    """Put a rebuilt file in the place of the constellation at `path`; the folder of the previous files, if any.
+    """Put a rebuilt file instead of the constellation at `path`; the folder of the previous files, if any.
 
     Raises:
         DatabaseError: another process has it open, or a file cannot be written.

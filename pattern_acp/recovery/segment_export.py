@@ -1,6 +1,6 @@
 """Writing segments: what was committed since, appended to files from which a destroyed constellation can be rebuilt.
 
-Owns: which rows go into which line, and when a generation begins anew. Must not know: what tables beyond its own mean,
+Owns: which rows go into which line, and when a generation begins again. Must not know: what tables beyond its own mean,
 or when it is time to write. Everything here blocks: call it on a worker thread.
 
 A page is some events with all that follows from them. Its lines are, in this order: the rows of state that one of its
@@ -308,7 +308,7 @@ TABLES = StateTables(
     whole=("block_shares", "folder_trust", "memory_files", "task_edges", "task_files", "task_turns"),
 )
 """The tables that segments contain besides events and their large payloads. Rows of the last six are deleted when
-they no longer apply, or added; of the others only forgetting deletes any, and that begins the segments anew."""
+they no longer apply, or added; of the others only forgetting deletes any, and that begins the segments again."""
 
 MADE_AGAIN = ("recalls", "repeats", "search_entries", "vectors")
 """Tables of state that segments do not contain: the search index is made from the texts, vectors in the background, and

@@ -288,7 +288,7 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
 def _with_named(recorded: Sequence[Recorded]) -> list[Recorded]:
     """The kept events, and what a user named, where it still is a moment of them.
 
-    Going back to a checkpoint drops its own event, which stands behind the moment.
+    Going back to a checkpoint drops its own event, which follows the moment.
     """
     kept = active_events(recorded)
     places = {entry.session_seq for entry in kept}
@@ -486,7 +486,7 @@ async def recorded_of(scope: RewindScope) -> list[Recorded]:
 
 
 async def listed_of(scope: RewindScope) -> list[Recorded]:
-    """As `recorded_of`, with the checkpoint of the turn behind which a fork began, which stands behind what is shared.
+    """As `recorded_of`, with the checkpoint of the turn behind which a fork began, which follows what is shared.
 
     Raises:
         DatabaseError: the constellation cannot be read.

@@ -95,7 +95,7 @@ async def run_code(session: "Session", argument: str) -> str:
 
 
 def as_typed(answer: str) -> str:
-    """The answer with what the user can type in the place of what the model can call."""
+    """The answer with what the user can type instead of what the model can call."""
     for called, typed in _TYPED.items():
         answer = answer.replace(_escaped(called), typed)
     return answer

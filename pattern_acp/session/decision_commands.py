@@ -92,7 +92,7 @@ def _claims(decided: PermissionDecided) -> Sequence[RecordedClaim]:
 
 
 class Verified(Result, frozen=True):
-    """The decisions of a session, decided anew."""
+    """The decisions of a session, decided again."""
 
     session: str
     checked: int
@@ -149,7 +149,7 @@ async def run_why(session: "Session", argument: str) -> Result:
 
 
 async def verify_decisions(database: Database, session_id: str) -> Verified:
-    """Decide each recorded case of a session anew, up to the first that differs.
+    """Decide each recorded case of a session again, up to the first that differs.
 
     Raises:
         MissingSessionError: there is no such session.

@@ -4,7 +4,7 @@ Owns: which claims those are, and when a call is held until the model has read o
 of a call that meets claims (`policy/decide.py`), what patterns mean, or the words (`memory/path_notes.py`).
 
 What the model knows is told by its conversation alone: an entry whose id stands in the result of a call is known, for
-as long as that result stands there. So a trap is told once, again after the conversation lost it (compaction, /clear,
+as long as that result is there. So a trap is told once, again after the conversation lost it (compaction, /clear,
 /rewind), and a session that is loaded knows the same as before. A corrected entry has another id.
 """
 

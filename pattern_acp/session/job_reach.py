@@ -27,7 +27,7 @@ async def reach_of(session: "Session", terms: JobTerms) -> Reach:
     """The files that the terms leave in reach; nothing where there is no code map.
 
     Raises:
-        WorkspaceError: the index can be neither read nor made anew.
+        WorkspaceError: the index can be neither read nor made again.
     """
     code = code_of(session.constellation, session.state)
     if code is None:

@@ -1,6 +1,6 @@
 """The background commands of one session.
 
-Owns: their records in the journal, what the model is told of them with every request, and /background. Must not know:
+Owns: their records in the journal, what the model learns of them with every request, and /background. Must not know:
 how a command runs or ends (`workspace.jobs`).
 """
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.state import SessionState
 
 DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The user knows.)"
-"""Text that the model reads in the place of one that is lost."""
+"""Text that the model reads instead of one that is lost."""
 
 _AUTHORS = {
     Actor.HUMAN: "the user",
@@ -337,7 +337,7 @@ async def show_search(
 ) -> None:
     """Record and show a search of ours as a call that is done already, so that memory is never invisible.
 
-    `about` stands in the place of arguments.
+    `about` stands instead of arguments.
 
     Raises:
         DatabaseError: it could not be recorded, and was not shown.

@@ -1,6 +1,6 @@
 """Notes and handoffs as files beside those of memory, for a team that shares them in git.
 
-Owns: what stands in `notes.md` and `handoffs.md`. Must not know: when files are written (`memory_files.py`). Both are
+Owns: what is in `notes.md` and `handoffs.md`. Must not know: when files are written (`memory_files.py`). Both are
 projections (rule R3) that nobody reads back: an edit of them is written over, and says so at their top.
 """
 

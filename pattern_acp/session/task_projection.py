@@ -2,7 +2,7 @@
 
 Owns: which tasks have files, when these are written and when edits in them are taken in. Must not know: the form of a
 file, or how an edit is merged (`tasks/task_files.py`). As with memory's files, nothing watches the folder, and a file
-is a projection: one of an open task that is deleted is made anew; one of a task that is over stays away then.
+is a projection: one of an open task that is deleted is made again; one of a task that is over stays away then.
 
 A row says what was written. It is noted before the file, with the hash that the file is going to have, and again behind
 it: wherever the process is killed, a file is never taken for one that the user edited.

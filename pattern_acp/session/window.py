@@ -235,7 +235,7 @@ class SessionWindow:
         return self._state.calibration.tokens(request.model, request_tokens(request, self._state.messages))
 
     async def _count(self, request: ProviderRequest) -> int:
-        """The tokens of a request: the provider's count where it matters and can be had, else the estimate."""
+        """The tokens of a request: the provider's count where it matters and can be obtained, else the estimate."""
         estimate = self._estimated(request)
         provider = self._model.provider
         if not self._state.counts or not self._limits.is_near(estimate) or not isinstance(provider, TokenCounter):

@@ -79,7 +79,7 @@ def forget_in_tasks(tx: Transaction, words: Forgotten, *, at_ms: int, session: s
         )
         project_tasks(tx, found.list_id, tasks, seq)
         for row in tx.all(_QUERIES["task_files_of_list"], {"id": found.list_id}):
-            # The file itself is made anew without them at the next turn there.
+            # The file itself is made again without them at the next turn there.
             file: dict[str, SqlValue] = {"folder": row[0], "task_id": row[1], "base": words.mask(text(row[2]))}
             tx.execute(_QUERIES["put_task_file_base"], file)
     return count
@@ -103,7 +103,7 @@ def _read(tx: Transaction, list_id: str, base: bytes, base_update: int, head_upd
     try:
         tasks = TaskDocument.load(list_id, [base, *later], peer=1).tasks
     except NotATaskListError:
-        # The rows say the same, and the list begins anew with them.
+        # The rows say the same, and the list begins again with them.
         rows = tx.all(_QUERIES["rows_of_list"], {"id": list_id})
         tasks = tuple(msgspec.json.decode(text(row[0]), type=Task) for row in rows)
     return _List(list_id, head_update, tasks, history)

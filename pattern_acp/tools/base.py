@@ -547,7 +547,7 @@ class CodeAccess(Protocol):
         `on_progress` is called while it waits. Then the answer is what the index can say.
 
         Raises:
-            WorkspaceError: the index can be neither read nor made anew, and why.
+            WorkspaceError: the index can be neither read nor made again, and why.
         """
         ...
 

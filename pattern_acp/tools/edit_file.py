@@ -138,7 +138,7 @@ class _Body:
         self.notes: list[str] = []
         self._bytes = bytearray(_encoded(text))
         self._counted = (0, 1)
-        """An offset and the line that it is on, as counted last; what stands before it has not changed since."""
+        """An offset and the line that it is on, as counted last; what is before it has not changed since."""
 
     @property
     def text(self) -> str:
@@ -319,7 +319,7 @@ def _hint(text: str, replacement: Replacement) -> str:
 
 
 def _made_at(text: str, lines: list[str], replacement: Replacement) -> int | None:
-    """The line at which new_text stands as the edit would have left it; None where it may stand there by chance.
+    """The line at which new_text stands as the edit would have left it; None where it may be there by chance.
 
     A short line stands in many places. And as long as the text has a line like one that the edit takes away, the edit
     has not been made.

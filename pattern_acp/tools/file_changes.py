@@ -1,7 +1,7 @@
 """Changing files: what would change, and making exactly that change, in all of them or in none.
 
 Owns: the rule that what is written is what was shown, on the text it was shown for; that files written before one that
-cannot be are put back; and what the model is told of it. Must not know: how the new texts came about.
+cannot be are put back; and what the model learns of it. Must not know: how the new texts came about.
 """
 
 from collections import Counter

@@ -106,7 +106,7 @@ MASKED = f"Tokens and passwords in the output are shown as {MASK}."
 
 
 def without_tokens(output: str) -> tuple[str, str]:
-    """Output with a mark in the place of each token of a known shape, and a note when there is one."""
+    """Output with a mark instead of each token of a known shape, and a note when there is one."""
     # Late: its expressions take 10 ms to compile.
     from pattern_acp.memory.secrets import mask_tokens
 

@@ -62,7 +62,7 @@ _EMPTY_WHEN_READING = "BASH_ENV ENV LESSOPEN LESSCLOSE RIPGREP_CONFIG_PATH GREP_
 _UNWANTED = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS"})
 """Variables that no command gets: they force colours, or replace what git prints by what a program of theirs does."""
 PROGRAMS = ("git", "rg", "python3", "uv", "node", "pnpm", "cargo", "go", "make", "docker", "gh")
-"""The programs that a model is told of: it would otherwise try them to see whether they are there."""
+"""The programs that a model learns of: it would otherwise try them to see whether they are there."""
 
 _DIGITS = 4
 """A count of more digits is nobody's; git refuses it by itself."""

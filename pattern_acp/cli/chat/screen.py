@@ -81,7 +81,7 @@ class Indented:
 class Hanging:
     """Text whose lines go on below their own words when they are too long, not below their signs and numbers.
 
-    `margin` matches what stands before the words of a line; a line without it goes on at the left.
+    `margin` matches what is before the words of a line; a line without it goes on at the left.
     """
 
     def __init__(self, text: Text, margin: re.Pattern[str]) -> None:

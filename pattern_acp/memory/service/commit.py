@@ -283,7 +283,7 @@ def _change(tx: Transaction, edit: MemoryEdit, writing: WriteContext) -> Applied
 
 
 def _as_stored(edit: MemoryEdit, stored: str) -> MemoryEdit:
-    """The edit with the marks that the model read in the block as they stand there, not as requests show them."""
+    """The edit with the marks that the model read in the block as they are there, not as requests show them."""
     if "<\\" not in f"{edit.text}{edit.old_text}{edit.to}":
         return edit
     text, old, to = (as_stored(given, stored) for given in (edit.text, edit.old_text, edit.to))

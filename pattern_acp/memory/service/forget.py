@@ -4,7 +4,7 @@ Owns: composing all of it in one transaction with the event that says who did it
 before and afterwards. Must not know: how anything is shown, or who decided that it is allowed.
 
 The order: copies are looked for in the whole journal first, without holding the write lock; then, in one transaction,
-the audit event is appended and everything is changed; then the file is written anew, since SQLite leaves deleted words
+the audit event is appended and everything is changed; then the file is written again, since SQLite leaves deleted words
 in free pages and in the write-ahead log. Last, everything is looked through once more by the same recogniser, and what
 still holds the words is named.
 
@@ -125,7 +125,7 @@ class ForgettingPreview(Struct, frozen=True):
 class ForgottenReport(Struct, frozen=True):
     """The outcome of forgetting, and the places that still have the words.
 
-    `before` is the text with a mark in the place of the words. `messages` counts the indexed ones that lost words.
+    `before` is the text with a mark instead of the words. `messages` counts the indexed ones that lost words.
     `others` are labels of blocks that hold the words too, `left` all other places that do, a clause each. `backups` are
     copies of the file, or folders of them, that were made before and are not looked at. `clean` is False while another
     process's reading keeps the old words in the write-ahead log.
@@ -212,7 +212,7 @@ class MemoryForgetting:
         Raises:
             BlockError: there is no such block, the passage is too short or nowhere, or the block's schema needs it.
             RedactionError: an event would break.
-            DatabaseError: the constellation cannot be written. Nothing was changed, unless only writing the file anew
+            DatabaseError: the constellation cannot be written. Nothing was changed, unless only writing the file again
                 failed, which is then logged and told as not `clean`.
         """
         for attempt in range(_ATTEMPTS):
@@ -429,7 +429,7 @@ class MemoryForgetting:
 
 
 def begin_histories_anew(tx: Transaction, *, peer: int, at_ms: int) -> tuple[str, ...]:
-    """Let the histories that cannot be read, of blocks whose text is sound, begin anew with it; the blocks' labels.
+    """Let the histories that cannot be read, of blocks whose text is sound, begin again with it; the blocks' labels.
 
     Raises:
         DatabaseError: the file cannot be written.

@@ -114,7 +114,7 @@ class SessionSearch:
         return hits
 
     def _of_others(self, tx: Transaction, query: str, found: tuple[SearchResult, ...]) -> tuple[SearchResult, ...]:
-        """Results that this session did not write, but for what was said; an answer in the place of a like question."""
+        """Results that this session did not write, but for what was said; an answer instead of a like question."""
         own = written_by(tx, self._session_id, [one.seq for one in found])
         others: list[SearchResult] = []
         for one in found:
@@ -182,7 +182,7 @@ def _of_this_machine(tx: Transaction, found: tuple[SearchResult, ...], *, now_ms
 
 
 def without_repeats(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
-    """The newest of all that say the same, in the place of the best of them; entries with ids of their own stay."""
+    """The newest of all that say the same, instead of the best of them; entries with ids of their own stay."""
     alike: dict[tuple[str, str], list[MemoryHit]] = {}
     for hit in hits:
         # Who said it counts, and not in which session.

@@ -49,7 +49,7 @@ from pattern_acp.memory.undo import RevertPlan
 from pattern_acp.memory.write_validation import SecretRule, check_secret, check_words
 
 _ATTEMPTS = 5
-"""Times that a change is worked out anew because another write came between; each takes milliseconds."""
+"""Times that a change is worked out again because another write came between; each takes milliseconds."""
 
 
 class HistoryChange(Struct, frozen=True):
