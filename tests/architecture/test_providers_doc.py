@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAD = (
-    "| fault | attempts | what the person sees | what is kept of the answer | test |\n| --- | --- | --- | --- | --- |\n"
+    "| fault | attempts | what the user sees | what is stored of the answer | test |\n| --- | --- | --- | --- | --- |\n"
 )
 
 
@@ -44,7 +44,7 @@ def test_every_fault_has_a_test_that_exists():
         "500",
         "529",
         "web page",
-        "JSON in place of a stream",
+        "JSON instead of a stream",
         "UTF-8",
         "8 MB",
         "one id",
