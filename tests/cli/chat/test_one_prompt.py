@@ -167,7 +167,8 @@ def test_errors_are_one_sentence_and_exit_1(home: Path, project: Path):
     ("step", "code"), [({"stop": "refusal"}, 3), ({"stop": "max_tokens"}, 1), ({"error": "auth"}, 1)]
 )
 def test_the_exit_code_tells_a_refusal_from_other_ends(home: Path, project: Path, step: dict[str, object], code: int):
-    script = write_script(home, [[{"text": "So far."}, step]])
+    # A text that the limit of tokens cut is continued three times.
+    script = write_script(home, [[{"text": "So far."}, step]] * 4)
     done = chat(home, project, "hi", script=script)
     assert done.returncode == code
     assert done.stderr
