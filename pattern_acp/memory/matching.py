@@ -10,7 +10,7 @@ ones with any.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -69,6 +69,10 @@ class Occurring(Struct, frozen=True):
     def telling(self, passages: int) -> "Occurring":
         """Those that change a score, where there are at most so many passages (`NO_SCORE`)."""
         return Occurring(tuple(one for one in self.counts if one[1] < NO_SCORE * passages))
+
+    def without(self, names: Collection[str]) -> "Occurring":
+        """The words but for some names."""
+        return Occurring(tuple(one for one in self.counts if one[0] not in names))
 
     def split(self, budget: int) -> tuple[list[str], list[str]]:
         """The rarest words, which are in no more than `budget` passages altogether, and the others."""

@@ -482,6 +482,12 @@ SELECT term.key, (
 )
 FROM json_each(:terms) AS term;
 
+-- name: newest_with
+-- The newest passages that match.
+SELECT text FROM search_entries WHERE id IN (
+    SELECT rowid FROM search_fts WHERE search_fts MATCH :match ORDER BY rowid DESC LIMIT :limit
+);
+
 -- name: nth_newest_match
 -- The passage that stands behind so many newer ones that match.
 SELECT rowid FROM search_fts WHERE search_fts MATCH :match ORDER BY rowid DESC LIMIT 1 OFFSET :nth;

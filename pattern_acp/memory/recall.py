@@ -23,11 +23,14 @@ from pattern_acp.memory.filters import FACT_KINDS, EntryKind, Filters
 from pattern_acp.memory.matching import Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.passages import excerpt, message_passages
 from pattern_acp.memory.turns import (
+    NAMED_WITHIN,
     NEIGHBOUR_REACH,
+    REPEATED,
     SOON_DAYS,
     QueryOfTurns,
     TurnPlace,
     dated_score,
+    is_speaker,
     spread_of,
     weight_of,
     window_scores,
@@ -280,6 +283,11 @@ def search(
     asked = QueryOfTurns.of(query, now_ms, zone)
     every_form = with_forms(terms)
     words = occurring(tx, every_form)
+    # A speaker's name is in each of their turns, of which BM25 would put the shortest first. Where a day is asked for,
+    # it tells the turns of that day apart.
+    if not asked.days and (speakers := _speakers(tx, asked)):
+        telling = words.without(speakers)
+        words = telling if telling.counts or vector is not None else words
     candidates = retrieve_candidates(tx, words, filters, vector, asked, zone)
     for others in attached:
         candidates += retrieve_candidates(tx, words, others, vector)
@@ -292,6 +300,20 @@ def search(
     found = tx.all(_QUERIES["read_found"], {"entries": json.dumps(entries)})
     rows = {columns.integer(row[0]): row for row in found}
     return tuple(_found(rows[one.entry], one, marker, terms) for one in best)
+
+
+_SPEAKER_SAMPLE = 40
+"""Newest passages with a name that say whether it is a speaker's."""
+
+
+def _speakers(tx: Transaction, asked: QueryOfTurns) -> list[str]:
+    """The names in the query that say who speaks."""
+    speakers: list[str] = []
+    for name in asked.names:
+        rows = tx.all(_QUERIES["newest_with"], {"match": match_expression((name,)), "limit": _SPEAKER_SAMPLE})
+        if is_speaker(name, [columns.text(row[0]) for row in rows]):
+            speakers.append(name)
+    return speakers
 
 
 MOSTLY_THE_SAME = 0.75
@@ -488,11 +510,13 @@ def _weighing(
         # Where a day is asked for, what was said then may have no other word of the query.
         chosen = {one.entry: one for one in (messages if query.days else messages[:WEIGHED])}
         rows = tx.all(_QUERIES["read_texts"], {"entries": json.dumps(list(chosen))})
+        texts = {columns.integer(row[0]): columns.text(row[1]) for row in rows}
         weights: dict[int, Weight] = {}
-        for row in rows:
-            entry, text = columns.integer(row[0]), columns.text(row[1])
-            dated = dated_score(text, chosen[entry].at_ms, query, zone)
-            weights[entry] = Weight(weight_of(text, query), dated)
+        seen: set[str] = set()
+        for entry, text in ((one, texts[one]) for one in chosen if one in texts):
+            factor = weight_of(text, query) * (REPEATED if text in seen else 1.0)
+            weights[entry] = Weight(factor, dated_score(text, chosen[entry].at_ms, query, zone))
+            seen.add(text)
         return weights
 
     return weigh
@@ -571,7 +595,8 @@ OCCURRENCES = 1_000
 """Occurrences of the rarest words that windows are chosen by."""
 
 OF_DAYS = 300
-"""Messages of the days that a query names, which join in; where there were more, the newest."""
+"""Messages of the days that a query names, which join in, and as many of the days around them, which may name those;
+where there were more, the newest."""
 
 
 def retrieve_candidates(
@@ -623,15 +648,22 @@ def _in_windows(tx: Transaction, words: Occurring, filters: Filters) -> list[Row
 
 
 def _of_days(tx: Transaction, asked: QueryOfTurns, filters: Filters, zone: tzinfo | None) -> dict[int, Row]:
+    day_ms = 24 * 3_600_000
     found: dict[int, Row] = {}
-    for days in asked.days:
-        first_ms, last_ms = days.bounds(zone)
-        last_ms += SOON_DAYS * 24 * 3_600_000 if days.count <= SOON_DAYS else 0
-        bounds = {"first_ms": first_ms, "last_ms": last_ms, "messages": json.dumps(sorted(_MESSAGES))}
-        rows = tx.all(_QUERIES["messages_between"], {**filters.params(), **bounds, "limit": OF_DAYS - len(found)})
-        found |= {columns.integer(row[0]): row for row in rows}
-        if len(found) >= OF_DAYS:
-            break
+    for around in (False, True):
+        most = len(found) + OF_DAYS
+        for days in asked.days:
+            first_ms, last_ms = days.bounds(zone)
+            near, far = NAMED_WITHIN
+            before = after = near if days.count <= near else far
+            if not around:
+                before, after = 0, SOON_DAYS if days.count <= SOON_DAYS else 0
+            bounds = {"first_ms": first_ms - before * day_ms, "last_ms": last_ms + after * day_ms}
+            asked_for = {**filters.params(), **bounds, "messages": json.dumps(sorted(_MESSAGES))}
+            rows = tx.all(_QUERIES["messages_between"], {**asked_for, "limit": most - len(found)})
+            found |= {columns.integer(row[0]): row for row in rows}
+            if len(found) >= most:
+                break
     return found
 
 

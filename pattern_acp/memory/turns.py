@@ -139,8 +139,14 @@ SHORT = 0.82
 ASKS = 0.82
 """Weight of a turn that ends with a question, against one that does not."""
 
-NAMED_SPEAKER = 1.2
-"""Weight of a turn whose speaker the query names."""
+NAMED_SPEAKER = 1.8
+"""Weight of a turn whose speaker the query names, where the name itself does not count as a word (`is_speaker`)."""
+
+SPEAKS_OFTEN = 10
+"""Messages with a name, from which on it may be that of a speaker, if most of them begin with it."""
+
+REPEATED = 0.5
+"""Weight of a turn that says letter for letter what a better one says."""
 
 TELLS_WHEN = 1.1
 """Weight of a turn that names a day, where the query asks when."""
@@ -169,6 +175,12 @@ def _names(query: str) -> Iterator[str]:
     return (word.lower() for word in _WORD.findall(query) if word[0].isupper())
 
 
+def is_speaker(name: str, texts: Sequence[str]) -> bool:
+    """True when a name in lower case stands before the colon of most of many texts that have it."""
+    spoken = sum(1 for text in texts if (match := _SPEAKER.match(text)) and name in match[1].lower().split())
+    return len(texts) >= SPEAKS_OFTEN and 2 * spoken >= len(texts)
+
+
 def weight_of(text: str, query: QueryOfTurns) -> float:
     """The weight of a turn, whatever words of the query it has."""
     weight = 1.0
@@ -192,7 +204,7 @@ def weight_of(text: str, query: QueryOfTurns) -> float:
     return weight
 
 
-ON_THE_DAY = 0.5
+ON_THE_DAY = 0.8
 """Score of a turn that tells of a day that the query names; less for longer times, which say less."""
 
 _OF_THE_TIME = 0.8
@@ -202,6 +214,10 @@ _SOON_AFTER = 0.4
 """Part of it for what was said a day or two later."""
 
 SOON_DAYS = 2
+
+NAMED_WITHIN = (7, 31)
+"""Days before and after those of the query, within which others may name them: “on Saturday”, and “next month” for a
+query of more than a week."""
 
 
 def dated_score(text: str, at_ms: int, query: QueryOfTurns, zone: tzinfo | None) -> float:

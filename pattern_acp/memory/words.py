@@ -56,9 +56,14 @@ def query_terms(query: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for token in re.findall(r"[\w'\u2019]+", query):
         for word in (*_WORD.findall(token), *split_identifiers(token).split()):
-            found.setdefault(word.lower().replace("\u2019", "'"))
+            found.setdefault(_without_genitive(word.lower().replace("\u2019", "'")))
     telling = list(filterfalse(STOP_WORDS.__contains__, found))
     return tuple((telling or list(found))[:MOST_TERMS])
+
+
+def _without_genitive(word: str) -> str:
+    # The index has `Dave's` as two words, and texts about Dave mostly have the first alone. `it's` is a stop word.
+    return word if word in STOP_WORDS else word.removesuffix("'s")
 
 
 def names_identifier(query: str) -> bool:

@@ -192,6 +192,62 @@ async def test_the_answer_beside_the_question_is_found(constellation: Constellat
     assert await constellation.database.write(run) == ["Which port does the database use?", "It is 5433."]
 
 
+def talk(tx: Transaction, *said: str, first_at_ms: int = NOW) -> None:
+    """Index turns that follow each other in a session of their own, an hour apart."""
+    for number, text in enumerate(said):
+        at_ms = first_at_ms + number * 3_600_000
+        say(tx, text, message_id=f"{said[0]}-{number}", session_id=said[0], at_ms=at_ms)
+
+
+async def test_a_speakers_short_turns_do_not_hide_the_turn_that_answers(constellation: Constellation):
+    def run(tx: Transaction) -> str:
+        for number in range(20):
+            talk(tx, f"Marta: Beautiful {number}.")
+        talk(tx, "Marta: The greenhouse behind our house was sold to a family from Graz, with all of its tools in it.")
+        return look(tx, "Who bought Marta's greenhouse?")[0].text
+
+    assert "a family from Graz" in await constellation.database.write(run)
+
+
+async def test_only_the_name_of_a_speaker_still_finds_turns(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        for number in range(20):
+            talk(tx, f"Marta: Beautiful {number}.")
+        return texts(look(tx, "What about Marta?", limit=2))
+
+    assert len(await constellation.database.write(run)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "days_later", "query"),
+    [
+        ("I ran the half marathon on Saturday!", 5, "What happened on 7 October 2023?"),
+        ("Next month all of us go camping in the dunes.", -20, "What was planned in October 2023?"),
+    ],
+)
+async def test_a_day_is_found_in_what_was_said_days_before_or_after(
+    constellation: Constellation, text: str, days_later: int, query: str
+):
+    day = 1_696_672_800_000  # 7 October 2023, a Saturday, 10:00 UTC
+
+    def run(tx: Transaction) -> list[str]:
+        talk(tx, text, first_at_ms=day + days_later * DAY)
+        talk(tx, "What a quiet day at the lake.", first_at_ms=day + 60 * DAY)
+        return texts(look(tx, query))
+
+    assert await constellation.database.write(run) == [text]
+
+
+async def test_what_was_said_many_times_in_the_same_words_does_not_fill_the_results(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        for number in range(8):
+            say(tx, "Please run the kiln tests again now.", message_id=f"m{number}", session_id=f"s{number}")
+        talk(tx, "The controller of the kiln fails its tests because the thermostat reports whole degrees only.")
+        return texts(look(tx, "kiln tests", limit=2))
+
+    assert "whole degrees" in (await constellation.database.write(run))[1]
+
+
 async def test_identifiers_are_found_whole_and_by_their_parts(constellation: Constellation):
     def run(tx: Transaction) -> list[list[str]]:
         say(tx, "call getUserId first", message_id="m1")

@@ -37,6 +37,7 @@ def test_identifiers_are_split_at_case_and_underscore(text: str, parts: str):
     [
         ("What is the port of the database?", ("port", "database")),
         ("don't", ("don't",)),
+        ("What is Dave\u2019s harvest, and it's when?", ("dave", "harvest")),
         ("c++", ("c",)),
         ("--flag", ("flag",)),
         ("a:b", ("b",)),
