@@ -41,9 +41,9 @@ async def test_memory_is_in_the_request_where_the_prompt_says(wire: Wire):
 async def test_every_tool_that_the_prompt_names_is_offered_where_no_mode_leaves_it_out():
     model = ScriptedProvider([says("Hello."), says("Hello."), says("Planned.")])
     async with running_agent(model) as agent:
-        for _ in range(2):
-            session = await agent.editor.open_session(str(agent.folder))
-            await agent.editor.prompt(session, "Hello?")
+        await agent.editor.prompt(await agent.editor.open_session(str(agent.folder)), "Hello?")
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello?")
         await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
         await agent.editor.prompt(session, "And now?")
     persona = model.requests[0].system.partition("\n\nEnvironment")[0]
