@@ -7,11 +7,14 @@ What the functions need is imported inside them: this module is imported before 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from json import JSONEncoder
+
+    import msgspec
 
     Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
     """Any JSON value as Python sees it."""
@@ -28,10 +31,12 @@ def canonical_json(value: Json) -> bytes:
     Raises:
         TypeError: `value` holds a float, which has no single spelling.
     """
-    _refuse_floats(value)
-    text = _encoder().encode(value)
-    # A lone surrogate cannot be UTF-8; it can reach us inside a model's escaped output.
-    return text.encode("utf-8", "surrogatepass")
+    if _is_plain(value):
+        # Four times as fast. It has no form for a lone surrogate, which a model's escaped output can hold, and none for
+        # a key that is no text.
+        with suppress(TypeError, UnicodeEncodeError, RecursionError):
+            return _plain_encoder().encode(value)
+    return _encoder().encode(value).encode("utf-8", "surrogatepass")
 
 
 def is_deeper(value: Json, levels: int) -> bool:
@@ -67,8 +72,21 @@ def _encoder() -> "JSONEncoder":
     return json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _refuse_floats(value: Json) -> None:
+@cache
+def _plain_encoder() -> "msgspec.json.Encoder":
+    import msgspec
+
+    return msgspec.json.Encoder(order="sorted")
+
+
+def _is_plain(value: Json) -> bool:
+    """True if all of `value` is of the types that JSON has.
+
+    Raises:
+        TypeError: there is a float in it.
+    """
     waiting: list[Json] = [value]
+    plain = True
     # The list grows while it is gone through: a function that calls itself takes three times as long.
     for each in waiting:
         kind = type(each)
@@ -82,4 +100,6 @@ def _refuse_floats(value: Json) -> None:
         elif isinstance(each, float):
             raise TypeError("Canonical JSON holds no floats; store an integer of a smaller unit instead.")
         else:
+            plain = plain and isinstance(each, str)
             waiting.extend(_members(each))
+    return plain

@@ -200,14 +200,16 @@ class ImageTrial:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`. A model that refuses images is asked once more, with words in their place."""
-        return aclosing(self._events(request)) if has_images(request.messages) else self._inner.stream(request)
+        # Looking for images goes through all of the conversation, and few models are on trial.
+        on_trial = self._tries(request.model) and has_images(request.messages)
+        return aclosing(self._events(request)) if on_trial else self._inner.stream(request)
 
     async def count_tokens(self, request: ProviderRequest) -> int | None:
         """See `TokenCounter.count_tokens`."""
         return await self._inner.count_tokens(request) if isinstance(self._inner, TokenCounter) else None
 
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
-        on_trial, has_content = self._tries(request.model), False
+        has_content = False
         try:
             async with self._inner.stream(request) as events:
                 async for event in events:
@@ -215,7 +217,7 @@ class ImageTrial:
                     yield event
         except ProviderRequestError as error:
             is_named = isinstance(error, ImagesRefusedError)
-            if has_content or not on_trial or not (is_named or error.status in IMAGES_REFUSED):
+            if has_content or not (is_named or error.status in IMAGES_REFUSED):
                 raise
             refusal = error
         else:

@@ -53,3 +53,21 @@ def test_a_float_is_refused_wherever_it_stands(value: Json, place: int):
     holder: tuple[Json, ...] = (1.5, {"a": [value, 1.5]}, (value, {"b": {"c": -0.0}}))
     with pytest.raises(TypeError, match="floats"):
         canonical_json(holder[place])
+
+
+class Word(str):
+    """Text of a type of its own."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("value", [{"b": Word("x"), "a": 2**70}, {"\ud800": 1}, [Colour.RED, (), {}, None]])
+def test_what_the_quick_encoder_cannot_write_has_the_same_form(value: Json):
+    spelled = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    assert canonical_json(value) == spelled.encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1, 2}, [{"a": b""}]])
+def test_what_json_has_no_form_for_is_refused(value: Json):
+    with pytest.raises(TypeError):
+        canonical_json(value)
