@@ -5,9 +5,7 @@ versions. Called by `memory/document.py` alone, which converts what loro raises.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, assert_never, cast
-
-import loro
+from typing import TYPE_CHECKING, TypeAlias, assert_never, cast
 
 from pattern_acp.memory.schemas import steps
 from pattern_acp.memory.schemas.steps import Roots, Step
@@ -40,13 +38,16 @@ from pattern_acp.memory.schemas.values import (
     TreeState,
 )
 
+if TYPE_CHECKING:
+    import loro
+
 _Stored: TypeAlias = "str | int | float | bool | dict[str, _Stored] | list[_Stored] | None"
 
 _AT, _BY, _BODY, _NODE_TEXT = "at", "by", "body", "text"
 """Keys of a log's entry, and of a tree's node."""
 
 
-def read_content(document: loro.LoroDoc, schema: BlockSchema) -> State:
+def read_content(document: "loro.LoroDoc", schema: BlockSchema) -> State:
     """The content of the document. Values that the schema does not know, as a later version could write, stay out."""
     if isinstance(schema, CompositeSchema):
         return CompositeState(
@@ -55,7 +56,7 @@ def read_content(document: loro.LoroDoc, schema: BlockSchema) -> State:
     return _read(document, schema, Roots())
 
 
-def set_lines(stored: loro.LoroText, text: str) -> None:
+def set_lines(stored: "loro.LoroText", text: str) -> None:
     """Make a text read as `text`: lines that stay are not touched. The caller commits.
 
     `update_by_line` takes a line for another one when it gains or loses its line end, so what is put behind the last
@@ -70,7 +71,7 @@ def set_lines(stored: loro.LoroText, text: str) -> None:
     stored.delete(stored.len_unicode - 1, 1)
 
 
-def perform(document: loro.LoroDoc, done: Sequence[Step]) -> None:
+def perform(document: "loro.LoroDoc", done: Sequence[Step]) -> None:
     """Carry out steps in their order; the caller commits."""
     for step in done:
         match step:
@@ -94,7 +95,7 @@ def perform(document: loro.LoroDoc, done: Sequence[Step]) -> None:
                 assert_never(step)
 
 
-def _read(document: loro.LoroDoc, schema: PlainSchema, roots: Roots) -> PlainState:
+def _read(document: "loro.LoroDoc", schema: PlainSchema, roots: Roots) -> PlainState:
     match schema:
         case TextSchema():
             return TextState(document.get_text(roots.text).to_string())
@@ -111,7 +112,7 @@ def _read(document: loro.LoroDoc, schema: PlainSchema, roots: Roots) -> PlainSta
             assert_never(schema)
 
 
-def _read_map(document: loro.LoroDoc, fields: Sequence[FieldSpec], roots: Roots) -> MapState:
+def _read_map(document: "loro.LoroDoc", fields: Sequence[FieldSpec], roots: Roots) -> MapState:
     stored = _as_dict(document.get_map(roots.fields).get_value())
     values: dict[str, FieldValue] = {}
     for field in fields:
@@ -129,8 +130,10 @@ def _read_map(document: loro.LoroDoc, fields: Sequence[FieldSpec], roots: Roots)
     return MapState(values)
 
 
-def _read_log(entries: loro.LoroList, schema: LogSchema) -> LogState:
+def _read_log(entries: "loro.LoroList", schema: LogSchema) -> LogState:
     # Only what is shown: a log grows without bound, and every write reads it.
+    import loro
+
     count = len(entries)
     first = max(0, count - schema.shown)
     shown: list[LogEntry] = []
@@ -166,7 +169,7 @@ def _stored_item(item: Item) -> "loro.LoroValue":
     return stored
 
 
-def _set_value(fields: loro.LoroMap, key: str, value: Scalar | None) -> None:
+def _set_value(fields: "loro.LoroMap", key: str, value: Scalar | None) -> None:
     if value is not None:
         fields.insert(key, value)
     elif key in fields:
@@ -174,7 +177,7 @@ def _set_value(fields: loro.LoroMap, key: str, value: Scalar | None) -> None:
 
 
 def _change_list(
-    items: loro.LoroMovableList, step: steps.InsertItem | steps.SetItem | steps.MoveStep | steps.RemoveStep
+    items: "loro.LoroMovableList", step: steps.InsertItem | steps.SetItem | steps.MoveStep | steps.RemoveStep
 ) -> None:
     match step:
         case steps.InsertItem(_, at, item):
@@ -187,7 +190,7 @@ def _change_list(
             items.delete(at, 1)
 
 
-def _change_tree(tree: loro.LoroTree, step: steps.AddNode | steps.MoveNode | steps.RemoveNode) -> None:
+def _change_tree(tree: "loro.LoroTree", step: steps.AddNode | steps.MoveNode | steps.RemoveNode) -> None:
     match step:
         case steps.AddNode(_, parent, at, node):
             _add_node(tree, _node_id(parent), at, node)
@@ -201,7 +204,7 @@ def _change_tree(tree: loro.LoroTree, step: steps.AddNode | steps.MoveNode | ste
                 tree.delete(target)
 
 
-def _add_node(tree: loro.LoroTree, parent: loro.TreeID | None, at: int, node: Node) -> None:
+def _add_node(tree: "loro.LoroTree", parent: "loro.TreeID | None", at: int, node: Node) -> None:
     made = tree.create_at(at, parent)
     tree.get_meta(made).insert(_NODE_TEXT, node.text)
     for place, child in enumerate(node.children):
@@ -217,8 +220,10 @@ def _node(stored: Mapping[str, _Stored]) -> Node:
     return Node(str(stored.get("id")), str(text), _nodes(stored.get("children")))
 
 
-def _node_id(node: str) -> loro.TreeID | None:
+def _node_id(node: str) -> "loro.TreeID | None":
     """The id of a node as loro prints it, `counter@peer`; None for the top."""
+    import loro
+
     counter, _, peer = node.partition("@")
     return loro.TreeID(int(peer), int(counter)) if peer else None
 

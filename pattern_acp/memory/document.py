@@ -10,13 +10,12 @@ Facts it rests on, measured with loro 1.17.1:
   milliseconds. Only the latter is used, besides insert and delete.
 - an update whose predecessors are missing is parked without an error; `ImportStatus.pending` has to be read.
 - frontiers have no equality; their encoded form is sorted and so compares.
+- it takes 6 MB, and a turn that changes no memory needs no document, so it is imported with the first one.
 """
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, cast
-
-import loro
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from pattern_acp.memory.containers import perform, read_content, set_lines
 from pattern_acp.memory.edits import PlannedEdit, Splice
@@ -25,6 +24,9 @@ from pattern_acp.memory.schemas.forms import first_content, read, show, steps_be
 from pattern_acp.memory.schemas.steps import Step
 from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
 from pattern_acp.memory.schemas.values import State
+
+if TYPE_CHECKING:
+    import loro
 
 _TEXT = "text"
 """Name of the root container that holds the block's text."""
@@ -49,6 +51,8 @@ class BlockDocument:
 
     def __init__(self, name: str, peer: int, schema: BlockSchema = TEXT) -> None:
         """An empty document; `name` is what errors call it."""
+        import loro
+
         self._name = name
         self.schema = schema
         """The schema it is read by; one of the same containers may be put here, such as one that shows all of a log."""
@@ -171,6 +175,8 @@ class BlockDocument:
 
     def character_ids(self) -> list[CharacterId]:
         """The origin of each character of the text, in order."""
+        import loro
+
         with _refusals(self._name):
             cursors = (self._text.get_cursor(at, loro.Side.Middle) for at in range(self._text.len_unicode))
             ids = [None if cursor is None else cursor.id for cursor in cursors]
@@ -182,6 +188,8 @@ class BlockDocument:
         Raises:
             DocumentError: the document never had this version.
         """
+        import loro
+
         with _refusals(self._name):
             version = self._document.frontiers_to_vv(loro.Frontiers.decode(since))
             if version is None:
@@ -190,11 +198,15 @@ class BlockDocument:
 
     def shallow_snapshot(self) -> bytes:
         """The state now without the history before it: what later updates are loaded onto."""
+        import loro
+
         with _refusals(self._name):
             return self._document.export(loro.ExportMode.ShallowSnapshot(self._document.oplog_frontiers))
 
     def full_snapshot(self) -> bytes:
         """The state now with all history that the document holds."""
+        import loro
+
         with _refusals(self._name):
             return self._document.export(loro.ExportMode.Snapshot())
 
@@ -204,6 +216,8 @@ class BlockDocument:
         Raises:
             DocumentError: the version is unknown, or lies before the snapshot that the document was loaded from.
         """
+        import loro
+
         with _refusals(self._name):
             # Not fork_at, which documents of a shallow snapshot refuse.
             self._document.checkout(loro.Frontiers.decode(frontiers))
@@ -221,6 +235,8 @@ def last_operation(name: str, frontiers: bytes) -> CharacterId | None:
     Raises:
         DocumentError: these are no frontiers.
     """
+    import loro
+
     numbers = _read_numbers(frontiers)
     if len(numbers) != 3 or numbers[0] != 1:
         return None
@@ -232,12 +248,12 @@ def last_operation(name: str, frontiers: bytes) -> CharacterId | None:
     return found
 
 
-def _refuse_pending(name: str, status: loro.ImportStatus) -> None:
+def _refuse_pending(name: str, status: "loro.ImportStatus") -> None:
     if status.pending is not None:
         raise BlockCorruptError(name, "a change is missing that later ones build on")
 
 
-def _shown(document: loro.LoroDoc, schema: BlockSchema) -> str:
+def _shown(document: "loro.LoroDoc", schema: BlockSchema) -> str:
     if isinstance(schema, TextSchema):
         return document.get_text(_TEXT).to_string()
     return show(schema, read_content(document, schema))
@@ -254,8 +270,10 @@ def _read_numbers(encoded: bytes) -> list[int]:
     return numbers
 
 
-def _splices(diff: loro.Diff) -> Generator[Splice, None, None]:
+def _splices(diff: "loro.Diff") -> Generator[Splice, None, None]:
     """A change of the text as splices whose places are those in the text before."""
+    import loro
+
     if not isinstance(diff, loro.Diff.Text):
         return
     at = removed = 0
