@@ -25,8 +25,8 @@ from pattern_acp.providers.scripted import ScriptStep
 LOAD_SECONDS = 0.3
 EVENTS = 1000
 LONG_EVENTS = 10_000
-FIRST_SECONDS = 0.1
-LONG_SECONDS = 2.0
+FIRST_SECONDS = 0.05
+LONG_SECONDS = 0.5
 
 
 def main() -> None:
