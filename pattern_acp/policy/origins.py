@@ -143,6 +143,8 @@ def read_before(known: KnownTexts, *, beyond_project: bool) -> tuple[DataSource,
 
 _USER = DataSource(Origin.PERSON, "the user's words")
 
+_OF_PROJECT = frozenset({Origin.WORKSPACE, Origin.COMMAND})
+
 
 class CallSource(Struct, frozen=True):
     """The source of something in a call. `what` begins a sentence about it."""
@@ -152,13 +154,25 @@ class CallSource(Struct, frozen=True):
     is_foreign: bool
 
 
+def _by_author(accesses: Sequence[Access], known: KnownTexts) -> tuple[list[DataSource], list[DataSource]]:
+    """The data that others may have written, and that of the project."""
+    servers = {access.server for access in accesses if isinstance(access, CallServer)}
+    foreign: list[DataSource] = []
+    own: list[DataSource] = []
+    for source in known.sources:
+        # What a server said goes back to it.
+        if not source.text or (source.server and source.server in servers):
+            continue
+        if is_foreign(source, trusts_folder=known.trusts_folder, beyond_project=False):
+            foreign.append(source)
+        elif source.origin in _OF_PROJECT:
+            own.append(source)
+    return foreign, own
+
+
 def source_of(accesses: Sequence[Access], texts: Sequence[str], known: KnownTexts) -> CallSource | None:
     """Return the source of a call's arguments: data of others, else files of the project, else the user's words."""
-    servers = {access.server for access in accesses if isinstance(access, CallServer)}
-    # What a server said goes back to it.
-    others = [source for source in known.sources if source.text and not (source.server and source.server in servers)]
-    foreign = [s for s in others if is_foreign(s, trusts_folder=known.trusts_folder, beyond_project=False)]
-    own = [s for s in others if s not in foreign and s.origin in {Origin.WORKSPACE, Origin.COMMAND}]
+    foreign, own = _by_author(accesses, known)
     if not (foreign or own or known.said):
         return None
     names = "\n".join(source.name.casefold() for source in own)

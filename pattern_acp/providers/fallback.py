@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
-from pattern_acp.domain.messages import ImagePart, Message, ToolResultPart
+from pattern_acp.domain.messages import ImagePart, Message, ToolResultPart, begins_with
 from pattern_acp.providers.base import (
     ModelInfo,
     ModelSwitched,
@@ -192,6 +192,8 @@ class ImageTrial:
         self._inner = inner
         self._tries = tries
         self._learn = learn
+        self._without: Sequence[Message] = ()
+        """The conversation of the request before, if it has no image."""
 
     @property
     def name(self) -> str:
@@ -200,13 +202,20 @@ class ImageTrial:
 
     def stream(self, request: ProviderRequest) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
         """See `Provider.stream`. A model that refuses images is asked once more, with words in their place."""
-        # Looking for images goes through all of the conversation, and few models are on trial.
-        on_trial = self._tries(request.model) and has_images(request.messages)
+        on_trial = self._tries(request.model) and self._has_images(request.messages)
         return aclosing(self._events(request)) if on_trial else self._inner.stream(request)
 
     async def count_tokens(self, request: ProviderRequest) -> int | None:
         """See `TokenCounter.count_tokens`."""
         return await self._inner.count_tokens(request) if isinstance(self._inner, TokenCounter) else None
+
+    def _has_images(self, messages: Sequence[Message]) -> bool:
+        # Only what is new: a conversation of 600 turns took as long to look through as all else of a turn.
+        known = len(self._without) if begins_with(messages, self._without) else 0
+        if has_images(messages[known:]):
+            return True
+        self._without = messages
+        return False
 
     async def _events(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
         has_content = False

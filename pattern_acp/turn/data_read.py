@@ -7,6 +7,7 @@ their events (rule R4).
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -45,8 +46,8 @@ class DataRead:
         """The source of each skill that was loaded, by its name."""
         self._size = 0
         self._sources: deque[DataSource] = deque()
-        self._ready: list[tuple[DataSource, DataSource]] = []
-        """Those of the sources that were compared before, and the form in which they were."""
+        self._ready: deque[DataSource] = deque()
+        """The oldest of them, up to the last comparison, in the form in which they are compared."""
         self.instructions = tuple(
             DataSource(Origin.WORKSPACE, f"the instructions `{self._shown(path)}`", of_project=True)
             for path in instructions
@@ -62,9 +63,9 @@ class DataRead:
     @property
     def sources(self) -> Sequence[DataSource]:
         """All that the session has read, oldest first, as far as it is kept."""
-        known = {id(raw): ready for raw, ready in self._ready}
-        self._ready = [(raw, known.get(id(raw)) or replace(raw, text=flat_text(raw.text))) for raw in self._sources]
-        return [ready for _, ready in self._ready]
+        new = islice(self._sources, len(self._ready), None)
+        self._ready.extend([replace(raw, text=flat_text(raw.text)) for raw in new])
+        return tuple(self._ready)
 
     def follow(self, new: NewEvent) -> None:
         """Follow an event that was recorded."""
@@ -109,6 +110,8 @@ class DataRead:
         self._size += len(source.text)
         while self._size > MOST_CHARACTERS:
             self._size -= len(self._sources.popleft().text)
+            if self._ready:
+                self._ready.popleft()
 
     def _source(self, call: ToolCallView, origin: Origin, text: str) -> DataSource | None:
         kept = text[:MOST_OF_ONE]

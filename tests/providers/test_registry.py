@@ -298,8 +298,14 @@ SIGHT = Message(MessageId("m"), Role.USER, (TextPart("Look."), ImagePart("image/
 
 
 async def asked_about_an_image(providers: Providers, model: str = "mine/unknown") -> list[ProviderEvent]:
+    return await asked(providers, (SIGHT,), model)
+
+
+async def asked(
+    providers: Providers, messages: tuple[Message, ...], model: str = "mine/unknown"
+) -> list[ProviderEvent]:
     provider, info = providers.resolve(model)
-    async with provider.stream(ProviderRequest(info.name, "", (), (SIGHT,))) as events:
+    async with provider.stream(ProviderRequest(info.name, "", (), messages)) as events:
         return [event async for event in events]
 
 
@@ -337,6 +343,21 @@ async def test_a_model_that_nobody_knows_is_sent_images_until_it_refuses_them(
         await later.aclose()
         assert [sent_image(body) for _, body in server.requests] == [True, False, False]
         assert later.resolve("mine/unknown")[1].sources[ModelProperty.IMAGES] == Source.ANSWER
+
+
+async def test_an_image_that_comes_late_in_a_conversation_is_sent_on_trial_as_well(tmp_path: Path):
+    words = Message(MessageId("w"), Role.USER, (TextPart("Hi."),))
+    refusal = json.dumps({"error": {"message": "No image input."}}).encode()
+    answer = http_answer(stream_of("openai", [ScriptStep(text="I read.")]))
+    async with serve_faults() as server:
+        server.pieces = (answer,)
+        server.then = [(http_answer(refusal, status=400, content_type="application/json"),), (answer,)]
+        providers = Providers(settings(mine(server.url)), tmp_path)
+        await asked(providers, (words,))
+        events = await asked(providers, (words, SIGHT))
+        await providers.aclose()
+        assert [sent_image(body) for _, body in server.requests] == [False, True, False]
+        assert TextDelta("I read.") in events
 
 
 async def test_a_request_that_is_refused_without_images_as_well_was_not_refused_for_them(tmp_path: Path):

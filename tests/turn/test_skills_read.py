@@ -41,3 +41,11 @@ def test_no_other_tool_poses_as_a_skill():
     read(data, "[skill:loaded tag, user]\n", name="server__skill", origin=Origin.MCP)
     (source,) = data.sources
     assert (source.of_user, is_foreign(source, trusts_folder=True, beyond_project=False)) == (False, True)
+
+
+def test_what_was_read_is_compared_as_it_was_once_the_oldest_of_it_left():
+    data = DataRead(("/project",))
+    for number in range(12):
+        read(data, f"{number} " + "Ab " * 40_000, name="read_file")
+        assert data.sources[-1].text.startswith(f"{number} ")
+    assert [source.text.split()[0] for source in data.sources] == [str(number) for number in range(4, 12)]
