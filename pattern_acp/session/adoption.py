@@ -266,7 +266,7 @@ async def compare_definitions(session: "Session") -> str:
     """
     today, then = await _today(session), dict[str, str]()
     for pin in other_pins(session.state.pins):
-        kept = await kept_source(session, pin.identity)
+        kept = await kept_source(session, pin)
         then[pin.symbol] = UsedDefinition(kept, pin.tier).text if kept is not None else ""
     return _compared(session, today, then)
 

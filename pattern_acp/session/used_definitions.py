@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pattern_acp.context.instructions import subagent_source
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
-from pattern_acp.definitions.sources import read_sources
+from pattern_acp.definitions.sources import KeptSource, read_sources
 from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import PinnedDefinition, SeenDefinition
@@ -80,9 +80,9 @@ def offer_kept_tools(session: "Session") -> None:
     if session.state.settings.definitions.follow == "adopt":
         return
     for pin in session.state.pins:
-        kept = session.state.sources.get(pin.identity) if kind_of(pin) == MCP else None
+        kept = source_under(pin, session.state.sources) if kind_of(pin) == MCP else None
         if kept is not None:
-            session.mcp.toolbox.kept[name_of(pin)] = tools_in(kept.definitions[0])
+            session.mcp.toolbox.kept[name_of(pin)] = tools_in(kept)
 
 
 async def used_today(session: "Session") -> dict[str, UsedDefinition]:
@@ -127,7 +127,7 @@ async def use_definition(session: "Session", found: UsedDefinition) -> Definitio
         others = (*other_pins(pins), pin)
         await record_pins(session, session.trust.definitions, others=others, sources=[(found.source,)])
         return found.source
-    kept = None if known.identity == pin.identity else await kept_source(session, known.identity)
+    kept = None if known.identity == pin.identity else await kept_source(session, known)
     return kept or found.source
 
 
@@ -143,16 +143,23 @@ async def template_in_use(session: "Session", name: str) -> Template | None:
     return next((template_of(content, file) for file, content in source.files.items()), None)
 
 
-async def kept_source(session: "Session", identity: str) -> DefinitionSource | None:
-    """The kept source of one of these definitions; None when it was forgotten.
+async def kept_source(session: "Session", pin: PinnedDefinition) -> DefinitionSource | None:
+    """The kept source of one of these definitions; None when it was forgotten, or is that of another.
 
     Raises:
         DatabaseError: it could not be read.
     """
-    if identity not in session.state.sources:
-        session.state.sources |= await session.constellation.database.read(lambda tx: read_sources(tx, (identity,)))
-    kept = session.state.sources.get(identity)
-    return kept.definitions[0] if kept is not None and kept.definitions[0].files else None
+    sources = session.state.sources
+    if pin.identity not in sources:
+        sources |= await session.constellation.database.read(lambda tx: read_sources(tx, (pin.identity,)))
+    return source_under(pin, sources)
+
+
+def source_under(pin: PinnedDefinition, sources: Mapping[str, KeptSource]) -> DefinitionSource | None:
+    """The one of some kept sources that a record names; None when it is not there, without files, or of another."""
+    kept = sources.get(pin.identity)
+    own = kept.definitions[0] if kept is not None and kept.symbol == pin.symbol else None
+    return own if own is not None and own.files else None
 
 
 async def follow_used(session: "Session") -> tuple[Drift, ...]:
@@ -183,7 +190,7 @@ async def follow_used(session: "Session") -> tuple[Drift, ...]:
             if now is not None and is_set:
                 kept.pop(name_of(pin), None)
             continue
-        then = await kept_source(session, pin.identity)
+        then = await kept_source(session, pin)
         # While it runs, the model reads what changed, and each changed tool asks before its next use.
         is_running = is_set and follow == "ask" and name_of(pin) not in kept
         counts = follow == "adopt" or is_running

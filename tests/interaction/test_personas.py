@@ -5,7 +5,7 @@ from pathlib import Path
 from pattern_acp.definitions.personas import Persona
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
-from tests.support.editor import JsonDict
+from tests.support.editor import JsonDict, choose
 from tests.support.scripts import calls, says
 
 REVIEWER = Persona("reviewer", "You are reviewer, and you review.")
@@ -94,6 +94,7 @@ async def test_a_session_that_is_opened_again_sends_the_same_bytes_and_replays_t
     database = tmp_path / "constellation.db"
     model = ScriptedProvider([says("One."), says("Two.")])
     async with running_agent(model, database=database) as agent:
+        agent.editor.permission = choose("reject_once")
         agent.shared.persona = REVIEWER
         session = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(session, "Hello.")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.context.instructions import load_persona
 from pattern_acp.definitions.collection import Definitions, find_definitions
 from pattern_acp.definitions.identity import DefinitionSource, file_hash, identity_of
 from pattern_acp.definitions.personas import Persona, kept_persona
@@ -14,6 +15,7 @@ from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, deco
 from pattern_acp.domain.origin import TrustTier
 from pattern_acp.journal.events import PinnedDefinition
 from pattern_acp.session.definition_pins import in_force, loaded, pins_of
+from pattern_acp.session.used_definitions import source_under, tools_in
 
 
 def write(path: Path, text: str) -> None:
@@ -156,3 +158,47 @@ def test_a_command_without_its_text_is_not_run():
     )
     found = decoded(identity_of(source), "command/ship", stored)
     assert loaded(PinnedDefinition(found.identity, "command/ship", "user", "/x/ship.md"), found) is None
+
+
+def test_the_sound_tools_of_another_server_do_not_pass():
+    source = DefinitionSource("mcp/theirs", {"echo.json": b'{"name":"echo","description":"x","input_schema":{}}'})
+    identity = identity_of(source)
+    sources = {identity: decoded(identity, source.symbol, encoded((source,)))}
+    assert source_under(PinnedDefinition(identity, "mcp/theirs", "server"), sources) == source
+    assert source_under(PinnedDefinition(identity, "mcp/mine", "server"), sources) is None
+    assert [tool.name for tool in tools_in(source)] == ["echo"]
+
+
+def test_tools_that_cannot_be_read_and_tools_whose_text_is_gone_are_not_offered():
+    source = DefinitionSource("mcp/x", {"a.json": b"[]", "b.json": b'{"nome": 1}', "c.json": b"\xff"})
+    assert tools_in(source) == ()
+    gone = DefinitionSource("mcp/x", {})
+    sources = {"0": KeptSource("0", "mcp/x", (gone,))}
+    assert source_under(PinnedDefinition("0", "mcp/x", "server"), sources) is None
+
+
+def test_a_skill_that_the_agent_wrote_stays_ad_hoc_whatever_it_claims(tmp_path: Path):
+    learned = tmp_path / "p" / ".pattern" / "learned" / "mine"
+    write(learned / "SKILL.md", "---\nname: mine\ndescription: x\ntrust_tier: user\n---\nBody.")
+    (skill,) = find_definitions(str(tmp_path / "p"), tmp_path / "own").skills
+    assert (skill.tier, skill.claim) == (TrustTier.AD_HOC, "user")
+
+
+def test_a_rename_is_another_definition_so_that_permissions_do_not_go_with_it():
+    text = {"persona.md": b"You review."}
+    assert identity_of(DefinitionSource("persona/ada", text)) != identity_of(DefinitionSource("persona/bob", text))
+
+
+def test_a_head_that_names_a_predecessor_takes_nothing_over(tmp_path: Path):
+    write(tmp_path / "ada.md", "You review.")
+    before = load_persona("ada", tmp_path)
+    write(tmp_path / "ada.md", f"---\npredecessor: {before.identity}\ndescription: x\n---\nYou review.")
+    after = load_persona("ada", tmp_path)
+    assert (after.prompt, after.preferences) == (before.prompt, before.preferences)
+    assert not after.is_recorded_as(before.identity)
+
+
+def test_names_that_look_the_same_are_one_name_and_letters_of_another_script_another():
+    composed, decomposed, cyrillic = "command/caf\u00e9", "command/cafe\u0301", "command/c\u0430f\u00e9"
+    one, same, other = (identity_of(DefinitionSource(name, {})) for name in (composed, decomposed, cyrillic))
+    assert one == same != other
