@@ -242,9 +242,9 @@ def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Perso
     return Persona(name, prompt, description=BUILT_IN[name])
 
 
-def is_built_in(persona: Persona) -> bool:
+def is_built_in(name: str, identity: str) -> bool:
     """Tell whether a persona is one that comes with the program, as it comes."""
-    return persona.name in BUILT_IN and load_persona(persona.name, NOWHERE).identity == persona.identity
+    return name in BUILT_IN and load_persona(name, NOWHERE).is_recorded_as(identity)
 
 
 NOWHERE = Path("/nonexistent/personas")

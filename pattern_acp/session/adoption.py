@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
 
+PROGRAM = "the program"
+"""The source of what comes with it."""
+
 MOST_DIFF = 20_000
 """Characters of a comparison."""
 
@@ -109,7 +112,7 @@ async def follow_definitions(
     if changed_persona and not adopts_persona:
         sentence = (
             f"The persona {row.persona} has changed since this session began, and this session continues with the"
-            " recorded one: /definitions diff compares them, /definitions adopt takes today's."
+            " recorded one."
         )
         drift.append(Drift(SeenDefinition(now.symbol, "changed", now.identity), sentence))
     if adopts_persona:
@@ -120,7 +123,7 @@ async def follow_definitions(
     if adopts_persona or adopts_files:
         sentences += [f"{file}, which counts from now on." for _, file in files]
     else:
-        rest = "this session continues with what it has; /definitions adopt takes it."
+        rest = "this session continues with what it has."
         drift += [Drift(seen, f"{file}: {rest}") for seen, file in files]
     persona = now if adopts_persona else then
     if not (adopts_persona or adopts_files):
@@ -382,8 +385,8 @@ def _listed(session: "Session", found: _Today) -> str:
 
 def _persona_row(session: "Session", today: Persona) -> _Row:
     ref, shared = session.state.persona, session.constellation
-    tier = TrustTier.BUILT_IN if is_built_in(today) else TrustTier.USER
-    source = "the program" if tier is TrustTier.BUILT_IN else f"personas/{ref.name}.md"
+    tier = TrustTier.BUILT_IN if is_built_in(ref.name, ref.identity) else TrustTier.USER
+    source = PROGRAM if tier is TrustTier.BUILT_IN else f"personas/{ref.name}.md"
     if ref.name != shared.persona.name:
         source += f"; this process starts {shared.persona.name}"
     drift = "" if today.is_recorded_as(ref.identity) else "changed"
@@ -411,7 +414,8 @@ def _written(session: "Session") -> list[_Row]:
     rows: list[_Row] = []
     for each in (*trust.definitions.skills, *trust.definitions.commands):
         if isinstance(each, SkillDefinition):
-            row = _Row("skill", each.name, each.digest, each.source, each.folder)
+            source = PROGRAM if each.tier is TrustTier.BUILT_IN else each.folder
+            row = _Row("skill", each.name, each.digest, each.source, source)
         else:
             row = _Row("command", f"/{each.name}", each.identity, each.tier, each.path)
         tier = f"{row.tier}; not trusted: /trust" if each.of_project and not trust.granted else row.tier

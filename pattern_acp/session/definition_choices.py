@@ -126,7 +126,8 @@ async def ask_about_drift(session: "Session", turn_id: TurnId) -> None:
             told = await adopt_definitions(session)
         session.state.untold_drift = []
     finally:
-        status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
+        is_open = answer is PermissionAnswer.CANCELLED
+        status = ToolCallStatus.FAILED if is_open else ToolCallStatus.COMPLETED
         shown = (*call.content, TextContent(told))
         events = [
             NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),

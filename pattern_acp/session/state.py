@@ -273,8 +273,7 @@ class DefinitionChange(Struct, frozen=True):
         verb = "has changed" if self.word == "changed" else "is gone"
         if self.counts:
             return f"{shown} {verb}, which counts from now on."
-        remedy = "/definitions diff compares, /definitions adopt takes today's"
-        return f"{shown} {verb}; this session continues with the one that it has: {remedy}."
+        return f"{shown} {verb}; this session continues with the one that it has."
 
 
 class Drift(Struct, frozen=True):

@@ -108,6 +108,8 @@ WOKEN = (
 BACKGROUND_WORK = "background work"
 """The source of that note."""
 
+HOW_TO_ADOPT = "/definitions diff compares with today's definitions, /definitions adopt takes them."
+
 SHOWN_PROMPT = 80
 """Characters of a prompt that a sentence names."""
 
@@ -776,7 +778,7 @@ async def _show_warnings(session: Session, turn: Turn) -> None:
 async def show_notices(session: Session, turn_id: TurnId) -> None:
     """Show sentences that wait for the user: settings that could not be used, fallbacks."""
     drift, session.state.untold_drift = session.state.untold_drift, []
-    told = [each.sentence for each in drift]
+    told = [*(each.sentence for each in drift), *([HOW_TO_ADOPT] if drift else [])]
     waiting = [*session.constellation.notices, *told, *session.state.notices, *session.workbench.take_warnings()]
     session.constellation.notices.clear()
     session.state.notices.clear()
