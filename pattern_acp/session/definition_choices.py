@@ -27,6 +27,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.adoption import adopt_definitions, compare_definitions, list_definitions
+from pattern_acp.session.definition_pins import chosen_follow
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
@@ -47,11 +48,13 @@ OPTIONS = (
 KEPT = "This session keeps what it has. `/definitions adopt` takes today's at any time."
 
 CHOICES = {
-    "adopt": "Sessions of this project adopt changed definitions from now on, and say so.",
-    "keep": "Sessions of this project keep the definitions that they have from now on, and say what changed.",
+    "adopt": "Sessions of this project adopt changed definitions, and say so.",
+    "keep": "Sessions of this project keep the definitions that they have, and say what changed.",
     "ask": "You are asked in this project when definitions of yours have changed.",
     "settings": "In this project the setting `definitions.follow` counts again.",
 }
+
+HOW_TO_UNDO = "`/definitions follow settings` takes that back."
 
 
 async def run_definitions(session: "Session", argument: str) -> str:
@@ -63,7 +66,10 @@ async def run_definitions(session: "Session", argument: str) -> str:
     """
     match argument.split():
         case []:
-            return await list_definitions(session)
+            project = session.state.project_key
+            chosen = await session.constellation.database.read(lambda tx: chosen_follow(tx, project))
+            listed = await list_definitions(session)
+            return f"{listed}\n\n{CHOICES[chosen]} {HOW_TO_UNDO}" if chosen else listed
         case ["diff"]:
             return await compare_definitions(session)
         case ["adopt"]:
@@ -81,8 +87,8 @@ async def run_definitions(session: "Session", argument: str) -> str:
 
 async def _follow(session: "Session", choice: str) -> str:
     await _choose(session, "" if choice == "settings" else choice)
-    later = " It counts in this session once you open it again." if choice == "settings" else ""
-    return f"{CHOICES[choice]}{later}"
+    later = "It counts in this session once you open it again." if choice == "settings" else HOW_TO_UNDO
+    return f"{CHOICES[choice]} {later}"
 
 
 async def _choose(session: "Session", follow: str) -> None:
@@ -120,10 +126,11 @@ async def ask_about_drift(session: "Session", turn_id: TurnId) -> None:
     answer, told = PermissionAnswer.CANCELLED, KEPT
     try:
         answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
-        if answer is PermissionAnswer.ALLOW_ALWAYS:
-            await _choose(session, "adopt")
         if answer.allows:
             told = await adopt_definitions(session)
+        if answer is PermissionAnswer.ALLOW_ALWAYS:
+            await _choose(session, "adopt")
+            told = f"{told} {CHOICES['adopt']} {HOW_TO_UNDO}"
         session.state.untold_drift = []
     finally:
         is_open = answer is PermissionAnswer.CANCELLED

@@ -160,6 +160,8 @@ async def test_the_choice_for_a_project_is_remembered_outside_of_it_until_the_se
     async with agent_with_skill(tmp_path) as (agent, session):
         await agent.editor.prompt(session, "/definitions follow keep")
         assert [each.name for each in agent.folder.iterdir()] == ["constellation"]
+        await agent.editor.prompt(session, "/definitions")
+        assert "Sessions of this project keep the definitions that they have" in agent.editor.said()
         write(tmp_path / "skills" / "pdf" / "SKILL.md", f"{HEAD}Use the second way.")
         await reopened(agent, session)
         assert "Use the first way." in await loaded(agent, session)
