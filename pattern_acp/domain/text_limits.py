@@ -70,8 +70,12 @@ def one_line(text: str, limit: int = _TITLE_LIMIT) -> str:
     Every name that reaches a screen goes through here, so that nothing hides in one or steers a terminal. Doing it
     again changes nothing.
     """
-    flat = " ↵ ".join(part for part in (line.strip() for line in text.splitlines()) if part)
-    visible = with_visible_characters(flat)
+    if text.isprintable():
+        # Nearly always; a hundred commands and skills are named at the start of a session.
+        visible = text.strip()
+    else:
+        flat = " ↵ ".join(part for part in (line.strip() for line in text.splitlines()) if part)
+        visible = with_visible_characters(flat)
     return visible if len(visible) <= limit else visible[: limit - 1] + "…"
 
 
