@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from pattern_acp.definitions.files import read_document
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import Persona, read_persona_file
 from pattern_acp.domain.canonical import sha256_hex
@@ -257,17 +258,19 @@ def role_of(name: str) -> str:
     return role.read_text(encoding="utf-8").strip()
 
 
-def subagent_source(kind: str) -> DefinitionSource:
-    """Return the rules for subagents of a kind as a definition: those for all, and its own."""
-    folder = Path(__file__).parent / "prompts"
-    names = ("subagent.md", f"subagent_{kind}.md")
-    return DefinitionSource(f"subagent/{kind}", {name: (folder / name).read_bytes() for name in names})
+def subagent_source(kind: str, folder: Path | None) -> tuple[DefinitionSource, bool]:
+    """Return the rules for subagents of a kind as a definition, and whether its own are the user's `folder/KIND.md`."""
+    prompts = Path(__file__).parent / "prompts"
+    common, own = (prompts / "subagent.md").read_bytes(), folder / f"{kind}.md" if folder is not None else None
+    is_own = own is not None and own.is_file()
+    words = (own if own is not None and is_own else prompts / f"subagent_{kind}.md").read_bytes()
+    return DefinitionSource(f"subagent/{kind}", {"subagent.md": common, f"subagent_{kind}.md": words}), is_own
 
 
 def subagent_prompt(source: DefinitionSource, name: str) -> str:
     """Return the addition to the system prompt for the subagent `name` of the kind that `source` defines."""
-    common, *own = (content.decode("utf-8", "replace").strip() for _, content in sorted(source.files.items()))
-    return "\n".join((common.replace("{name}", name), *own))
+    common, *own = (content.decode("utf-8", "replace") for _, content in sorted(source.files.items()))
+    return "\n".join((common.strip().replace("{name}", name), *(read_document(text).body for text in own)))
 
 
 def system_prompt(persona: Persona, environment: Environment, instructions: tuple[ProjectInstruction, ...]) -> str:

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pattern_acp.mcp_servers.server import Server
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
 
 MCP, SUBAGENT, TEMPLATE = "mcp", "subagent", "template"
 """The kinds of these definitions."""
+
+SUBAGENTS = "subagents"
+"""Folder beside `config.toml` in which a user may keep rules for kinds of subagents, one Markdown file each."""
 
 NAMED = 6
 """Tools that a sentence names for each kind of change."""
@@ -90,20 +94,24 @@ async def used_today(session: "Session") -> dict[str, UsedDefinition]:
     found = [tools_of(server) for server in session.mcp.servers.ready]
     files = [pin for pin in session.state.pins if kind_of(pin) in {SUBAGENT, TEMPLATE}]
     if files:
-        found += await anyio.to_thread.run_sync(_read, files, session.constellation.template_folder)
+        found += await anyio.to_thread.run_sync(_read, files, session.constellation)
     return {each.source.symbol: each for each in found if each.source.files}
 
 
-def _read(pins: Iterable[PinnedDefinition], templates: "Path | None") -> list[UsedDefinition]:
+def _read(pins: Iterable[PinnedDefinition], shared: "Constellation") -> list[UsedDefinition]:
     return [
-        subagent_kind(name_of(pin)) if kind_of(pin) == SUBAGENT else memory_template(name_of(pin), templates)
+        subagent_kind(name_of(pin), shared)
+        if kind_of(pin) == SUBAGENT
+        else memory_template(name_of(pin), shared.template_folder)
         for pin in pins
     ]
 
 
-def subagent_kind(kind: str) -> UsedDefinition:
+def subagent_kind(kind: str, shared: "Constellation") -> UsedDefinition:
     """The rules for subagents of a kind, as they are now."""
-    return UsedDefinition(subagent_source(kind), TrustTier.BUILT_IN)
+    config = shared.own_instructions.parent if shared.own_instructions is not None else None
+    source, is_own = subagent_source(kind, config / SUBAGENTS if config is not None else None)
+    return UsedDefinition(source, TrustTier.USER if is_own else TrustTier.BUILT_IN)
 
 
 def memory_template(name: str, folder: "Path | None") -> UsedDefinition:

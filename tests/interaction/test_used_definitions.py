@@ -102,6 +102,33 @@ async def test_a_kind_of_subagent_is_a_definition_once_it_is_used():
         assert "| subagent `explorer` |" in await definitions(agent, session)
 
 
+async def test_the_users_rules_for_a_kind_of_subagent_count_and_a_changed_file_waits_for_the_user(tmp_path: Path):
+    def delegate(name: str) -> Turn:
+        return calls("delegate", kind="explorer", name=name, task="Look around.")
+
+    def words(name: str) -> str:
+        return next(one.system for one in model.requests if one.cache_key.endswith(f"/{name}"))
+
+    file = tmp_path / "subagents" / "explorer.md"
+    file.parent.mkdir()
+    file.write_text("---\ndescription: mine\n---\nLook under every stone.\n", encoding="utf-8")
+    turns = [delegate("one"), says("1."), delegate("two"), says("2."), delegate("three"), says("3.")]
+    reports = {name: [says("Nothing there.")] for name in ("one", "two", "three")}
+    model = ScriptedProvider(turns, subagents=reports)
+    async with running_agent(model, permission=choose("reject_once")) as agent:
+        agent.shared.own_instructions = tmp_path / "AGENTS.md"
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Look.")
+        assert words("one").endswith("\nLook under every stone.")
+        file.write_text("Look at the surface.\n", encoding="utf-8")
+        await agent.editor.prompt(session, "Look again.")
+        assert "The kind of subagent explorer has changed" in str(agent.editor.asked[0])
+        assert words("two").endswith("\nLook under every stone.")
+        await agent.editor.prompt(session, "/definitions adopt")
+        await agent.editor.prompt(session, "Once more.")
+        assert words("three").endswith("\nLook at the surface.")
+
+
 async def test_a_session_makes_blocks_of_the_template_that_it_used_first_until_todays_is_adopted(tmp_path: Path):
     (tmp_path / "notes.toml").write_text('description = "The first form."\n', encoding="utf-8")
 

@@ -654,7 +654,7 @@ class Subagent:
         if self._missing:
             self.has_failed = True
             return
-        kind = await anyio.to_thread.run_sync(subagent_kind, self._task.kind)
+        kind = await anyio.to_thread.run_sync(subagent_kind, self._task.kind, self._session.constellation)
         self._words = subagent_prompt(await use_definition(self._session, kind), self._task.name)
         history = self._history = self._heard.history = [self._message(*await self._opening())]
         await self._recorder.record(NewEvent(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
