@@ -135,6 +135,12 @@ def nested_instructions(path: str, cwd: str, roots: Sequence[str]) -> tuple[Proj
     return tuple(found for place in reversed(folders) if (found := _in_folder(place, root)) is not None)
 
 
+def instructions_at(path: str, roots: Sequence[str]) -> ProjectInstruction | None:
+    """The instruction file of this path, as it is now; None when it is gone, or outside the roots."""
+    root = next((Path(each) for each in roots if Path(path).is_relative_to(each)), None)
+    return _read(Path(path), root) if root is not None else None
+
+
 def within_total(instructions: Sequence[ProjectInstruction]) -> Iterator[ProjectInstruction]:
     """The files as far as they fit into a prompt together; the rest without text, so that the model knows of them."""
     room = TOTAL_LIMIT

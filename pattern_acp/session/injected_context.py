@@ -40,7 +40,7 @@ async def add_waiting(
     if not waiting:
         return
     ids = session.constellation.ids
-    parts = tuple(part for addition in waiting for part in (_text_of(addition), *addition.parts))
+    parts = tuple(part for addition in waiting for part in (text_of(addition), *addition.parts))
     message = Message(MessageId(ids.new("msg")), Role.USER, parts)
     events = [new for addition in waiting for new in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
     added = ContextAdded(turn_id, message, tuple(addition.source for addition in waiting))
@@ -48,7 +48,8 @@ async def add_waiting(
     add_context(queue.history, message)
 
 
-def _text_of(addition: Addition) -> TextPart:
+def text_of(addition: Addition) -> TextPart:
+    """Return the text of an addition as the conversation has it."""
     return TextPart(f"{untrusted_block('context', addition.text, source=addition.source)}\n")
 
 

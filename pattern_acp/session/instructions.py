@@ -15,6 +15,7 @@ import anyio.to_thread
 from pattern_acp.context.instructions import (
     NAMES,
     ProjectInstruction,
+    instructions_at,
     nested_instructions,
     own_instructions,
     project_instructions,
@@ -26,6 +27,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location, ToolKind
 from pattern_acp.domain.untrusted_blocks import attribute
 from pattern_acp.journal.events import InstructionFile
+from pattern_acp.session.injected_context import text_of
 from pattern_acp.session.state import Addition
 from pattern_acp.workspace.git import git_facts
 
@@ -53,12 +55,15 @@ async def note_files_in_hand(
         addition = addition_of(found, state.cwd)
         if not found.problem and not _is_known(queue, addition):
             queue.waiting.append(addition)
+            if queue is state and state.nested_instructions is not None:
+                state.nested_instructions[found.path] = _UNSEEN
 
 
 async def note_changed_files(shared: "Constellation", state: "SessionState") -> None:
     """Have the next request tell the instruction files that changed since the conversation last had them."""
     if shared.elsewhere is not None:
         return
+    await _note_nested_files(state)
     stamps = _stamps(state.instructions, str(Path(state.cwd, NAMES[0])))
     if stamps == state.instruction_stamps or (not state.instructions and stamps == (_GONE,)):
         return
@@ -84,13 +89,57 @@ async def note_changed_files(shared: "Constellation", state: "SessionState") -> 
             state.waiting.append(addition_of(each, state.cwd))
             state.notices.append(f"{display_path(path, state.cwd)} has changed, and its text counts from now on.")
     for path in before.keys() - found.keys():
-        shown = display_path(path, state.cwd)
-        text = f"The file {path} is gone. The project instructions from it do not count any more."
-        state.waiting.append(Addition("instructions", f"Instructions of {shown}", text, source_of(path), path))
-        state.notices.append(f"{shown} is gone, and its instructions do not count any more.")
+        state.waiting.append(_gone_addition(path, state.cwd))
+        state.notices.append(f"{display_path(path, state.cwd)} is gone, and its instructions do not count any more.")
     state.instructions = tuple(
         InstructionFile(each.path, each.size, each.identity, each.definition) for each in found.values()
     )
+
+
+async def _note_nested_files(state: "SessionState") -> None:
+    """The same for files of deeper folders that joined the conversation."""
+    known = state.nested_instructions
+    if known is None:
+        own = {file.path for file in state.instructions}
+        known = dict.fromkeys((path for path in _told_texts(state) if path not in own), _UNSEEN)
+        state.nested_instructions = known
+    changed = {path: stamp for path, seen in known.items() if (stamp := _stamp(path)) != seen}
+    if not changed:
+        return
+    told = _told_texts(state)
+
+    def look() -> dict[str, ProjectInstruction | None]:
+        return {path: instructions_at(path, state.policy.roots) for path in changed}
+
+    for path, found in (await anyio.to_thread.run_sync(look)).items():
+        known[path] = changed[path]
+        addition = addition_of(found, state.cwd) if found is not None else _gone_addition(path, state.cwd)
+        # What `/clear` took out of the conversation joins it again with the next file below its folder.
+        if path not in told or told[path] == text_of(addition).text:
+            continue
+        shown = display_path(path, state.cwd)
+        if state.settings.definitions.follow == "keep":
+            state.notices.append(f"{shown} has changed, and this session continues with what it has.")
+            continue
+        state.waiting.append(addition)
+        verb = "has changed, and its text counts from now on" if found is not None else "is gone, and counts no more"
+        state.notices.append(f"{shown} {verb}.")
+
+
+def _told_texts(state: "InjectionQueue | SessionState") -> dict[str, str]:
+    """The newest text of each instruction file that the conversation holds, by path."""
+    mark = '<context source="instructions '
+    return {
+        part.text[len(mark) : part.text.index('">')]: part.text
+        for message in state.history
+        for part in message.parts
+        if isinstance(part, TextPart) and part.text.startswith(mark) and '">' in part.text
+    }
+
+
+def _gone_addition(path: str, cwd: str) -> Addition:
+    text = f"The file {path} is gone. The project instructions from it do not count any more."
+    return Addition("instructions", f"Instructions of {display_path(path, cwd)}", text, source_of(path), path)
 
 
 def differs(then: InstructionFile, now: ProjectInstruction) -> bool:
@@ -99,19 +148,21 @@ def differs(then: InstructionFile, now: ProjectInstruction) -> bool:
 
 
 _GONE = (0, 0)
+_UNSEEN: tuple[int, int] = (-1, -1)
+"""In place of the time of change and the size of a file that joined the conversation since it was looked at."""
 
 
 def _stamps(files: Sequence[InstructionFile], expected: str) -> tuple[tuple[int, int], ...]:
     """Times of the last change, in nanoseconds, and sizes; zeros for a file that is not there."""
-    stamps: dict[str, tuple[int, int]] = {}
-    for path in (*map(attrgetter("path"), files), expected):
-        try:
-            seen = os.stat(path)  # noqa: PTH116  some at each prompt: a Path costs more than the look
-        except OSError:
-            stamps[path] = _GONE
-        else:
-            stamps[path] = seen.st_mtime_ns, seen.st_size
-    return tuple(stamps.values())
+    return tuple({path: _stamp(path) for path in (*map(attrgetter("path"), files), expected)}.values())
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        seen = os.stat(path)  # noqa: PTH116  some at each prompt: a Path costs more than the look
+    except OSError:
+        return _GONE
+    return seen.st_mtime_ns, seen.st_size
 
 
 def addition_of(found: ProjectInstruction, cwd: str) -> Addition:
@@ -137,14 +188,7 @@ def _is_known(queue: "InjectionQueue | SessionState", addition: Addition) -> boo
 
 def _told(queue: "InjectionQueue | SessionState") -> dict[str, int]:
     """The nested files that the conversation holds, by source as its mark has it, with the size of what was told."""
-    mark = '<context source="instructions '
-    texts = [
-        part.text
-        for message in queue.history
-        for part in message.parts
-        if isinstance(part, TextPart) and part.text.startswith(mark) and '">' in part.text
-    ]
-    return {text[len('<context source="') : text.index('">')]: len(text.encode("utf-8", "replace")) for text in texts}
+    return {f"instructions {path}": len(text.encode("utf-8", "replace")) for path, text in _told_texts(queue).items()}
 
 
 def instructions_summary(state: "SessionState") -> str:

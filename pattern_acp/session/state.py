@@ -320,6 +320,8 @@ class SessionState(Struct):
     """Those of which the next turn asks the user, or tells them."""
     instruction_stamps: tuple[tuple[int, int], ...] = ()
     """Times of change and sizes of these files, as the last prompt found them."""
+    nested_instructions: dict[str, tuple[int, int]] | None = None
+    """Files of deeper folders that joined the conversation, as the last prompt found them; None before the first."""
     history: list[Message] = field(default_factory=list[Message])
     used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
     """Ids of all tool calls of the session, also of those that left the history: each is given once."""

@@ -9,6 +9,7 @@ from pattern_acp.domain.messages import TextPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
+from tests.support.editor import JsonDict
 from tests.support.scripts import calls, calls_raw, says
 
 
@@ -59,6 +60,30 @@ async def test_instructions_of_a_folder_come_with_its_first_file_and_the_prefix_
         assert "Rules of src." not in texts(model.requests[4])
         await agent.editor.prompt(session, "Read.")
         assert texts(model.requests[6]).count("Rules of src.") == 1
+
+
+async def test_a_nested_file_that_changes_is_told_anew_also_when_the_session_is_opened_again(tmp_path: Path):
+    write(tmp_path, "src/AGENTS.md", "Rules of <src>.")
+    write(tmp_path, "src/a.py", "x = 1\n")
+    read = calls("read_file", path="src/a.py")
+    model = ScriptedProvider([read, *(says(f"{n}.") for n in range(6))])
+    async with running_agent(model) as agent:
+        session = await agent.editor.open_session(str(tmp_path))
+        for prompt in ("Read.", "Go on."):
+            await agent.editor.prompt(session, prompt)
+        assert texts(model.requests[-1]).count("Rules of") == 1
+        write(tmp_path, "src/AGENTS.md", "Other rules.")
+        await agent.editor.prompt(session, "Changed.")
+        assert "src/AGENTS.md has changed, and its text counts from now on." in agent.editor.said()
+        assert texts(model.requests[-1]).count("Other rules.") == 1
+        await agent.editor.request("session/close", {"sessionId": session})
+        (tmp_path / "src" / "AGENTS.md").unlink()
+        where: JsonDict = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+        await agent.editor.request("session/resume", where)
+        await agent.editor.prompt(session, "Gone.")
+        await agent.editor.prompt(session, "Still gone.")
+        assert agent.editor.said().count("src/AGENTS.md is gone, and counts no more.") == 1
+        assert texts(model.requests[-1]).count("do not count any more") == 1
 
 
 async def test_a_file_that_the_person_names_brings_the_instructions_of_its_folder(tmp_path: Path):
