@@ -236,10 +236,11 @@ async def record_pins(
     state = session.state
     # At once: subagents that start side by side record theirs side by side.
     state.pins = (*pins_of(definitions), *(other_pins(state.pins) if others is None else others))
+    more = await sources_to_keep(session.constellation.database, definitions, state.cwd, sources)
+    # Only now: the event that is recorded last has all of them.
     event = InstructionsCompiled(
         state.system, state.persona.identity, state.instructions, state.pins, state.persona.recorded_symbol
     )
-    more = await sources_to_keep(session.constellation.database, definitions, state.cwd, sources)
     await session.recorder.record(NewEvent(event, Actor.SYSTEM, Origin.WORKSPACE), behind=keeping(more))
 
 
