@@ -24,7 +24,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import ProviderStop
-from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.providers.scripted import ScriptedProvider, ScriptGate
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.faulty_provider import RaisingProvider
@@ -120,7 +120,9 @@ async def end_of(agent: RunningAgent, session: str, prompt: str) -> None:
 async def test_a_turn_has_one_failure_with_its_code_exactly_when_it_failed(name: str):
     way = WAYS[name]
     means = Settings(editor_deadline_seconds=30, mode="auto", budget=way.budget, turn=way.turn)
-    model = ScriptedProvider([*way.model, says("Here again.")])
+    # A gate belongs to the event loop of one test.
+    script = [[gate() if isinstance(step, ScriptGate) else step for step in turn] for turn in way.model]
+    model = ScriptedProvider([*script, says("Here again.")])
     async with running_agent(model, settings=means, permission=choose("reject_once")) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         said = partial(agent.editor.wait_until, lambda: "One" in agent.editor.said())
