@@ -318,6 +318,7 @@ _Rest: TypeAlias = (
     | events.FolderTrustDecided
     | events.JobStarted
     | events.JobEnded
+    | events.JobReported
     | events.EventsRedacted
     | events.BudgetChanged
     | events.TasksChanged

@@ -106,11 +106,12 @@ class SessionRewound(Struct, frozen=True):
 
 
 class WorkerFile(Struct, frozen=True):
-    """A file that a worker changed, by hashes of its texts; empty for no file."""
+    """A file that a worker changed, by hashes of its texts; empty for no file. `mode` is 0 for bits that stay."""
 
     path: str
     before: str
     after: str
+    mode: int = 0
 
 
 class WorkerReady(Struct, frozen=True):
@@ -838,6 +839,31 @@ class JobEnded(Struct, frozen=True):
     last_line: str = ""
 
 
+class JobReported(Struct, frozen=True):
+    """A subagent in the background has finished, and its result waits for a prompt, also of a later process.
+
+    `kind`, `name`, `task`, `paths` and `checks` are those of the `delegate` call. `files` are its changes, whose
+    contents are stored; they land if `lands`. `problem` says in sentences what was wrong, and `failed` how it counts.
+    `wants_words`: the user's next message says what it is to change.
+    """
+
+    job_id: str
+    call_id: ToolCallId
+    kind: str
+    name: str
+    task: str
+    report: str
+    paths: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    files: tuple[WorkerFile, ...] = ()
+    lands: bool = False
+    problem: str = ""
+    failed: bool = False
+    exit_code: int | None = None
+    output: str = ""
+    wants_words: bool = False
+
+
 class SubagentRecorded(Struct, frozen=True):
     """Something that happened in the thread of a subagent, which is beside the conversation of its session.
 
@@ -900,6 +926,7 @@ Event: TypeAlias = (
     | FolderTrustDecided
     | JobStarted
     | JobEnded
+    | JobReported
     | HistoryCleared
     | FilesSaved
     | CheckpointTaken

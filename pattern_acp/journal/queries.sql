@@ -239,7 +239,7 @@ SELECT id, fork_seq FROM sessions WHERE parent = :parent AND deleted = 0 ORDER B
 SELECT
     events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
-WHERE stream = :stream AND item = '' AND kind IN ('job_started', 'job_ended')
+WHERE stream = :stream AND item = '' AND kind IN ('job_started', 'job_ended', 'job_reported')
 ORDER BY session_seq;
 
 -- name: read_rewinds

@@ -59,6 +59,7 @@ CONTENT_KINDS = frozenset(
         "grant_revoked",
         "job_started",
         "job_ended",
+        "job_reported",
         "job_quoted",
         "files_saved",
         "worker_ready",
@@ -80,7 +81,10 @@ costs, agreements, and what says that something was taken out of others."""
 _SOME_COMMAND = "command"
 """The name of every slash command: it alone tells a prompt from a slash command."""
 
-_FILE_KINDS = ("files_saved", "checkpoint_taken", "rewind_started", "landing_started", "subagent_recorded")
+_FILE_KINDS = (
+    *("files_saved", "checkpoint_taken", "rewind_started", "landing_started", "subagent_recorded"),
+    "job_reported",
+)
 _DIGEST_LENGTH = 64
 _PAGE = 200
 

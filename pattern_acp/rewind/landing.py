@@ -11,7 +11,7 @@ import heapq
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,7 +27,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
 from pattern_acp.journal.contents import store_content
-from pattern_acp.journal.events import LandingEnded, LandingStarted
+from pattern_acp.journal.events import JobReported, LandingEnded, LandingStarted
 from pattern_acp.journal.writer import append
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
@@ -192,20 +192,22 @@ async def land(checkpoints: Checkpoints, files: FileSystem, plan: LandingPlan, c
                 for write, before in zip(plan.writes, captured, strict=True)
             ),
         )
-        await _record(scope, started, captured)
+        contents = [(one.state.digest, one.content) for one in captured if one.content is not None]
+        await record_with_contents(scope, started, contents)
         await checkpoints.before_change(paths)
         written: list[OverlayChange] = []
         problem = await _write_all(scope, files, plan.writes, written)
         if not problem:
             await checkpoints.after_change(paths)
-            await _record(scope, LandingEnded(started.landing_id, started.turn_id, LANDED))
+            await record_with_contents(scope, LandingEnded(started.landing_id, started.turn_id, LANDED))
             await checkpoints.take("tool")
             if scope.code is not None:
                 scope.code.note_changed(paths)
             return
         left = await _restore_through(scope, started, files, written)
         await checkpoints.after_change(paths)
-        await _record(scope, LandingEnded(started.landing_id, started.turn_id, FAILED, " ".join((problem, *left))))
+        ended = LandingEnded(started.landing_id, started.turn_id, FAILED, " ".join((problem, *left)))
+        await record_with_contents(scope, ended)
         rest = f" {' '.join(left)}" if left else " All files are as they were."
         raise NotLandedError(f"Nothing was landed: {problem}{rest}")
 
@@ -229,7 +231,7 @@ async def undo_landing(scope: RewindScope, started: LandingStarted) -> None:
             await _put_back(scope, change.path, change.before, None)
         except (WorkspaceError, JournalError) as error:
             left.append(error.sentence)
-    await _record(scope, LandingEnded(started.landing_id, started.turn_id, UNDONE, " ".join(left)))
+    await record_with_contents(scope, LandingEnded(started.landing_id, started.turn_id, UNDONE, " ".join(left)))
 
 
 async def _content(files: FileSystem, path: str) -> Content:
@@ -386,14 +388,20 @@ async def _put_back(scope: RewindScope, path: str, before: FileState, files: Fil
             await anyio.to_thread.run_sync(remove_empty_folders, path, scope.policy.roots)
 
 
-async def _record(scope: RewindScope, event: LandingStarted | LandingEnded, contents: Sequence[Captured] = ()) -> None:
+async def record_with_contents(
+    scope: RewindScope, event: LandingStarted | LandingEnded | JobReported, contents: Iterable[tuple[str, bytes]] = ()
+) -> None:
+    """Record an event with the contents that it names, by their SHA-256.
+
+    Raises:
+        DatabaseError: it could not be recorded.
+    """
     now = scope.clock.now_ms()
 
     def write(tx: Transaction) -> None:
         leases.require(tx, scope.session_id, scope.holder)
         seq = append(tx, scope.session_id, event, actor=Actor.SYSTEM, origin=Origin.AGENT, at_ms=now).seq
-        for captured in contents:
-            if captured.content is not None:
-                store_content(tx, captured.state.digest, captured.content, seq=seq)
+        for digest, content in contents:
+            store_content(tx, digest, content, seq=seq)
 
     await scope.database.write(write)

@@ -188,7 +188,8 @@ async def _session_of(
     sources: Mapping[str, KeptSource] | None = None,
     is_read: bool = False,
 ) -> tuple[Session, Sequence[Event], tuple[Drift, ...]]:
-    row, jobs = found.row, known_jobs(found.jobs, found.lost)
+    reported = tuple(job.reported for job in found.jobs if job.ended is None and job.reported is not None)
+    row, jobs = found.row, known_jobs([job for job in found.jobs if job.reported not in reported], found.lost)
     model, notices = model_of(shared, row.model)
     kept = [entry.event for entry in active_events(found.recorded)]
     instructions = await _instructions_of(shared, place, found, sources or {}, is_read=is_read)
@@ -234,6 +235,7 @@ async def _session_of(
             *unfinished_notices(found.recorded),
         ],
         is_read=is_read,
+        reported=list(reported),
         read_to=max((entry.session_seq for entry in found.recorded), default=0),
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions, place.bundles)
@@ -267,7 +269,7 @@ def _take(
     appended = append(tx, session_id, opened, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
     sessions.set_place(tx, session_id, place.cwd, place.additional_directories, seq=appended.seq)
     recorded = read_jobs(tx, session_id)
-    lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.ended is None)
+    lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.is_lost)
     close_lost_jobs(tx, session_id, recorded, at_ms=now)
     return lost, bool(closed)
 

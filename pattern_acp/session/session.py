@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from pattern_acp.commands.slash import COMMANDS, Typed, command_in
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
-from pattern_acp.domain.messages import Part, typed_line, typed_words
+from pattern_acp.domain.messages import Message, Part, typed_line, typed_words
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BY_MODEL, SessionConfigured
 from pattern_acp.journal.sessions import remembered_thinking
@@ -116,8 +116,18 @@ class BackgroundWork(Protocol):
         """The names of those whose results wait for a turn."""
         ...
 
-    async def settle(self, turn_id: TurnId) -> None:
+    async def settle(self, turn_id: TurnId, prompt: Message) -> None:
         """Ask about results that wait, land them, and let the model read their reports, in the turn that begins.
+
+        `prompt` is what the user wrote: it goes to those that wait for words.
+
+        Raises:
+            DatabaseError: something could not be recorded.
+        """
+        ...
+
+    async def turn_ends(self) -> None:
+        """Show nothing more of those that work: their calls end with the turn.
 
         Raises:
             DatabaseError: something could not be recorded.

@@ -227,6 +227,8 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
             end = await _answer(session, turn)
         except CredentialsError as error:
             refused, end = error, failed_end(error)
+        if session.workers is not None:
+            await session.workers.turn_ends()
         turn.ended = True
         ended = new_end_events(turn.turn_id, end.stop_reason, end.sentence, end.failure, handed_over=end.handed_over)
         await session.recorder.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
@@ -510,8 +512,13 @@ async def _show_news(session: Session, turn: Turn) -> None:
         await ask_about_drift(session, turn.turn_id)
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]
     await show_notices(session, turn.turn_id)
+    if session.state.reported and session.constellation.background is not None:
+        # Late: hardly a session was cut off with results that wait.
+        from pattern_acp.session.subagents.background import background_of
+
+        background_of(session)
     if session.workers is not None:
-        await session.workers.settle(turn.turn_id)
+        await session.workers.settle(turn.turn_id, turn.message)
     await session.constellation.models.learn(session.state.model.qualified)
     await note_sandbox(session.constellation, session.state)
 

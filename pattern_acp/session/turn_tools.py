@@ -60,6 +60,8 @@ class TurnTools:
         self._budget = budget
         self._withheld = withheld
         self._runner: ToolRunner | None = None
+        self.parts: TurnParts | None = None
+        """The parts that subagents of the turn share; None before the first call."""
         self.checks: ConfiguredChecks | None = None
         """The checks of what calls edit; None before the first call."""
 
@@ -91,7 +93,7 @@ class TurnTools:
         context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
         offered = partial(offered_tools, session)
         below = partial(Subagents, session)
-        parts = TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget, below)
+        parts = self.parts = TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget, below)
         subagents = Subagents(session, parts)
         context = replace(context, delegation=subagents, put_question=self._put_question)
         self.checks = subagents.checks = checks_of(session, permissions, context)

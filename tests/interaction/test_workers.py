@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import pytest
@@ -11,6 +12,7 @@ from pattern_acp.config.settings import CheckSettings, DelegateSettings, Setting
 from pattern_acp.journal.events import (
     Event,
     JobEnded,
+    JobReported,
     LandingStarted,
     PermissionAnswered,
     PermissionAsked,
@@ -176,6 +178,28 @@ async def test_a_client_without_forms_shows_buttons_and_asks_for_each_file():
             "maker: take b.txt?",
         ]
         assert there(agent) == ["b.txt"]
+
+
+async def test_without_forms_the_next_message_says_what_a_worker_is_to_change():
+    async def answer(params: JsonDict) -> JsonDict:
+        wanted = "Ask for changes" if len(agent.editor.asked) == 1 else "Accept"
+        chosen = next(one["optionId"] for one in params["options"] if one["name"] == wanted)
+        return {"outcome": "selected", "optionId": chosen}
+
+    more = [TWO_FILES, says("Made it."), calls("write_file", path="c.txt", content="c\n"), says("Now with c.")]
+    model = model_of(delegates("worker", "maker"), *[says("What is to change?")] * 3, maker=more)
+    async with running_agent(model, settings=settings(delegate=ASKS), permission=answer) as agent:
+        session = await run(agent)
+        assert "Their next message says which" in str(model.requests[-1].messages)
+        assert there(agent) == []
+        await agent.editor.prompt(session, "/workers")
+        assert "**maker** (worker1) waits for your words" in agent.editor.said()
+        await agent.editor.prompt(session, "Write c, too.")
+        await until_finished(agent, session)
+        assert "asks for this: Write c, too." in str(requests_of(model, "maker")[2].messages[-1].parts)
+        await agent.editor.prompt(session, "Go on.")
+        assert there(agent) == ["a.txt", "b.txt", "c.txt"]
+        assert "Now with c." in str(model.requests[-1].messages)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +399,7 @@ async def test_a_worker_in_the_background_outlives_its_prompt_and_lands_with_the
     )
     async with running_agent(model, settings=unwoken("auto")) as agent:
         session = await run(agent)
-        assert "maker works in the background (worker1)" in last_result(model.requests[-1]).text
+        assert any("maker works in the background (worker1)" in str(each.messages) for each in model.requests)
         await agent.editor.prompt(session, "/workers")
         assert "**maker** (worker1) works: The task of maker." in agent.editor.said()
         held.opened.set()
@@ -393,6 +417,58 @@ async def test_a_worker_in_the_background_outlives_its_prompt_and_lands_with_the
         assert [each.outcome for each in of_type(events, JobEnded)] == ["exited"]
         shown = [each["title"] for each in agent.editor.of_kind("tool_call")]
         assert "Worker: maker (in the background)" in shown
+
+
+@pytest.mark.parametrize("answer", ["Accept", "Ask for changes"])
+async def test_a_result_that_waits_is_settled_by_the_first_prompt_of_a_later_process(tmp_path: Path, answer: str):
+    database, folder = tmp_path / "c" / "constellation.db", tmp_path / "project"
+    folder.mkdir()
+    (folder / "old.txt").write_text("old\n")
+    model = model_of(delegates("worker", "maker", background=True), says("Fine."), maker=[TWO_FILES, says("Made it.")])
+    async with running_agent(model, settings=settings(delegate=ASKS), database=database) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "Go.")
+        await until_finished(agent, session)
+        (reported,) = of_type(await events_of(agent, session), JobReported)
+        assert (reported.name, reported.report, reported.lands) == ("maker", "Made it.", True)
+    more = [calls("write_file", path="c.txt", content="c\n"), says("Now with c.")]
+    model = model_of(*[says("Fine.")] * 3, maker=more)
+    async with running_agent(model, settings=settings(delegate=ASKS), database=database, capabilities=FORMS) as agent:
+        agent.editor.form = form(answer, "Write c, too." if answer == "Ask for changes" else "")
+        await agent.editor.request("session/load", {"sessionId": session, "cwd": str(folder), "mcpServers": []})
+        await agent.editor.prompt(session, "/workers")
+        assert "**maker** (worker1) has finished, and waits for your next prompt" in agent.editor.said()
+        assert list(folder.glob("*.txt")) == [folder / "old.txt"]
+        await agent.editor.prompt(session, "Go on.")
+        if answer == "Ask for changes":
+            await until_finished(agent, session)
+            agent.editor.form = form("Accept")
+            await agent.editor.prompt(session, "Go on.")
+        names = ["a.txt", "b.txt", *(["c.txt"] if answer == "Ask for changes" else []), "old.txt"]
+        assert sorted(each.name for each in folder.glob("*.txt")) == names
+        told = str(model.requests[-1].messages)
+        assert ("Now with c." if answer == "Ask for changes" else "Made it.") in told
+        ended = of_type(await events_of(agent, session), JobEnded)
+        assert [(each.job_id, each.outcome) for each in ended] == [("worker1", "exited")]
+
+
+async def test_each_turn_shows_in_a_call_what_works_in_the_background():
+    held = gate()
+    work = [calls("write_file", path="a.txt", content="a\n"), (held, *says("Made it."))]
+    model = model_of(delegates("worker", "maker", background=True), *[says("Fine.")] * 2, maker=work)
+    async with running_agent(model, settings=settings("auto", delegate=ASKS)) as agent:
+        session = await run(agent)
+        await held.reached.wait()
+        await agent.editor.prompt(session, "And now?")
+        title = "Worker: maker (in the background)"
+        announced = [each["toolCallId"] for each in agent.editor.of_kind("tool_call") if each["title"] == title]
+        updates = [each for each in agent.editor.of_kind("tool_call_update") if each["toolCallId"] == announced[-1]]
+        assert len(announced) == 2
+        assert updates[-1]["status"] == "completed"
+        assert "maker works." in str(updates[-1]["content"])
+        assert "1 call" in str(updates)
+        held.opened.set()
+        await until_finished(agent, session)
 
 
 async def test_a_worker_in_the_background_goes_on_with_what_the_user_asks_for_at_the_next_prompt():

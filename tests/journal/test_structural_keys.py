@@ -89,6 +89,7 @@ DefinitionsFollowed.follow DefinitionsFollowed.project
 InstructionsCompiled.identity InstructionsCompiled.predecessor InstructionsCompiled.symbol
 SeenDefinition.identity SeenDefinition.symbol SeenDefinition.word
 JobEnded.job_id JobEnded.outcome JobEnded.signal
+JobReported.call_id JobReported.job_id
 JobStarted.job_id
 LandingEnded.landing_id LandingEnded.outcome LandingEnded.turn_id
 LandingStarted.call_id LandingStarted.landing_id LandingStarted.turn_id WorkerReady.call_id WorkerReady.turn_id

@@ -6,6 +6,7 @@ Must not know: how a subagent runs. Between prompts nothing of the user's change
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,25 +15,30 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.errors import DatabaseError, PatternError, WorkspaceError
 from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
-from pattern_acp.journal.events import JobEnded, JobStarted, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.contents import read_content
+from pattern_acp.journal.events import JobEnded, JobReported, JobStarted, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
-from pattern_acp.rewind.landing import NotLandedError
+from pattern_acp.rewind.landing import NotLandedError, record_with_contents
 from pattern_acp.session.state import Addition
 from pattern_acp.session.subagents.graph import SubagentGraph
 from pattern_acp.session.subagents.kinds import TurnParts, give_back
 from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.subagents.worker import Landings
-from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, ToolOutcome
+from pattern_acp.session.subagents.worker_result import asked_for
+from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, SubagentKind, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallProgress
 from pattern_acp.workspace.jobs import JobState
+from pattern_acp.workspace.overlay import NO_FILE, Content, OverlayChange, content_hash, content_of
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -56,6 +62,8 @@ SHOWN_FILES = 20
 CLOSE_SECONDS = 2.5
 """Longest wait for the end of those that were told to end."""
 
+WAITS = "has finished, and waits for your next prompt"
+
 HELP = "`/workers NAME` shows one, `/workers stop NAME` ends it."
 
 
@@ -66,14 +74,31 @@ UNASKED = (
 """Addition to the task."""
 
 
-class NothingShown:
-    """`tools.base.Progress` of work whose call has been answered; /workers shows it."""
+class ShownInTurns:
+    """`tools.base.Progress` of work that outlives turns: each turn has a call of its own for it."""
+
+    def __init__(self) -> None:
+        self.call: CallProgress | None = None
+        """None between turns, when clients are shown nothing."""
+        self.view: ToolCallView | None = None
+        self.turn_id = TurnId("")
+        self._last: tuple[tuple[ToolContent, ...], str] | None = None
 
     def note(self, text: str) -> None:
         """See `Progress.note`."""
 
     async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """See `Progress.show`."""
+        self._last = content, title
+        if self.call is not None:
+            await self.call.show(content, title=title)
+
+    async def begin(self, turn_id: TurnId, view: ToolCallView, call: CallProgress) -> None:
+        """Show in this call what comes, and what came last."""
+        self.turn_id, self.view, self.call = turn_id, view, call
+        if self._last is not None:
+            content, title = self._last
+            await call.show(content, title=title)
 
     async def terminal_output(self, terminal_id: str, data: str) -> None:
         """See `Progress.terminal_output`."""
@@ -99,6 +124,7 @@ class BackgroundSubagent(Struct, eq=False):
     call_id: ToolCallId
     subagent: Subagent
     graph: SubagentGraph
+    progress: ShownInTurns
     words: str = ""
     """Words with which it goes on; empty for its beginning."""
     has_result: bool = False
@@ -109,16 +135,24 @@ class BackgroundSubagent(Struct, eq=False):
     done: anyio.Event = field(default_factory=anyio.Event)
 
     @property
+    def wants_words(self) -> bool:
+        """True while it waits for what the user wants changed."""
+        result = self.subagent.result
+        return self.has_result and result is not None and result.wants_words
+
+    @property
     def state(self) -> str:
         """Its state in words."""
+        if self.wants_words:
+            return "waits for your words"
         if self.outcome:
             return "has ended" if self.outcome == JobState.EXITED else "was stopped"
-        return "has finished, and waits for your next prompt" if self.has_result else "works"
+        return WAITS if self.has_result else "works"
 
     @property
     def line(self) -> str:
         """One line about it."""
-        return f"**{self.task.name}** ({self.worker_id}) {self.state}: {one_line(self.task.task, SHOWN_TASK)}"
+        return line_about(self.task.name, self.worker_id, self.state, self.task.task)
 
 
 class BackgroundSubagents:
@@ -150,30 +184,102 @@ class BackgroundSubagents:
         Raises:
             DatabaseError: it could not be recorded.
         """
-        session, shared = self._session, self._session.constellation
-        known = session.jobs.all() if session.jobs is not None else ()
+        worker = self._new(parts, task, call_id, self._next_id())
+        await self._began(worker)
+        await self._follow(worker, parts.turn_id)
+        self._tasks.start_soon(self._run, worker)
+        said = f"{task.name} works in the background ({worker.worker_id})."
+        return ToolOutcome(f"{said} You read its report with a later prompt; continue.", origin=Origin.AGENT)
+
+    async def await_words(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, done: Subagent) -> None:
+        """Let one that has finished in a turn wait for what the user wants changed: their next message.
+
+        Raises:
+            DatabaseError: it could not be recorded.
+        """
+        worker = self._new(parts, task, call_id, self._next_id())
+        await self._began(worker)
+        await self._report(worker, done)
+        changes = done.result.files.changes() if done.result is not None else ()
+        await worker.subagent.restore(done.reported(worker.worker_id), changes)
+        worker.has_result = True
+        worker.done.set()
+
+    def _next_id(self) -> str:
+        known = self._session.jobs.all() if self._session.jobs is not None else ()
         earlier = sum(job.job_id.startswith(ID) for job in known)
-        worker_id = f"{ID}{earlier + len(self._all) + 1}"
-        limits = session.state.settings.turn
-        budget = Budget(
-            Limits(limits.max_model_requests, limits.max_wall_seconds), shared.clock, UserWaitTimer(shared.clock)
-        )
-        budget.begin()
-        own = replace(parts, budget=budget, approver=NobodyAsked())
+        return f"{ID}{earlier + len(self._all) + 1}"
+
+    async def _began(self, worker: BackgroundSubagent) -> None:
+        session, task = self._session, worker.task
+        line = f"{task.kind} {task.name}: {one_line(task.task, SHOWN_TASK)}"
+        await session.recorder.record(NewEvent(JobStarted(worker.worker_id, line, session.state.cwd), Actor.TOOL))
+        self._all[worker.worker_id] = worker
+
+    def _new(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, worker_id: str) -> BackgroundSubagent:
+        session = self._session
+        own = replace(parts, budget=self._budget(), approver=NobodyAsked())
         base = None if task.kind.only_reads else session.workbench.files
         graph = SubagentGraph(lands=lambda _: base is not None)
         graph.node(call_id, task.name, task.kind)
         told = replace(task, task=f"{task.task}\n\n{UNASKED}")
-        subagent = Subagent(session, own, told, call_id, NothingShown(), base)
+        progress = ShownInTurns()
+        subagent = Subagent(session, own, told, call_id, progress, base)
         if subagent.result is not None:
             subagent.result.asks_later = True
-        worker = BackgroundSubagent(worker_id, task, call_id, subagent, graph)
-        line = f"{task.kind} {task.name}: {one_line(task.task, SHOWN_TASK)}"
-        await session.recorder.record(NewEvent(JobStarted(worker_id, line, session.state.cwd), Actor.TOOL))
-        self._all[worker_id] = worker
-        self._tasks.start_soon(self._run, worker)
-        said = f"{task.name} works in the background ({worker_id}). You read its report with a later prompt; continue."
-        return ToolOutcome(said, origin=Origin.AGENT)
+        return BackgroundSubagent(worker_id, task, call_id, subagent, graph, progress)
+
+    def _budget(self) -> Budget:
+        clock, limits = self._session.constellation.clock, self._session.state.settings.turn
+        budget = Budget(Limits(limits.max_model_requests, limits.max_wall_seconds), clock, UserWaitTimer(clock))
+        budget.begin()
+        return budget
+
+    async def _restore(self, turn_id: TurnId) -> None:
+        """Take over results that waited when an earlier process ended."""
+        # Late: hardly a session was cut off with results that wait.
+        from pattern_acp.session.turn_tools import TurnTools
+
+        session, shared = self._session, self._session.constellation
+        tools = TurnTools(session, turn_id, shared.tools, self._budget())
+        tools.runner()
+        while session.state.reported and tools.parts is not None:
+            one = session.state.reported[0]
+            kind = SubagentKind(one.kind)
+            task = DelegatedTask(kind, one.task, one.name, paths=one.paths, checks=one.checks, background=True)
+            worker = self._new(tools.parts, task, one.call_id, one.job_id)
+            try:
+                changes = await shared.database.read(partial(_changes_of, reported=one))
+                await worker.subagent.restore(one, changes)
+            except WorkspaceError as error:
+                await worker.subagent.restore(replace(one, lands=False, failed=True, problem=error.sentence), ())
+            worker.has_result = True
+            worker.done.set()
+            self._all[one.job_id] = worker
+            session.state.reported.pop(0)
+
+    async def _follow(self, worker: BackgroundSubagent, turn_id: TurnId) -> None:
+        """Show in a call of this turn what one does."""
+        session = self._session
+        call_id = ToolCallId(session.constellation.ids.new("call"))
+        title = f"{worker.task.kind.capitalize()}: {worker.task.name} (in the background)"
+        view = ToolCallView(call_id, DELEGATE, title, ToolKind.THINK, {"worker": worker.worker_id})
+        await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
+        await worker.progress.begin(turn_id, view, CallProgress(call_id, session.recorder))
+
+    async def _unfollow(self, worker: BackgroundSubagent) -> None:
+        progress, state = worker.progress, f"{worker.task.name} {worker.state}."
+        view, call, progress.view, progress.call = progress.view, progress.call, None, None
+        if view is not None and call is not None:
+            shown = (*call.content, TextContent(state))
+            status = ToolCallStatus.COMPLETED
+            ended = ToolCallFinished(progress.turn_id, view.call_id, status, state, shown)
+            await self._session.recorder.record(NewEvent(ended, Actor.SYSTEM, Origin.AGENT))
+
+    async def turn_ends(self) -> None:
+        """See `BackgroundWork.turn_ends`."""
+        for worker in self.all():
+            await self._unfollow(worker)
 
     async def stop(self, worker: BackgroundSubagent) -> None:
         """End one; nothing of it lands."""
@@ -193,16 +299,26 @@ class BackgroundSubagents:
             for worker in self._all.values():
                 await worker.done.wait()
 
-    async def settle(self, turn_id: TurnId) -> None:
+    async def settle(self, turn_id: TurnId, prompt: Message) -> None:
         """Ask about results that wait, land them, and let the model read their reports, in the turn that begins.
 
         Raises:
             DatabaseError: something could not be recorded.
         """
+        if self._session.state.reported:
+            await self._restore(turn_id)
         for worker in self.all():
-            if not worker.has_result or worker.outcome:
+            if worker.outcome:
                 continue
-            await self._settle(worker, turn_id)
+            result = worker.subagent.result
+            if result is not None and worker.wants_words and prompt.text.strip():
+                result.wants_words = False
+                self._goes_on(worker, asked_for(prompt.text))
+                told = "The user's message says what it is to change. It goes on with that in the background."
+                self._session.state.waiting.append(Addition(SOURCE, f"{worker.task.name} goes on", told, SOURCE))
+            elif worker.wants_words:
+                continue
+            await (self._settle if worker.has_result else self._follow)(worker, turn_id)
 
     async def _settle(self, worker: BackgroundSubagent, turn_id: TurnId) -> None:
         session, result, kind = self._session, worker.subagent.result, worker.task.kind
@@ -216,12 +332,12 @@ class BackgroundSubagents:
             if result is not None and result.is_settled:
                 result.shown_in(CallProgress(call_id, session.recorder), turn_id, call_id)
                 words = await result.ask()
+                if result.wants_words:
+                    text, failed = f"{worker.task.name} waits for your words: write what it is to change.", False
+                    return None
             if words:
-                text, failed = "It continues in the background with your words.", False
-                worker.words, worker.has_result = words, False
-                worker.scope, worker.done = anyio.CancelScope(), anyio.Event()
-                self._tasks.start_soon(self._run, worker)
-                return
+                text, failed = "It goes on in the background with your words.", False
+                return self._goes_on(worker, words)
             outcome = worker.subagent.outcome(await self._landed(worker, turn_id, call_id))
             text, content, failed = outcome.text, outcome.content, outcome.is_error
             await self._over(worker, JobState.EXITED)
@@ -232,6 +348,11 @@ class BackgroundSubagents:
             ended = ToolCallFinished(turn_id, call_id, status, text, content or (TextContent(text),))
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                 await session.recorder.record(NewEvent(ended, Actor.TOOL, Origin.AGENT))
+
+    def _goes_on(self, worker: BackgroundSubagent, words: str) -> None:
+        worker.words, worker.has_result = words, False
+        worker.scope, worker.done = anyio.CancelScope(), anyio.Event()
+        self._tasks.start_soon(self._run, worker)
 
     async def _landed(self, worker: BackgroundSubagent, turn_id: TurnId, call_id: ToolCallId) -> str:
         subagent, result = worker.subagent, worker.subagent.result
@@ -260,7 +381,9 @@ class BackgroundSubagents:
                     await (worker.subagent.go_on(worker.words) if worker.words else worker.subagent.run())
                 finally:
                     give_back(places, worker.call_id)
+                await self._report(worker, worker.subagent)
                 worker.has_result = True
+                await self._unfollow(worker)
         except DatabaseError:
             # What it did so far is recorded; the log says what is wrong.
             logger.exception("a subagent in the background ended")
@@ -278,7 +401,19 @@ class BackgroundSubagents:
     @property
     def results(self) -> tuple[str, ...]:
         """See `BackgroundWork.results`."""
-        return tuple(worker.task.name for worker in self.all() if worker.has_result and not worker.outcome)
+        return tuple(one.task.name for one in self.all() if one.has_result and not one.outcome and not one.wants_words)
+
+    async def _report(self, worker: BackgroundSubagent, done: Subagent) -> None:
+        """Record the result before it is needed: it outlives this process."""
+        result = done.result
+        contents = [
+            (content_hash(content), content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+            for change in (result.waiting_changes if result is not None else ())
+            for content in (change.before, change.after)
+            if content is not None
+        ]
+        reported = replace(done.reported(worker.worker_id), task=worker.task.task)
+        await record_with_contents(self._session.checkpoints.scope, reported, contents)
 
     async def _over(self, worker: BackgroundSubagent, state: JobState) -> None:
         worker.outcome = state.value
@@ -291,6 +426,34 @@ class BackgroundSubagents:
             logger.warning("the end of a subagent in the background could not be recorded", exc_info=True)
 
 
+def _changes_of(tx: Transaction, *, reported: JobReported) -> list[OverlayChange]:
+    """The changes of a recorded result.
+
+    Raises:
+        NotLandedError: a content of them is gone.
+        JournalError: one is damaged.
+    """
+    return [
+        OverlayChange(one.path, _stored(tx, one.path, one.before), _stored(tx, one.path, one.after), one.mode)
+        for one in reported.files
+    ]
+
+
+def _stored(tx: Transaction, path: str, digest: str) -> Content:
+    if digest == NO_FILE:
+        return None
+    data = read_content(tx, digest)
+    if data is None:
+        raise NotLandedError(f"What it wrote in {path} is no longer stored, so nothing of it can land.")
+    content = content_of(data)
+    return content if content_hash(content) == digest else data.decode("utf-8", "surrogatepass")
+
+
+def line_about(name: str, worker_id: str, state: str, task: str) -> str:
+    """One line about a subagent in the background."""
+    return f"**{name}** ({worker_id}) {state}: {one_line(task, SHOWN_TASK)}"
+
+
 async def run_workers(session: "Session", argument: str) -> str:
     """List subagents in the background, show one with its changes, or stop one.
 
@@ -298,6 +461,9 @@ async def run_workers(session: "Session", argument: str) -> str:
         CommandMisusedError: there is no such one.
     """
     workers = session.workers
+    if session.state.reported:
+        lines = [f"- {line_about(one.name, one.job_id, WAITS, one.task)}" for one in session.state.reported]
+        return "\n".join(lines)
     if not isinstance(workers, BackgroundSubagents) or not workers.all():
         return NONE
     verb, _, rest = argument.strip().partition(" ")

@@ -112,6 +112,10 @@ class Subagents:
             if landings is not None and subagent.result is not None and subagent.result.is_settled:
                 await landings.settled(node, call_id, subagent.result.files, subagent.result.report)
             node.end(reason=subagent.failure, report=subagent.last_words)
+        if subagent.result is not None and subagent.result.wants_words and self._parts.nest is None:
+            from pattern_acp.session.subagents.background import background_of
+
+            await background_of(self._session).await_words(self._parts, task, call_id, subagent)
         landed = await self._landed(node, subagent, landings, call_id)
         if self.checks is not None and (landings is None or subagent.has_landed):
             self.checks.note_edited(subagent.edited)

@@ -4,7 +4,7 @@ Owns: putting its parts together, its limits, its memory and window, and what it
 how a turn runs.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -46,10 +46,12 @@ from pattern_acp.journal.events import (
     ContextCompacted,
     Event,
     GrantStored,
+    JobReported,
     SubagentRecorded,
     ToolCallFinished,
     ToolCallStarted,
     TurnStarted,
+    WorkerFile,
 )
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
 from pattern_acp.memory.service.access import (
@@ -79,7 +81,7 @@ from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.kinds import Nest, TurnParts, limits_of, model_for, tools_for
-from pattern_acp.session.subagents.worker_result import ResultPorts, WorkerResult
+from pattern_acp.session.subagents.worker_result import CheckReport, ResultPorts, WorkerResult
 from pattern_acp.session.used_definitions import subagent_kind, use_definition
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress, SubagentKind, ToolContext, ToolOutcome
@@ -90,6 +92,7 @@ from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder, new_end_events
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
 from pattern_acp.workspace.files import FileSystem
+from pattern_acp.workspace.overlay import OverlayChange
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -542,6 +545,7 @@ class Subagent:
         """Cancelled to end it alone, as the user wants; its turn goes on."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified = model_for(task.kind, settings, session.state.model.qualified)
+        self._call_id = call_id
         self._missing = shared.models.missing_key(qualified)
         waits = UserWaitTimer(shared.clock, parts.budget.waits)
         self._gate = BudgetGate(session, parts.turn_id, waits)
@@ -654,8 +658,7 @@ class Subagent:
         if self._missing:
             self.has_failed = True
             return
-        kind = await anyio.to_thread.run_sync(subagent_kind, self._task.kind, self._session.constellation)
-        self._words = subagent_prompt(await use_definition(self._session, kind), self._task.name)
+        await self._take_kind()
         history = self._history = self._heard.history = [self._message(*await self._opening())]
         await self._recorder.record(NewEvent(TurnStarted(self._parts.turn_id, history[0]), Actor.PERSONA, Origin.AGENT))
         await self._activity.show()
@@ -672,6 +675,52 @@ class Subagent:
         await self._recorder.record(NewEvent(added, Actor.SYSTEM, Origin.AGENT))
         self._history.append(said)
         await self._to_its_end()
+
+    async def _take_kind(self) -> None:
+        kind = await anyio.to_thread.run_sync(subagent_kind, self._task.kind, self._session.constellation)
+        self._words = subagent_prompt(await use_definition(self._session, kind), self._task.name)
+
+    async def restore(self, reported: JobReported, changes: Iterable[OverlayChange]) -> None:
+        """Be one of an earlier process, which has finished.
+
+        Raises:
+            WorkspaceError: a file that it changed could not be written now.
+        """
+        await self._take_kind()
+        said = replace(self._message(reported.report), role=Role.ASSISTANT)
+        self._history = self._heard.history = [self._message(self._task.task), said]
+        self._end = TurnEnd(StopReason.END_TURN, reported.problem)
+        self.has_failed = reported.failed
+        if self.result is not None:
+            for change in changes:
+                await self.result.files.note_base(change.path, change.before)
+                await self.result.files.put(change.path, change.after, change.mode)
+            self.result.is_settled, self.result.wants_words = reported.lands, reported.wants_words
+            self.result.report = CheckReport(reported.checks, reported.exit_code, reported.output)
+
+    def reported(self, job_id: str) -> JobReported:
+        """Its result as it is recorded when it has to wait."""
+        task, result = self._task, self.result
+        changes = result.waiting_changes if result is not None else ()
+        report = result.report if result is not None else CheckReport()
+        problem = " ".join(part for part in (self._end.sentence, result.sentence if result is not None else "") if part)
+        return JobReported(
+            job_id,
+            self._call_id,
+            task.kind.value,
+            task.name,
+            task.task,
+            self.last_words,
+            task.paths,
+            task.checks,
+            tuple(WorkerFile(one.path, one.before_hash, one.after_hash, one.mode) for one in changes),
+            result is not None and result.is_settled,
+            problem,
+            self.has_failed or (result is not None and result.failed),
+            report.exit_code,
+            report.output,
+            result is not None and result.wants_words,
+        )
 
     def outcome(self, landed: str) -> ToolOutcome:
         """Its result; `landed` is a sentence about its changes."""

@@ -96,6 +96,8 @@ class WorkerResult:
         """True for a result in the background, which waits for `ask`."""
         self.is_settled = False
         """True once its changes may land."""
+        self.wants_words = False
+        """True when the user asked for changes and could not say there which: their next message does."""
         self.failed = False
         """True when checks kept it from landing."""
         self.sentence = ""
@@ -106,6 +108,11 @@ class WorkerResult:
         """Ask in another call from here on: that of a later turn."""
         self._ports = replace(self._ports, progress=progress, recorder=self._session.recorder)
         self._turn_id, self._call_id = turn_id, call_id
+
+    @property
+    def waiting_changes(self) -> tuple[OverlayChange, ...]:
+        """Changes that are to land, or that the user wants otherwise."""
+        return self.files.changes() if self.is_settled or self.wants_words else ()
 
     async def settle(self) -> str:
         """Check the changes and ask the user; words with which the worker is to go on, empty when there are none.
@@ -200,7 +207,7 @@ class WorkerResult:
         added = f" They said: {words}" if words else ""
         self.is_settled = False
         if label == CHANGES and words:
-            return f"The user looked at your changes, which have not landed, and asks for this: {words}"
+            return asked_for(words)
         if label == ACCEPT:
             self.is_settled, self.sentence = True, f"The user accepted it.{added}"
         elif label == SOME and chosen:
@@ -210,9 +217,11 @@ class WorkerResult:
             names = ", ".join(display_path(path, self._cwd) for path in rest)
             self.is_settled, self.sentence = True, f"The user accepted it without {names}." if rest else ""
         elif label == CHANGES:
+            # Where nothing works behind a prompt the model has to delegate again.
+            self.wants_words = self._session.constellation.background is not None
             self.sentence = (
-                "None of its changes landed: the user wants others first and could not say here which. Ask them, end "
-                "your turn, and delegate again with what they say."
+                f"None of its changes landed: the user wants others first. Their next message says which, and "
+                f"{self._task.name} goes on with it in the background. Ask for it in one sentence, and end your turn."
             )
         else:
             self.sentence = f"None of its changes landed: the user dropped them.{added}"
@@ -263,6 +272,11 @@ class WorkerResult:
     @property
     def _cwd(self) -> str:
         return self._session.state.cwd
+
+
+def asked_for(words: str) -> str:
+    """Words of the user with which a worker goes on."""
+    return f"The user looked at your changes, which have not landed, and asks for this: {words}"
 
 
 def _text_of(view: ToolCallView) -> str:
