@@ -215,7 +215,7 @@ COMMANDS: dict[str, Command] = {
             "job",
             "Work that you agree to first: estimate, budget, paths, checks, receipt",
             "pattern_acp.session.agreed_jobs:run_job",
-            hint='"GOAL" [--max 2 USD] [--paths GLOBS] [--check CMD]… | N | resume N | stop N',
+            hint='"GOAL" [--max 2 USD] [--paths GLOBS] [--check CMD]… | N | resume N | stop N | review N [PERSONA]',
         ),
         Command(
             "jobs",

@@ -64,7 +64,7 @@ from pattern_acp.session.changed_files import net_changes
 from pattern_acp.session.job_reach import reach_of, session_tokens
 from pattern_acp.session.state import Addition, RunningJob
 from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, release_claims, take_claims
-from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
+from pattern_acp.turn.budget import Budget, Limits
 from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
@@ -88,7 +88,7 @@ MOVED = "Background commands are under `/background`; `/jobs` lists the work tha
 
 HELP = (
     f"`/job {USAGE}` asks for an estimate. `/job N` shows one, `/job resume N` continues one that was interrupted, "
-    "or `/job stop N` ends it with what exists."
+    "`/job stop N` ends it with what exists, or `/job review N` has another persona judge one that is over."
 )
 
 
@@ -108,6 +108,13 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
         if row.session_id != session.session_id:
             raise JobTermsError(f"Job {row.number} is of another session; open that one to continue it.")
         return await (_resume if verb == "resume" else _stop)(session, row)
+    if verb == "review" and rest.strip():
+        # Late: hardly a job is reviewed.
+        from pattern_acp.session.job_review import review_job
+
+        number, _, persona = rest.strip().partition(" ")
+        if number.isdecimal():
+            return await review_job(session, await _row(session, int(number)), persona.strip(), _turn(session))
     return await _offer(session, parse_terms(argument))
 
 
@@ -588,16 +595,11 @@ async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
 async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> TurnEnd:
     """Run the checks anew for a job that was being settled, and write its receipt."""
     # Late: only what calls tools needs them.
-    from pattern_acp.session.turn_tools import TurnTools
+    from pattern_acp.session.turn_tools import own_tools
 
-    shared, turn_id = session.constellation, _turn(session)
-    limits = session.state.settings.turn
-    budget = Budget(
-        Limits(limits.max_model_requests, limits.max_wall_seconds), shared.clock, UserWaitTimer(shared.clock)
-    )
-    budget.begin()
+    turn_id = _turn(session)
     job = session.state.job = _idle(session, row, quoted)
-    tools = TurnTools(session, turn_id, shared.tools, budget)
+    tools = own_tools(session, turn_id)
     return (
         await after_work(session, turn_id, TurnEnd(StopReason.END_TURN), tools) if job else TurnEnd(StopReason.END_TURN)
     )

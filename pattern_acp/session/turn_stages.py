@@ -82,7 +82,7 @@ from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.state import SessionState
 from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
-from pattern_acp.session.turn_tools import TurnTools
+from pattern_acp.session.turn_tools import TurnTools, own_tools
 from pattern_acp.session.used_definitions import follow_used
 from pattern_acp.session.window import SessionWindow, tokens_in
 from pattern_acp.tools.job import job_sentence
@@ -516,7 +516,7 @@ async def _show_news(session: Session, turn: Turn) -> None:
         # Late: hardly a session was cut off with results that wait.
         from pattern_acp.session.subagents.background import background_of
 
-        background_of(session)
+        await background_of(session).restore(own_tools(session, turn.turn_id).parts)
     if session.workers is not None:
         await session.workers.settle(turn.turn_id, turn.message)
     await session.constellation.models.learn(session.state.model.qualified)

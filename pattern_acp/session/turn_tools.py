@@ -26,7 +26,7 @@ from pattern_acp.session.sandbox import profile_of
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import Session
 from pattern_acp.session.subagents.delegation import Subagents
-from pattern_acp.session.subagents.kinds import TurnParts
+from pattern_acp.session.subagents.kinds import TurnParts, own_budget
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, RepeatGuard, RepeatLimits
 from pattern_acp.turn.checks import ConfiguredChecks
@@ -121,6 +121,13 @@ class TurnTools:
         with self._budget.waits.waiting():
             async with self._session.state.policy.asking:
                 return await self._session.approver.put(question)
+
+
+def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
+    """Tools for what a turn does beside its loop, with its own limits: the parts and the runner are there."""
+    tools = TurnTools(session, turn_id, session.constellation.tools, own_budget(session))
+    tools.runner()
+    return tools
 
 
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:

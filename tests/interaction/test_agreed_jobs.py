@@ -12,16 +12,19 @@ from pattern_acp.cli.jobs import JobDesk, list_jobs, receipt, show, verify
 from pattern_acp.commands.document import markdown
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.jobs import store
 from pattern_acp.jobs.errors import JobNotFoundError
 from pattern_acp.jobs.model import JobRow
 from pattern_acp.jobs.store import HoldRow
 from pattern_acp.journal.events import JobMoved, JobQuoted, JobSettled, PermissionDecided
+from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.job_review import shown_lines
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import Turn, calls, says
@@ -220,3 +223,32 @@ async def test_the_same_recorded_inputs_give_the_same_quotes():
         first, second = of_type(await events_of(agent, session), JobQuoted)
         assert (first.quotes, first.plan, first.risks) == (second.quotes, second.plan, second.risks)
         assert (first.number, second.number) == (1, 2)
+
+
+async def test_another_persona_judges_a_job_that_is_over_by_the_numbers_of_its_events():
+    judged: list[Turn] = []
+    model = ScriptedProvider([write("tests/a.py"), says("Done.")], subagents={"review by sceptic": judged})
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        agent.shared.personas = {"sceptic": "Doubts everything."}
+        agent.shared.persona_named = {"sceptic": Persona("sceptic", "You doubt everything.")}.__getitem__
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, f'/job "Move the tests" --paths tests/** --check {GREEN}')
+        recorded = await agent.database.read(lambda tx: read_stream(tx, session))
+        (seq,) = [one.seq for one in recorded if isinstance(one.event, JobSettled)]
+        judged.append(says(f"Verdict: kept\nThe check ended with 0 (#{seq}).\nA good job.\nSee #999999999."))
+        await agent.editor.prompt(session, "/job review 1")
+        said = agent.editor.said()
+        assert "**Job 1, reviewed by sceptic.** This is advice: the receipt stays as it is." in said
+        assert f"Verdict: kept\n\nThe check ended with 0 (#{seq}).\n\n2 lines left out" in said
+        asked = model.requests[-1]
+        assert asked.tools == ()
+        assert asked.system.startswith("You doubt everything.")
+        assert f"#{seq} job_settled by system" in str(asked.messages)
+        for words, shown in (("/job review 1 nobody", "There is no persona 'nobody'"), ("/job review 7", "no job 7")):
+            await agent.editor.prompt(session, words)
+            assert shown in agent.editor.said()
+
+
+def test_a_review_that_names_no_event_has_no_verdict():
+    assert shown_lines("Verdict: kept\nAll is fine.", {1}).startswith("Verdict: cannot be told")
+    assert "left out" not in shown_lines("Verdict: not kept\nIt failed (#1, #2).", {1, 2})

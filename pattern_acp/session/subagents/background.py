@@ -29,12 +29,11 @@ from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
 from pattern_acp.rewind.landing import NotLandedError, record_with_contents
 from pattern_acp.session.state import Addition
 from pattern_acp.session.subagents.graph import SubagentGraph
-from pattern_acp.session.subagents.kinds import TurnParts, give_back
+from pattern_acp.session.subagents.kinds import TurnParts, give_back, own_budget
 from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.subagents.worker import Landings
 from pattern_acp.session.subagents.worker_result import asked_for
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, SubagentKind, ToolOutcome
-from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallProgress
 from pattern_acp.workspace.jobs import JobState
@@ -218,7 +217,7 @@ class BackgroundSubagents:
 
     def _new(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, worker_id: str) -> BackgroundSubagent:
         session = self._session
-        own = replace(parts, budget=self._budget(), approver=NobodyAsked())
+        own = replace(parts, budget=own_budget(session), approver=NobodyAsked())
         base = None if task.kind.only_reads else session.workbench.files
         graph = SubagentGraph(lands=lambda _: base is not None)
         graph.node(call_id, task.name, task.kind)
@@ -229,25 +228,18 @@ class BackgroundSubagents:
             subagent.result.asks_later = True
         return BackgroundSubagent(worker_id, task, call_id, subagent, graph, progress)
 
-    def _budget(self) -> Budget:
-        clock, limits = self._session.constellation.clock, self._session.state.settings.turn
-        budget = Budget(Limits(limits.max_model_requests, limits.max_wall_seconds), clock, UserWaitTimer(clock))
-        budget.begin()
-        return budget
+    async def restore(self, parts: TurnParts | None) -> None:
+        """Take over results that waited when an earlier process ended.
 
-    async def _restore(self, turn_id: TurnId) -> None:
-        """Take over results that waited when an earlier process ended."""
-        # Late: hardly a session was cut off with results that wait.
-        from pattern_acp.session.turn_tools import TurnTools
-
+        Raises:
+            DatabaseError: they cannot be read.
+        """
         session, shared = self._session, self._session.constellation
-        tools = TurnTools(session, turn_id, shared.tools, self._budget())
-        tools.runner()
-        while session.state.reported and tools.parts is not None:
+        while session.state.reported and parts is not None:
             one = session.state.reported[0]
             kind = SubagentKind(one.kind)
             task = DelegatedTask(kind, one.task, one.name, paths=one.paths, checks=one.checks, background=True)
-            worker = self._new(tools.parts, task, one.call_id, one.job_id)
+            worker = self._new(parts, task, one.call_id, one.job_id)
             try:
                 changes = await shared.database.read(partial(_changes_of, reported=one))
                 await worker.subagent.restore(one, changes)
@@ -305,8 +297,6 @@ class BackgroundSubagents:
         Raises:
             DatabaseError: something could not be recorded.
         """
-        if self._session.state.reported:
-            await self._restore(turn_id)
         for worker in self.all():
             if worker.outcome:
                 continue

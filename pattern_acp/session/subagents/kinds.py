@@ -16,9 +16,10 @@ from pattern_acp.policy.approver import Approver
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.tools.base import DELEGATE, Delegation, SubagentKind, Tool, ToolContext
-from pattern_acp.turn.budget import Budget, Limits
+from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 
 if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
     from pattern_acp.workspace.overlay import OverlayFileSystem
 
 READING = frozenset(
@@ -104,6 +105,14 @@ def give_back(places: anyio.CapacityLimiter, holder: object) -> None:
 def limits_of(settings: DelegateSettings) -> Limits:
     """The most that one subagent may use."""
     return Limits(settings.max_model_requests, settings.max_wall_seconds, settings.max_tool_calls, settings.max_tokens)
+
+
+def own_budget(session: "Session") -> Budget:
+    """Limits like those of a turn, which begin now."""
+    clock, limits = session.constellation.clock, session.state.settings.turn
+    budget = Budget(Limits(limits.max_model_requests, limits.max_wall_seconds), clock, UserWaitTimer(clock))
+    budget.begin()
+    return budget
 
 
 def model_for(kind: SubagentKind, settings: DelegateSettings, own: str) -> str:

@@ -19,7 +19,7 @@ from pattern_acp.context import compaction
 from pattern_acp.context.builder import MemoryView, Stable, build_request, long_text
 from pattern_acp.context.compaction import SHORT_RESULT_CHARACTERS, Untouchable
 from pattern_acp.context.history import result_text
-from pattern_acp.context.instructions import subagent_prompt
+from pattern_acp.context.instructions import subagent_prompt, with_persona
 from pattern_acp.context.window import (
     MessageTokens,
     does_not_fit,
@@ -28,6 +28,7 @@ from pattern_acp.context.window import (
     request_tokens,
     with_answer_in_window,
 )
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError, unwrap_exception_group
@@ -532,8 +533,12 @@ class Subagent:
         call_id: ToolCallId,
         progress: Progress,
         base: FileSystem | None = None,
+        persona: Persona | None = None,
     ) -> None:
-        """`base` is what a worker whose changes land starts from; None for one whose changes are made at once."""
+        """`base` is what a worker whose changes land starts from; None for one whose changes are made at once.
+
+        `persona` is who does it in place of the session's.
+        """
         shared, settings = session.constellation, session.state.settings.delegate
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
@@ -544,7 +549,7 @@ class Subagent:
         self.scope = anyio.CancelScope()
         """Cancelled to end it alone, as the user wants; its turn goes on."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
-        qualified = model_for(task.kind, settings, session.state.model.qualified)
+        qualified, self._system = _answering(session, task.kind, persona)
         self._call_id = call_id
         self._missing = shared.models.missing_key(qualified)
         waits = UserWaitTimer(shared.clock, parts.budget.waits)
@@ -843,7 +848,7 @@ class Subagent:
         plan = ("Plan mode: nothing can be changed.",) if state.policy.mode is Mode.PLAN else ()
         return build_request(
             session_id=SessionId(f"{self._session.session_id}/{self._task.name}"),
-            stable=Stable(f"{state.system}\n\n{self._words}", specs, state.tool_form),
+            stable=Stable(f"{self._system}\n\n{self._words}", specs, state.tool_form),
             model=self._model.info,
             thought_level=thought_level_of(
                 self._model.info, level_after(state.settings, state.thought_level, state.model, self._model.info)
@@ -894,6 +899,15 @@ class Subagent:
             path for path in (*self._effects.changed, *others) if path not in {file.path for file in files}
         )
         return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
+
+
+def _answering(session: "Session", kind: SubagentKind, persona: Persona | None) -> tuple[str, str]:
+    """`PROVIDER/MODEL` and system prompt of a kind, or of the persona that does it."""
+    state = session.state
+    own = model_for(kind, state.settings.delegate, state.model.qualified)
+    if persona is None:
+        return own, state.system
+    return persona.model or own, with_persona(state.system, persona) or state.system
 
 
 def _model_in_use(session: "Session", qualified: str, gate: BudgetGate) -> ModelInUse:
