@@ -262,9 +262,8 @@ class Checkpoints:
             DatabaseError: it could not be kept; the change must not be made.
         """
         wanted = [place for path in paths if (place := self._place(path))]
-        found = [(place, await _capture(place)) for place in wanted]
         saved: list[SavedFile] = []
-        for place, captured in found:
+        for place, captured in zip(wanted, await _capture_all(wanted), strict=True):
             known = self._newest(place)
             if known is not None and known.after == captured.state:
                 continue
@@ -276,10 +275,9 @@ class Checkpoints:
 
     async def after_change(self, paths: Sequence[str]) -> None:
         """Note what these paths were left as."""
-        for path in paths:
-            known = self._newest(self._place(path))
-            if known is not None:
-                known.after = self._held.hold(await _capture(known.path))
+        changed = [known for path in paths if (known := self._newest(self._place(path))) is not None]
+        for known, captured in zip(changed, await _capture_all([each.path for each in changed]), strict=True):
+            known.after = self._held.hold(captured)
 
     async def take(self, cause: str, name: str = "") -> str:
         """Close the interval; the id of the checkpoint. With `tool`, a change that is being made stays open.
@@ -458,4 +456,9 @@ def _may_change_files(access: Access) -> bool:
 
 
 async def _capture(path: str) -> Captured:
-    return await anyio.to_thread.run_sync(capture_in_place, path)
+    return (await _capture_all((path,)))[0]
+
+
+async def _capture_all(paths: Sequence[str]) -> list[Captured]:
+    # One thread for all: each change of threads costs as much as a small file.
+    return await anyio.to_thread.run_sync(lambda: [capture_in_place(path) for path in paths])

@@ -180,7 +180,7 @@ async def land(checkpoints: Checkpoints, files: FileSystem, plan: LandingPlan, c
         scope, paths = checkpoints.scope, [write.path for write in plan.writes]
         # A moment of its own, to which `/rewind` goes back.
         await checkpoints.take("tool")
-        captured = [await anyio.to_thread.run_sync(capture_in_place, path) for path in paths]
+        captured = await anyio.to_thread.run_sync(lambda: [capture_in_place(path) for path in paths])
         _refuse_unkept(checkpoints, paths, captured)
         started = LandingStarted(
             scope.ids.new("land"),
