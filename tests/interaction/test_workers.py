@@ -108,6 +108,16 @@ def there(agent: RunningAgent) -> list[str]:
     return sorted(each.name for each in agent.folder.iterdir() if each.is_file())
 
 
+async def session_told(agent: RunningAgent, model: ScriptedProvider, words: str) -> str:
+    """The session's own newest request with these words, once there is one: workers ask the model beside it."""
+
+    def found() -> list[str]:
+        return [text for each in requests_of(model, "") if words in (text := str(each.messages))]
+
+    await agent.editor.wait_until(lambda: bool(found()))
+    return found()[-1]
+
+
 def inner(events: Sequence[Event]) -> list[Event]:
     return [each.event for each in events if isinstance(each, SubagentRecorded)]
 
@@ -199,7 +209,7 @@ async def test_without_forms_the_next_message_says_what_a_worker_is_to_change():
         assert "asks for this: Write c, too." in str(requests_of(model, "maker")[2].messages[-1].parts)
         await agent.editor.prompt(session, "Go on.")
         assert there(agent) == ["a.txt", "b.txt", "c.txt"]
-        assert "Now with c." in str(model.requests[-1].messages)
+        assert await session_told(agent, model, "Now with c.")
 
 
 @pytest.mark.parametrize(
@@ -410,9 +420,7 @@ async def test_a_worker_in_the_background_outlives_its_prompt_and_lands_with_the
         assert there(agent) == []
         await agent.editor.prompt(session, "Go on.")
         assert there(agent) == ["a.txt"]
-        told = str(model.requests[-1].messages)
-        assert "Made it." in told
-        assert "Landed: 1 file." in told
+        assert "Landed: 1 file." in await session_told(agent, model, "Made it.")
         events = await events_of(agent, session)
         assert [each.outcome for each in of_type(events, JobEnded)] == ["exited"]
         shown = [each["title"] for each in agent.editor.of_kind("tool_call")]
@@ -446,8 +454,7 @@ async def test_a_result_that_waits_is_settled_by_the_first_prompt_of_a_later_pro
             await agent.editor.prompt(session, "Go on.")
         names = ["a.txt", "b.txt", *(["c.txt"] if answer == "Ask for changes" else []), "old.txt"]
         assert sorted(each.name for each in folder.glob("*.txt")) == names
-        told = str(model.requests[-1].messages)
-        assert ("Now with c." if answer == "Ask for changes" else "Made it.") in told
+        assert await session_told(agent, model, "Now with c." if answer == "Ask for changes" else "Made it.")
         ended = of_type(await events_of(agent, session), JobEnded)
         assert [(each.job_id, each.outcome) for each in ended] == [("worker1", "exited")]
 
@@ -485,7 +492,7 @@ async def test_a_worker_in_the_background_goes_on_with_what_the_user_asks_for_at
         agent.editor.form = form("Accept")
         await agent.editor.prompt(session, "Go on.")
         assert there(agent) == ["a.txt", "b.txt", "c.txt"]
-        assert "Now with c." in str(model.requests[-1].messages)
+        assert await session_told(agent, model, "Now with c.")
 
 
 async def test_a_worker_in_the_background_is_stopped_by_the_user_and_with_its_session():
@@ -523,7 +530,7 @@ async def test_nobody_is_asked_for_a_worker_in_the_background():
         assert last_result(requests_of(model, "maker")[1]).is_error
         await agent.editor.prompt(session, "Go on.")
         assert agent.editor.asked == []
-        assert "I could not." in str(model.requests[-1].messages)
+        assert await session_told(agent, model, "I could not.")
 
 
 async def test_only_what_lands_works_in_the_background():
