@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.file_states import FileChange, FileState, SavedFile, UnsavedFile
 from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.paths import is_within
+from pattern_acp.domain.paths import is_within, resolve_path
 from pattern_acp.journal import leases
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.contents import store_content
@@ -49,7 +48,7 @@ from pattern_acp.tools.base import CodeAccess
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.noted_files import AFTER_SECONDS
-from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_in_place
+from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_all
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
@@ -174,6 +173,9 @@ class Checkpoints:
         """True while the session goes back, and after an error interrupted that."""
         self.scope = scope
         self._open: list[_Open] = []
+        self._newest: dict[str, _Open] = {}
+        """The last of `_open` for each path."""
+        self._own = (resolve_path(str(scope.database.path.parent)),)
         self._left_out: dict[str, str] = {}
         self._held = _HeldContents()
         self._turn_id = TurnId("")
@@ -235,10 +237,10 @@ class Checkpoints:
             self._left_out.setdefault(path, why)
         saved: list[SavedFile] = []
         for path, before, after in found.files:
-            place = self._place(path, resolved=True)
+            place = self._place(path)
             if not place or before.state == after.state:
                 continue
-            known = self._newest(place)
+            known = self._newest.get(place)
             if known is not None and known.after == after.state:
                 # A file tool, or a command beside this one, was seen to leave it so.
                 continue
@@ -251,7 +253,7 @@ class Checkpoints:
                 continue
             state = self._held.hold(before)
             saved.append(SavedFile(place, state))
-            self._open.append(_Open(place, state, self._held.hold(after)))
+            self._add(_Open(place, state, self._held.hold(after)))
         if saved:
             await self._record_saved(turn_id, saved)
 
@@ -261,22 +263,22 @@ class Checkpoints:
         Raises:
             DatabaseError: it could not be kept; the change must not be made.
         """
-        wanted = [place for path in paths if (place := self._place(path))]
+        wanted = [place for place in self._places(paths) if place]
         saved: list[SavedFile] = []
-        for place, captured in zip(wanted, await _capture_all(wanted), strict=True):
-            known = self._newest(place)
+        for place, captured in zip(wanted, await capture_all(wanted), strict=True):
+            known = self._newest.get(place)
             if known is not None and known.after == captured.state:
                 continue
             state = self._held.hold(captured)
             saved.append(SavedFile(place, state))
-            self._open.append(_Open(place, state))
+            self._add(_Open(place, state))
         if saved:
             await self._record_saved(self.scope.turn_id, saved)
 
     async def after_change(self, paths: Sequence[str]) -> None:
         """Note what these paths were left as."""
-        changed = [known for path in paths if (known := self._newest(self._place(path))) is not None]
-        for known, captured in zip(changed, await _capture_all([each.path for each in changed]), strict=True):
+        changed = [known for place in self._places(paths) if (known := self._newest.get(place)) is not None]
+        for known, captured in zip(changed, await capture_all([each.path for each in changed]), strict=True):
             known.after = self._held.hold(captured)
 
     async def take(self, cause: str, name: str = "") -> str:
@@ -286,14 +288,14 @@ class Checkpoints:
             DatabaseError: it could not be recorded; the interval stays open.
         """
         closing = [change for change in self._open if change.after is not None or cause != "tool"]
-        for change in closing:
-            if change.after is None:
-                change.after = self._held.hold(await _capture(change.path))
+        unknown = [change for change in closing if change.after is None]
+        for change, captured in zip(unknown, await capture_all([each.path for each in unknown]), strict=True):
+            change.after = self._held.hold(captured)
         return await self._record(cause, name, closing)
 
-    def keeps(self, path: str) -> bool:
-        """Tell whether a checkpoint can hold what is at a path."""
-        return bool(self._place(path))
+    def not_held(self, paths: Sequence[str]) -> list[str]:
+        """Those of some paths of which a checkpoint cannot hold what is there."""
+        return [path for path, place in zip(paths, self._places(paths), strict=True) if not place]
 
     def at_end(self, turn_id: TurnId) -> Callable[[Transaction], object]:
         """A function that appends the checkpoint after a turn, for the transaction that ends it.
@@ -332,8 +334,8 @@ class Checkpoints:
             await undo(scope, landing)
         saved = _not_checkpointed(entries)
         for file in saved:
-            if self._newest(file.path) is None:
-                self._open.append(_Open(file.path, file.state))
+            if file.path not in self._newest:
+                self._add(_Open(file.path, file.state))
         if saved or turn_ended:
             await self.take("recovered")
         return _not_ended(entries)
@@ -367,6 +369,7 @@ class Checkpoints:
         """Drop the recorded changes from the open ones; other calls may have opened more meanwhile."""
         known = {id(change) for change in closed}
         self._open = [change for change in self._open if id(change) not in known]
+        self._newest = {change.path: change for change in self._open}
         for path, _ in told:
             self._left_out.pop(path, None)
         if not self._open:
@@ -387,17 +390,24 @@ class Checkpoints:
 
         await scope.database.write(write)
 
-    def _newest(self, place: str) -> _Open | None:
-        return next((change for change in reversed(self._open) if change.path == place), None)
+    def _add(self, change: _Open) -> None:
+        self._open.append(change)
+        self._newest[change.path] = change
 
-    def _place(self, path: str, *, resolved: bool = False) -> str:
-        """The name of a path here; empty for one that is left out. `resolved` says that it is a place already."""
+    def _places(self, paths: Iterable[str]) -> list[str]:
+        """The names of paths here; empty for those that are left out."""
+        folders: dict[str, str] = {}
+        places: list[str] = []
+        for path in paths:
+            try:
+                places.append(self._place(canonical_path(path, folders)))
+            except PatternError:
+                places.append("")
+        return places
+
+    def _place(self, place: str) -> str:
         roots = self.scope.policy.roots
-        try:
-            place = path if resolved else canonical_path(path)
-        except PatternError:
-            return ""
-        if is_within(place, [str(self.scope.database.path.parent.resolve())]):
+        if is_within(place, self._own):
             # Our own memory and journal may lie in a project; to put them back by their bytes would destroy them.
             return ""
         if not is_within(place, roots):
@@ -453,12 +463,3 @@ def _may_change_files(access: Access) -> bool:
             return not read_only
         case _:
             return False
-
-
-async def _capture(path: str) -> Captured:
-    return (await _capture_all((path,)))[0]
-
-
-async def _capture_all(paths: Sequence[str]) -> list[Captured]:
-    # One thread for all: each change of threads costs as much as a small file.
-    return await anyio.to_thread.run_sync(lambda: [capture_in_place(path) for path in paths])

@@ -29,6 +29,7 @@ from pattern_acp.workspace.errors import EditorRefusedError
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.snapshots import (
     Captured,
+    capture_all,
     capture_in_place,
     put_back,
     refuse_links,
@@ -56,7 +57,7 @@ async def start_rewind(
         DatabaseError: nothing was recorded, and nothing may be done.
     """
     wanted = plan.chosen(overwrite=overwrite) if "files" in parts else ()
-    found = [await anyio.to_thread.run_sync(capture_in_place, change.path) for change in wanted]
+    found = await capture_all([change.path for change in wanted])
     files = tuple(FileChange(change.path, now.state, change.after) for change, now in zip(wanted, found, strict=True))
     blocks = tuple(block.label for block in plan.blocks if block.changes) if "memory" in parts else ()
     started = RewindStarted(

@@ -35,7 +35,14 @@ from pattern_acp.rewind.execution import put_file_back
 from pattern_acp.workspace.errors import FileMissingError, NotTextError
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.overlay import Content, OverlayChange, OverlayFileSystem, content_of
-from pattern_acp.workspace.snapshots import Captured, capture_in_place, put_back, remove_empty_folders, set_mode
+from pattern_acp.workspace.snapshots import (
+    Captured,
+    capture_all,
+    capture_in_place,
+    put_back,
+    remove_empty_folders,
+    set_mode,
+)
 
 AT_ONCE = 8
 """Files that are written side by side: each waits for the editor and the disk."""
@@ -180,7 +187,7 @@ async def land(checkpoints: Checkpoints, files: FileSystem, plan: LandingPlan, c
         scope, paths = checkpoints.scope, [write.path for write in plan.writes]
         # A moment of its own, to which `/rewind` goes back.
         await checkpoints.take("tool")
-        captured = await anyio.to_thread.run_sync(lambda: [capture_in_place(path) for path in paths])
+        captured = await capture_all(paths)
         _refuse_unkept(checkpoints, paths, captured)
         started = LandingStarted(
             scope.ids.new("land"),
@@ -294,9 +301,9 @@ def _refuse_unkept(checkpoints: Checkpoints, paths: Sequence[str], captured: Seq
     Raises:
         NotLandedError: there is such a path.
     """
+    for path in checkpoints.not_held(paths):
+        raise NotLandedError(f"{path} is protected or lies outside the session's folders, so nothing was landed.")
     for path, before in zip(paths, captured, strict=True):
-        if not checkpoints.keeps(path):
-            raise NotLandedError(f"{path} is protected or lies outside the session's folders, so nothing was landed.")
         if not before.state.is_kept:
             raise NotLandedError(f"{path} could not be put back ({before.state.why_not}), so nothing was landed.")
 

@@ -152,9 +152,10 @@ class DelegatingFileSystem:
 
     async def read_text_file(self, path: str) -> TextFile:
         """See `FileSystem.read_text_file`: the editor's text, unsaved changes included, unless the disk is ahead."""
+        if not self._can_read or self._calls.paused or not _can_name(path):
+            return await self._local.read_text_file(path)
         facts = await _inspect_whole(path)
-        is_gone = path in self._gone and facts.kind == "missing"
-        if not self._can_read or self._calls.paused or is_gone or not _editor_can_hold(facts) or not _can_name(path):
+        if (path in self._gone and facts.kind == "missing") or not _editor_can_hold(facts):
             return await self._local.read_text_file(path)
         if self._is_stale(path, facts):
             return await self._read_changed(path, facts)

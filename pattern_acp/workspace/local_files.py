@@ -65,8 +65,7 @@ class LocalFileSystem:
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `FileSystem.write_text_file`. A link is followed: its target is written."""
         # Not abandoned on cancellation: a write that was reported as undone must not appear later.
-        await to_thread.run_sync(_write, path, text, self._unfinished)
-        return await self.read_text_file(path)
+        return TextFile(path, await to_thread.run_sync(_written, path, text, self._unfinished), "disk")
 
     async def move_file(self, path: str, to: str) -> None:
         """See `FileSystem.move_file`."""
@@ -125,6 +124,12 @@ def _refuse_size(path: str, size: int) -> None:
     if size > MAX_TEXT_BYTES:
         limit = MAX_TEXT_BYTES // 1_000_000
         raise TooLargeError(f"{path} is larger than {limit} MB; use a command to read or change a part of it.")
+
+
+def _written(path: str, text: str, unfinished: UnfinishedWrites) -> str:
+    _write(path, text, unfinished)
+    # In the same thread: each change of threads costs as much as a small file.
+    return _read(path)[0]
 
 
 def _write(path: str, text: str, unfinished: UnfinishedWrites) -> None:

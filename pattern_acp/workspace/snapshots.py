@@ -1,8 +1,8 @@
 """States of files: taking one, and putting a path back into one.
 
 Owns: bytes, permission bits and links of single paths, and the rule that nothing is written outside the roots, whatever
-links were put in the way meanwhile. Must not know: checkpoints, the journal, editors. All of it blocks and belongs in a
-worker thread.
+links were put in the way meanwhile. Must not know: checkpoints, the journal, editors. All but `capture_all` blocks and
+belongs in a worker thread.
 
 Where the system has `openat` and its kin, every folder on the way is opened without following links, and the last step
 works in the opened folder, so that nothing can be swapped between a check and its use. Elsewhere (Windows) the way is
@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from anyio import to_thread
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import sha256_hex
@@ -44,14 +45,23 @@ class Captured(Struct, frozen=True):
     content: bytes | None = None
 
 
-def canonical_path(path: str) -> str:
+def canonical_path(path: str, folders: dict[str, str] | None = None) -> str:
     """Return the one name of a path for checkpoints: its folder resolved, its last part unchanged, even for a link.
+
+    `folders` takes each folder that is resolved, for the next path of the same look.
 
     Raises:
         WorkspaceError: the links on the way lead in a circle.
     """
     parent, name = os.path.split(path)
-    return str(Path(resolve_path(parent)) / name) if name else resolve_path(path)
+    if not name:
+        return resolve_path(path)
+    folder = folders.get(parent) if folders is not None else None
+    if folder is None:
+        folder = resolve_path(parent)
+        if folders is not None:
+            folders[parent] = folder
+    return os.path.normpath(f"{folder}{os.sep}{name}")
 
 
 def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
@@ -81,15 +91,21 @@ def capture(path: str, *, limit: int = FILE_BYTES) -> Captured:
     return Captured(FileState("file", mode, len(content), sha256_hex(content)), content)
 
 
-def capture_in_place(path: str) -> Captured:
+def capture_in_place(path: str, folders: dict[str, str] | None = None) -> Captured:
     """Capture a path that `canonical_path` returned; a file behind a link on the way to it is another one.
 
-    Never raises.
+    `folders` is that of `canonical_path`. Never raises.
     """
     try:
-        return capture(path) if canonical_path(path) == path else Captured(MISSING)
+        return capture(path) if canonical_path(path, folders) == path else Captured(MISSING)
     except WorkspaceError:
         return Captured(MISSING)
+
+
+async def capture_all(paths: Sequence[str]) -> list[Captured]:
+    """Capture paths as `capture_in_place` does, in one thread: each change of threads costs as much as a small file."""
+    folders: dict[str, str] = {}
+    return await to_thread.run_sync(lambda: [capture_in_place(path, folders) for path in paths])
 
 
 def is_repository(path: str) -> bool:
