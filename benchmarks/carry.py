@@ -19,7 +19,6 @@ import anyio
 from pattern_acp.carry.arrival import Conflicts, accept, proposals
 from pattern_acp.carry.car import read_archive
 from pattern_acp.carry.export import Choice, export
-from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import MessageId, SessionId, TurnId
@@ -29,7 +28,7 @@ from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, TurnEnded, TurnStarted
 from pattern_acp.journal.sessions import NewSession, create_session, note_prompt, touch
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 
 AT_MS = 1_800_000_000_000
 OF_SESSION = 500
@@ -64,16 +63,13 @@ def fill(tx: Transaction, number: int, count: int, size: int, chance: random.Ran
 async def leave(folder: Path, events: int, size: int) -> None:
     """Fill a constellation and export it."""
     chance = random.Random(7)
-    redactor = Redactor(())
     async with open_database(folder / "one" / "constellation.db", clock=SystemClock()) as database:
         for number in range(-(-events // OF_SESSION)):
             await database.write(partial(fill, number=number, count=OF_SESSION, size=size, chance=chance))
         (counted,) = await database.read(lambda tx: tx.all("SELECT count(*) FROM events"))
         with (folder / "a.car").open("w+b") as into:
             began, spent = time.perf_counter(), time.process_time()
-            report = await database.read(
-                lambda tx: export(tx, into, Choice(), lambda said: mask_secrets(redactor.mask(said)), str)
-            )
+            report = await database.read(lambda tx: export(tx, into, Choice(), SecretMask(), str))
             took, processor = time.perf_counter() - began, time.process_time() - spent
             written = into.seek(0, 2)
     print(

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.load import known_secrets
-from pattern_acp.config.logs import Redactor
 from pattern_acp.config.settings import SyncSettings
 from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.model import Credential
@@ -25,7 +24,7 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.session.stored import project_of_folder
 from pattern_acp.sync.exchange import MemoryExchange, device_of, peers_of
@@ -89,10 +88,9 @@ def sharing_of(settings: SyncSettings) -> Sharing:
     )
 
 
-def mask_of(process: Process) -> Callable[[str], str]:
+def mask_of(process: Process) -> SecretMask:
     """The function that takes secrets out of a text."""
-    known = Redactor(known_secrets(process.loaded.settings))
-    return lambda said: mask_secrets(known.mask(said))
+    return SecretMask(known_secrets(process.loaded.settings))
 
 
 def carrier_of(url: str) -> Carrier:

@@ -5,7 +5,6 @@ those of an archive of ours are Loro documents and JSON, which never do.
 """
 
 import os
-from collections.abc import Sequence
 from hashlib import sha256
 from typing import BinaryIO, TypeAlias, TypeVar, cast
 
@@ -14,7 +13,7 @@ import msgspec
 
 from pattern_acp.domain.errors import PatternError
 
-Node: TypeAlias = "bool | int | str | bytes | Sequence[Node] | dict[str, Node] | None"
+Node: TypeAlias = "bool | int | str | bytes | list[Node] | dict[str, Node] | None"
 """The content of a block. A link is the bytes of a CID."""
 
 T = TypeVar("T")
@@ -53,7 +52,7 @@ class ArchiveWriter:
         Raises:
             OSError: the file cannot be written.
         """
-        content = libipld.encode_dag_cbor(_plain(node))
+        content = libipld.encode_dag_cbor(node)
         cid = _CID + sha256(content).digest()
         if cid not in self._known:
             self._known.add(cid)
@@ -125,15 +124,6 @@ def read_archive(file: BinaryIO) -> ArchiveReader:
     if root not in places:
         raise ArchiveDamagedError("The archive lacks its root; it is cut short.")
     return ArchiveReader(file, places, root)
-
-
-def _plain(node: Node) -> Node:
-    """Return a node with lists for tuples, which the codec does not know."""
-    if isinstance(node, dict):
-        return {key: _plain(value) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return [_plain(value) for value in node]
-    return node
 
 
 def _header(root: bytes) -> bytes:

@@ -38,7 +38,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.archive import MOST_CHARACTERS, NewEntry, entry_facts, find_same, insert_entry
 from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, BlockKey, BlockSpec, Scope, Tier
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.store import WriteRecord, block_exists, propose_creation, store_change
 
@@ -175,7 +175,7 @@ async def as_archive(
         async with open_database(path, clock=clock) as database:
             await database.write(lambda tx: _Converter(tx, found, persona, project, folder).run())
             with (Path(name) / "archive.car").open("w+b") as file:
-                report = await database.read(lambda tx: export(tx, file, Choice(), mask_secrets, str))
+                report = await database.read(lambda tx: export(tx, file, Choice(), SecretMask(), str))
                 yield await anyio.to_thread.run_sync(read_archive, file), report
 
 

@@ -36,6 +36,7 @@ from pattern_acp.journal.reader import stored_payload
 from pattern_acp.memory.block_loader import READING_PEER
 from pattern_acp.memory.blocks import BlockKey, Scope, fork_in
 from pattern_acp.memory.history import StoredHistory, document_at, read_history, texts_of_all_versions
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.store import load_block
 from pattern_acp.tasks.document import TaskDocument
 
@@ -210,10 +211,10 @@ def export(
     tx: Transaction,
     file: BinaryIO,
     choice: Choice,
-    mask: Callable[[str], str],
+    mask: SecretMask | None,
     project_of: Callable[[str], str],
 ) -> ExportReport:
-    """Write what is chosen; `mask` takes secrets out of a text, `project_of` gives the project of a folder.
+    """Write what is chosen; `mask` takes secrets out, `project_of` gives the project of a folder.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -231,13 +232,13 @@ class Export:
         tx: Transaction,
         writer: ArchiveWriter,
         choice: Choice,
-        mask: Callable[[str], str],
+        mask: SecretMask | None,
         project_of: Callable[[str], str],
     ) -> None:
         self._tx = tx
         self._writer = writer
         self._choice = choice
-        self._mask = mask
+        self._secrets = mask
         self._project_of = project_of
         self._store = store_id(tx)
         self.report = ExportReport()
@@ -258,6 +259,9 @@ class Export:
         contents = Contents(FORMAT, FORM, load_migrations()[-1].version, *links)
         report.root = cid_text(self._writer.finish(_node(contents)))
         return report
+
+    def _mask(self, said: str) -> str:
+        return said if self._secrets is None else self._secrets.mask(said)
 
     def _put(self, record: Struct) -> bytes:
         return self._writer.add(_node(record))
@@ -419,7 +423,7 @@ class Export:
         ):
             events = [self._chained(each) for each in found]
             places |= {integer(each[0]): event.session_seq for each, event in zip(found, events, strict=True)}
-            pages += (self._writer.add([_node(event) for event in page]) for page in _by_size(events))
+            pages += (self._writer.add(_node(list(page))) for page in _by_size(events))
             after = events[-1].session_seq
         self.report.events += after
         usage = tuple(
@@ -437,12 +441,13 @@ class Export:
     def _chained(self, row: Row) -> ChainedEvent:
         record = _record(row)
         session_seq, payload_hash, prev_hash, own, salt, chain, redacted = row[13:]
-        payload = cast("JsonObject", json.loads(record.payload.decode("utf-8", "surrogatepass")))
-        shown = mask_texts(record.kind, payload, self._mask)
-        if shown != payload:
-            self.report.masked += 1
-            record = msgspec.structs.replace(record, payload=canonical_json(shown))
-        masked = shown != payload or redacted == 1
+        said, masked = record.payload.decode("utf-8", "surrogatepass"), redacted == 1
+        if self._secrets is not None and self._secrets.is_needed(said):
+            payload = cast("JsonObject", json.loads(said))
+            shown = mask_texts(record.kind, payload, self._secrets.mask)
+            if shown != payload:
+                self.report.masked += 1
+                masked, record = True, msgspec.structs.replace(record, payload=canonical_json(shown))
         return ChainedEvent(
             record,
             integer(session_seq),
@@ -520,5 +525,13 @@ def _cell(name: str, value: SqlValue) -> object:
     return value
 
 
-def _node(record: Struct) -> Node:
-    return cast("Node", msgspec.to_builtins(record, builtin_types=(bytes,)))
+def _node(records: Struct | Sequence[ChainedEvent]) -> Node:
+    plain = cast("object", msgspec.to_builtins(records, builtin_types=(bytes,)))
+    # Such an event has no tuples, which the codec does not know; looking for them takes as long as all else.
+    return cast("Node", plain if isinstance(plain, list) else _without_tuples(plain))
+
+
+def _without_tuples(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_tuples(item) for key, item in cast("dict[str, object]", value).items()}
+    return [*map(_without_tuples, cast("Sequence[object]", value))] if isinstance(value, list | tuple) else value

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -41,12 +40,11 @@ from pattern_acp.cli.usage import since_ms
 from pattern_acp.commands.document import Paragraph, Part, Result, Said
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.load import known_secrets
-from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.disk_usage import size_text
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.session.stored import project_of_folder
 
 
@@ -137,7 +135,7 @@ async def export_archive(
         since_ms=begins,
         history=cast("History", history or "full"),
     )
-    mask = partial(_masked, Redactor(known_secrets(desk.process.loaded.settings)))
+    mask = SecretMask(known_secrets(desk.process.loaded.settings))
     path = Path(file)
     try:
         with tempfile.TemporaryFile() if dry_run else _new_file(path) as into:
@@ -219,7 +217,3 @@ def _new_file(path: Path) -> BinaryIO:
         OSError: it is there already, or cannot be written.
     """
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
-
-
-def _masked(known: Redactor, said: str) -> str:
-    return mask_secrets(known.mask(said))

@@ -152,7 +152,7 @@ async def _exported(
 def _write(file: Path, choice: Choice, tx: Transaction) -> ExportReport:
     with file.open("w+b") as into:
         # Nothing leaves the user's own folder, so nothing is masked.
-        return export(tx, into, choice, lambda said: said, project_of_folder)
+        return export(tx, into, choice, None, project_of_folder)
 
 
 async def _take(desk: ForkDesk, to: Database, file: Path, accepts: str, conflicts: str) -> ImportedArchive:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
-from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern
+from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern, without_case
 
 MAX_FILE_BYTES = 5_000_000
 _MOST_FILES = 3
@@ -73,6 +73,10 @@ class Redactor:
         if self._known is not None and any(secret in text for secret in self._secrets):
             text = self._known.sub(_MASK, text)
         return _KEY_FORMS.sub(_MASK, text)
+
+    def is_needed(self, text: str) -> bool:
+        """Tell whether anything in `text` may be replaced; False is sure."""
+        return any(secret in text for secret in self._secrets) or _KEY_FORMS.is_possible(without_case(text))
 
 
 class _FileFormatter(logging.Formatter):

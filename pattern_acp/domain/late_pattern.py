@@ -52,12 +52,12 @@ class AnchoredPattern:
             ignore_case: Whether the anchors, in lower case here, may be written in any case.
         """
         self._pattern = pattern
-        self._anchors = tuple(anchors)
+        self.anchors = tuple(anchors)
         self._ignore_case = ignore_case
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """The matches, leftmost first and without overlap."""
-        return self._matches(text, _without_case(text) if self._ignore_case else text)
+        return self._matches(text, without_case(text) if self._ignore_case else text)
 
     def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
         """`text` with `replacement` in the place of each match; one that is a text is taken as it is."""
@@ -68,9 +68,13 @@ class AnchoredPattern:
             end = match.end()
         return "".join((*parts, text[end:])) if parts else text
 
+    def is_possible(self, searched: str) -> bool:
+        """Tell whether a text, without case where that does not count, has an anchor."""
+        return any(anchor in searched for anchor, _ in self.anchors)
+
     def _matches(self, text: str, searched: str) -> Iterator[re.Match[str]]:
         # Most texts have none, and a merge of nothing for each of a hundred expressions takes longer than the search.
-        present = [(anchor, offset) for anchor, offset in self._anchors if anchor in searched]
+        present = [(anchor, offset) for anchor, offset in self.anchors if anchor in searched]
         end = 0
         for start in heapq.merge(*(_places(searched, anchor, offset) for anchor, offset in present)) if present else ():
             if start >= end and (match := self._pattern.match(text, start)):
@@ -78,8 +82,8 @@ class AnchoredPattern:
                 yield match
 
 
-def _without_case(text: str) -> str:
-    """The text with small letters for ASCII letters and their equals, and something in place of all others."""
+def without_case(text: str) -> str:
+    """Return the text with small letters for ASCII letters and their equals, and something in place of all others."""
     if not text.isascii():
         for other, letter in _OTHER_CASES.items():
             text = text.replace(other, letter)

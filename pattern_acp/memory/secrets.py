@@ -10,11 +10,13 @@ import operator
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from json.encoder import encode_basestring
 
 from msgspec import Struct
 
-from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern
+from pattern_acp.config.logs import Redactor
+from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern, without_case
 
 
 class SecretMatch(Struct, frozen=True):
@@ -29,8 +31,10 @@ def _shape(expression: str, *beginnings: str) -> AnchoredPattern:
     return AnchoredPattern(late_pattern(expression), [(each, 0) for each in beginnings])
 
 
+_KEY_BEGINNING = "-----BEGIN "
+
 _SHAPES: tuple[tuple[str, AnchoredPattern], ...] = (
-    ("a private key", _shape(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----", "-----BEGIN ")),
+    ("a private key", _shape(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----", _KEY_BEGINNING)),
     ("an AWS key", _shape(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b", "AKIA", "ASIA", "ABIA", "ACCA")),
     (
         "a GitHub token",
@@ -184,6 +188,12 @@ _SHAPES: tuple[tuple[str, AnchoredPattern], ...] = (
 )
 """Token shapes that their issuers document; each is told by its beginning."""
 
+_LONG_WORD = re.compile(r"[A-Za-z0-9_.=+/:~-]{15,}")
+"""A word that a token or a random run can be in. Most texts have none, or short ones: those are looked through."""
+
+_SHAPE_AT = tuple((anchor, at) for at, (_, shape) in enumerate(_SHAPES) for anchor, _ in shape.anchors)
+"""The beginnings of all shapes, each with the place of its shape: a hundred calls take three times this one loop."""
+
 _ADDRESS_END = re.compile(r"://[^\s/:@]*+:[^\s/@]{3,}+@")
 """Rest of an address with a password; far quicker to find than its beginning."""
 
@@ -287,9 +297,39 @@ _KEY_BLOCK = re.compile(
 
 def mask_secrets(text: str, mark: str = "[secret]") -> str:
     """`text` with `mark` in the place of everything that looks like a secret; for what leaves this machine."""
-    text = _with_marks(text, mark, mark)
-    text = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], text)
-    return _RUN.sub(lambda match: mark if _looks_random(match[0]) else match[0], text)
+    words = _long_words(text)
+    masked = _with_marks(text, words, mark, mark)
+    masked = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], masked)
+    if masked is text and not any(map(_looks_random, _RUN.findall(words))):
+        return text
+    return _RUN.sub(lambda match: mark if _looks_random(match[0]) else match[0], masked)
+
+
+class SecretMask:
+    """The mask of what leaves this machine: secrets of the settings, and whatever looks like one."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        """Mask these as well."""
+        known = tuple(known)
+        self._known = Redactor(known)
+        # As a text in JSON has them.
+        self._known_in_json = Redactor(encode_basestring(each)[1:-1] for each in known)
+
+    def mask(self, text: str) -> str:
+        """`text` with a mark in the place of every secret."""
+        return mask_secrets(self._known.mask(text))
+
+    def is_needed(self, json: str) -> bool:
+        """Tell whether a text of an object in JSON may be masked; False is sure, and takes no reading of the object."""
+        if self._known_in_json.is_needed(json) or "://" in json or _KEY_BEGINNING in json:
+            return True
+        words, small = _long_words(json), without_case(json)
+        anchored = (_ASSIGNED, *(shape for _, shape in _NAMED[1:] if isinstance(shape, AnchoredPattern)))
+        return (
+            any(shape.is_possible(small) for shape in anchored)
+            or any(True for _ in _shapes_in(words))
+            or any(map(_looks_random, _RUN.findall(words)))
+        )
 
 
 def _group(match: re.Match[str]) -> int:
@@ -302,13 +342,28 @@ def mask_tokens(text: str, mark: str = "[secret]") -> str:
 
     What only may be one stays, such as a value behind a telling name: a reader of code has to see it.
     """
+
     # A token has digits; `sk-loading-indicator-large` is a name.
-    return _with_marks(text, lambda match: mark if any(map(str.isdigit, match[0])) else match[0], mark)
+    def of_token(match: re.Match[str]) -> str:
+        return mark if any(map(str.isdigit, match[0])) else match[0]
+
+    return _with_marks(text, _long_words(text), of_token, mark)
 
 
-def _with_marks(text: str, of_token: str | Callable[[re.Match[str]], str], mark: str) -> str:
-    text = _KEY_BLOCK.sub(mark, text)
-    for _, shape in _SHAPES:
+def _long_words(text: str) -> str:
+    """The words of a text that shapes and random runs can be in, a line each."""
+    words = _LONG_WORD.findall(text)
+    return "\n".join((_KEY_BEGINNING, *words) if _KEY_BEGINNING in text else words)
+
+
+def _shapes_in(words: str) -> Iterator[tuple[str, AnchoredPattern]]:
+    """Yield the shapes whose beginning is in the long words of a text."""
+    return map(_SHAPES.__getitem__, sorted({at for anchor, at in _SHAPE_AT if anchor in words}) if words else ())
+
+
+def _with_marks(text: str, words: str, of_token: str | Callable[[re.Match[str]], str], mark: str) -> str:
+    text = _KEY_BLOCK.sub(mark, text) if _KEY_BEGINNING in text else text
+    for _, shape in _shapes_in(words):
         text = shape.sub(of_token, text)
     for _, shape in _named(text):
         text = shape.sub(lambda match: _with_mark(match, _group(match), mark), text)
@@ -343,7 +398,8 @@ def _assigned_name(match: re.Match[str]) -> str:
 
 
 def _secrets(text: str) -> Iterator[SecretMatch]:
-    for what, shape in _SHAPES:
+    words = _long_words(text)
+    for what, shape in _shapes_in(words):
         yield from (SecretMatch(what, _masked(match[0])) for match in shape.finditer(text))
     for what, shape in _named(text):
         given = (match[_group(match)] for match in shape.finditer(text))
@@ -351,7 +407,7 @@ def _secrets(text: str) -> Iterator[SecretMatch]:
     for match in _ASSIGNED.finditer(text):
         if _is_assigned(match):
             yield SecretMatch(f"a value of `{_assigned_name(match)[:40]}`", _masked(match[3], shown=0))
-    yield from (SecretMatch("a random key", _masked(run)) for run in _RUN.findall(text) if _looks_random(run))
+    yield from (SecretMatch("a random key", _masked(run)) for run in _RUN.findall(words) if _looks_random(run))
 
 
 def _looks_assigned(value: str) -> bool:

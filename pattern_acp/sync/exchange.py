@@ -9,7 +9,7 @@ told once more in a segment that stands for those before it.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
@@ -25,6 +25,7 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.journal.processes import host_name
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.incoming import take_over
 from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, newest_event, read_changes
 from pattern_acp.sync.segments import (
@@ -95,7 +96,7 @@ class MemoryExchange:
         carrier: Carrier,
         key: bytes,
         sharing: Sharing,
-        mask: Callable[[str], str],
+        mask: SecretMask,
         clock: Clock,
         ids: IdFactory,
         *,

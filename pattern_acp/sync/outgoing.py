@@ -7,7 +7,7 @@ them, and one that is gone for good takes nothing with it.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 
 from msgspec import Struct
@@ -35,6 +35,7 @@ from pattern_acp.journal.codec import kinds_of
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, fork_in
 from pattern_acp.memory.deletion import propose_restoration
 from pattern_acp.memory.history import read_history, texts_of_all_versions
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.store import load_block
 
 QUERIES = load_queries("pattern_acp.sync")
@@ -90,7 +91,7 @@ class Changes(Struct, frozen=True):
         return not (self.report.blocks or self.report.entries)
 
 
-def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: Callable[[str], str]) -> Changes:
+def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask) -> Changes:
     """The changes behind an event; behind 0, all there is. `mask` takes secrets out of a text.
 
     Raises:
@@ -110,9 +111,7 @@ def newest_event(tx: Transaction) -> int:
 class _Increment(Export):
     """The writing of what changed since an event."""
 
-    def __init__(
-        self, tx: Transaction, file: BytesIO, sharing: Sharing, after: int, mask: Callable[[str], str]
-    ) -> None:
+    def __init__(self, tx: Transaction, file: BytesIO, sharing: Sharing, after: int, mask: SecretMask) -> None:
         super().__init__(tx, ArchiveWriter(file), Choice(), mask, str)
         self._sharing = sharing
         self._after = after

@@ -41,7 +41,7 @@ from pattern_acp.journal.reader import read_everywhere, read_stream, verify_stre
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.history import blame_lines, list_writes, read_history, text_of_version
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
@@ -98,7 +98,7 @@ async def leave(
     database: Database, file: Path, choice: Choice | None = None, project_of: Callable[[str], str] = str
 ) -> ExportReport:
     with file.open("w+b") as into:
-        return await database.read(lambda tx: export(tx, into, choice or Choice(), mask_secrets, project_of))
+        return await database.read(lambda tx: export(tx, into, choice or Choice(), SecretMask(), project_of))
 
 
 async def arrive(

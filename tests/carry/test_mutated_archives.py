@@ -1,9 +1,12 @@
 """No archive, however it was changed, does harm: it is refused by a sentence with nothing stored, or it is sound.
 
-Blocks are changed and hashed anew all the way up to the root, as somebody would who means harm.
+Blocks are changed and hashed anew all the way up to the root, as somebody would who means harm. More of them:
+`python -m tests.carry.test_mutated_archives 10000`.
 """
 
 import random
+import sys
+import tempfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -32,7 +35,11 @@ class RolledBackError(Exception):
 
 @pytest.fixture(scope="module")
 def archived(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    folder = tmp_path_factory.mktemp("mutated")
+    return make_archive(tmp_path_factory.mktemp("mutated"))
+
+
+def make_archive(folder: Path) -> bytes:
+    """The bytes of an archive with all kinds of records."""
 
     async def make() -> None:
         async with home(folder / "one") as one:
@@ -177,3 +184,19 @@ def test_a_changed_archive_is_refused_by_a_sentence_or_is_sound(archived: bytes,
             assert sentence == "" or sentence.endswith(".")
 
     anyio.run(run)
+
+
+async def many(folder: Path, content: bytes, count: int) -> None:
+    """Import so many archives, each changed otherwise, and print how many of them were refused."""
+    refused = 0
+    async with open_database(folder / "constellation.db", clock=FakeClock()) as database:
+        for seed in range(count):
+            sentence = await try_it(database, Mutator(content, random.Random(seed)).mutated())
+            assert sentence == "" or sentence.endswith("."), seed
+            refused += bool(sentence)
+    sys.stdout.write(f"{count:,} archives: {refused:,} refused, {count - refused:,} sound, none half imported\n")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        anyio.run(many, Path(name), make_archive(Path(name)), int(sys.argv[1]))

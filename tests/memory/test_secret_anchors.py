@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.config import logs
+from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.late_pattern import AnchoredPattern
 from pattern_acp.memory import secrets
 
@@ -84,3 +85,28 @@ def test_no_other_characters_are_equal_to_a_letter_than_the_four_that_are_taken_
 @pytest.mark.parametrize("text", ["", "no anchor at all", "sk-", ":AA" + "a" * 30])
 def test_a_text_without_a_match_comes_back_itself(text: str):
     assert all(anchored.sub("•", text) is text for anchored in anchored_patterns())
+
+
+SHAPES = st.sampled_from(cast("tuple[tuple[str, AnchoredPattern], ...]", vars(secrets)["_SHAPES"])[1:])
+
+
+@given(st.data())
+def test_what_any_shape_matches_is_one_long_word(data: st.DataObject):
+    _, shape = data.draw(SHAPES)
+    found = data.draw(st.from_regex(re.compile(expression_of(shape).pattern, re.ASCII), fullmatch=True))
+    assert cast("re.Pattern[str]", vars(secrets)["_LONG_WORD"]).fullmatch(found)
+
+
+@given(st.lists(MIXED | st.text(), max_size=4), st.sampled_from(["", 'a "quoted"\nsecret', "plain-words"]))
+@example(['say: "Password is a1B2c3D4e5F6g7H8"\n'], "")
+@example(["sk-abcdefghijklmnopqrstuvwx\nBearer abcdefgh"], "")
+@example(['so: a "quoted"\nsecret'], 'a "quoted"\nsecret')
+def test_an_object_that_needs_no_mask_has_no_text_that_is_masked(texts: list[str], known: str):
+    mask = secrets.SecretMask([known])
+    said = canonical_json({str(number): text for number, text in enumerate(texts)}).decode("utf-8", "surrogatepass")
+    assert mask.is_needed(said) or [mask.mask(text) for text in texts] == texts
+
+
+@pytest.mark.parametrize("text", ["", "Words of no account, and a path/of/some_length/to.py", "ein Schlüssel"])
+def test_an_object_without_anything_like_a_secret_needs_no_mask(text: str):
+    assert not secrets.SecretMask(["known-secret"]).is_needed(canonical_json({"text": text}).decode())

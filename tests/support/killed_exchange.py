@@ -11,6 +11,7 @@ import anyio
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.exchange import MemoryExchange
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.outgoing import Sharing
@@ -51,7 +52,9 @@ async def main(file: str, folder: str, key: str, step: str) -> None:
     carrier = KillingCarrier(Path(folder), int(step))
     async with open_database(Path(file), clock=SystemClock()) as database:
         sharing = Sharing()
-        await MemoryExchange(database, carrier, bytes.fromhex(key), sharing, str, SystemClock(), RandomIds()).run()
+        await MemoryExchange(
+            database, carrier, bytes.fromhex(key), sharing, SecretMask(), SystemClock(), RandomIds()
+        ).run()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.history import blame_lines, list_writes, read_history
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
 from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
@@ -63,7 +63,7 @@ class Device:
             self.carrier,
             key,
             sharing or Sharing(),
-            mask_secrets,
+            SecretMask(),
             self.clock,
             RandomIds(),
             host=self.name,

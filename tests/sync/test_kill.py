@@ -11,6 +11,7 @@ from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
@@ -38,7 +39,7 @@ async def say(database: Database, text: str) -> None:
 
 async def exchange(database: Database, folder: Path, key: bytes) -> None:
     carrier = FolderCarrier(folder)
-    await MemoryExchange(database, carrier, key, Sharing(), str, SystemClock(), RandomIds()).run()
+    await MemoryExchange(database, carrier, key, Sharing(), SecretMask(), SystemClock(), RandomIds()).run()
 
 
 async def test_a_kill_at_any_step_loses_nothing_and_both_devices_come_to_the_same(tmp_path: Path):

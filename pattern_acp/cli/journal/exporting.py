@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from pattern_acp import __version__
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Journal
 from pattern_acp.cli.output import write_failure, write_json, write_line
-from pattern_acp.config.logs import Redactor
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import JournalError
@@ -25,7 +24,7 @@ from pattern_acp.journal.events import SessionCreated, SessionTitled
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.reader import Recorded, verify_stream
 from pattern_acp.journal.streams import stream_position
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 
 LEFT_OUT = {
     "none": "nothing",
@@ -80,15 +79,15 @@ def mask_of(level: str, secrets: Iterable[str]) -> Mask | None:
         return None
     if level == "content":
         return without_content
-    known = Redactor(secrets)
+    secret = SecretMask(secrets)
     done: dict[str, str] = {}
 
     def once(text: str) -> str:
         # Events and pages show the same texts, and the long ones take the time.
         if len(text) < _LONG_TEXT:
-            return mask_secrets(known.mask(text))
+            return secret.mask(text)
         if text not in done:
-            done[text] = mask_secrets(known.mask(text))
+            done[text] = secret.mask(text)
         return done[text]
 
     return lambda kind, payload: mask_texts(kind, payload, once)
