@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 import anyio
 import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.carry.arrival import Conflicts
@@ -24,6 +25,7 @@ from pattern_acp.carry.proposing import (
     Choices,
     ImportedArchive,
     Importer,
+    OpenImport,
     UnusableChoiceError,
     asked,
     chosen,
@@ -128,12 +130,10 @@ async def export_archive(
         begins = since_ms(since, now_ms)
     except ValueError as error:
         raise UnusableChoiceError(f"{since} is no day of the calendar.") from error
-    choice = Choice(
-        project=await anyio.to_thread.run_sync(_project_at, project) if project else "",
-        persona=persona,
+    choice = replace(
+        await choice_of(project, persona, history),
         session=await full_id(desk.database, session) if session else "",
         since_ms=begins,
-        history=cast("History", history or "full"),
     )
     mask = SecretMask(known_secrets(desk.process.loaded.settings))
     path = Path(file)
@@ -177,17 +177,28 @@ async def import_archive(
         if into and projects_of(found.found) != (await anyio.to_thread.run_sync(_project_at, into),):
             projects = await anyio.to_thread.run_sync(_renamed, projects_of(found.found), into)
             found = await look_at(desk.database, archive, file, projects, left_out)
-        if accepts:
-            choices = chosen(accepts, found.found, rule or "both")
-        elif desk.is_program or not sys.stdin.isatty() or not any(one.is_open for one in found.found):
-            return found.unaccepted
-        else:
-            show_parts(listed(found.found), desk.process.environ, pager=False)
-            choices = await asked(found.found, ask_in_terminal, rule) or Choices({})
-        return await found.take(choices, now_ms=SystemClock().now_ms())
+        return await take_or_show(found, accepts, rule, None if desk.is_program else desk.process.environ)
 
 
-async def ask_in_terminal(text: str, answers: Answers) -> str:
+async def take_or_show(
+    found: OpenImport, accepts: str, rule: Conflicts | None, asks_in: Mapping[str, str] | None
+) -> ImportedArchive:
+    """Take over what `accepts` says, else what the user says in a terminal of the environment `asks_in`, else nothing.
+
+    Raises:
+        PatternError: the choice means nothing, the archive is not sound, or the constellation cannot be written.
+    """
+    if accepts:
+        choices = chosen(accepts, found.found, rule or "both")
+    elif asks_in is None or not sys.stdin.isatty() or not any(one.is_open for one in found.found):
+        return found.unaccepted
+    else:
+        show_parts(listed(found.found), asks_in, pager=False)
+        choices = await asked(found.found, _ask_in_terminal, rule) or Choices({})
+    return await found.take(choices, now_ms=SystemClock().now_ms())
+
+
+async def _ask_in_terminal(text: str, answers: Answers) -> str:
     """Ask in the terminal; the word of an answer, or what was typed."""
     sys.stdout.write("".join((*(f"  {word:<9} {label}\n" for word, label in answers.items()), f"{text} ")))
     sys.stdout.flush()
@@ -204,6 +215,12 @@ def _renamed(keys: Sequence[str], into: str) -> Mapping[str, str]:
         named = ", ".join(keys) or "none"
         raise UnusableChoiceError(f"--into needs an archive of one project; this one has {named}.")
     return {keys[0]: _project_at(into)}
+
+
+async def choice_of(project: str, persona: str, history: str) -> Choice:
+    """Return the choice of what to export that words of a command mean; empty ones choose everything."""
+    key = await anyio.to_thread.run_sync(_project_at, project) if project else ""
+    return Choice(project=key, persona=persona, history=cast("History", history or "full"))
 
 
 def _project_at(folder: str) -> str:

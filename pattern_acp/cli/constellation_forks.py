@@ -4,37 +4,22 @@ Owns: the words of a terminal for them, and which file is read and which is writ
 made of: a fork is an export of one constellation that another imports, and so is a merge (pattern_acp/carry).
 """
 
-import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.carry.arrival import Conflicts
-from pattern_acp.carry.export import Choice, ExportReport, History, export, store_id
-from pattern_acp.carry.proposing import (
-    Choices,
-    ImportedArchive,
-    Importer,
-    UnusableChoiceError,
-    asked,
-    chosen,
-    counted,
-    listed,
-    look_at,
-    opened,
-)
-from pattern_acp.cli.carry import ask_in_terminal
+from pattern_acp.carry.export import Choice, ExportReport, export, store_id
+from pattern_acp.carry.proposing import ImportedArchive, Importer, UnusableChoiceError, counted, look_at, opened
+from pattern_acp.cli.carry import choice_of, take_or_show
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
-from pattern_acp.cli.rendering import show_parts
 from pattern_acp.commands.document import Paragraph, Part, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction, open_database
@@ -137,11 +122,7 @@ async def _exported(
     path = constellation_path(desk.of(name))
     if not await anyio.Path(path).exists():
         raise UnusableChoiceError(f"There is no constellation called {name}.")
-    choice = Choice(
-        project=await anyio.to_thread.run_sync(_project_at, project) if project else "",
-        persona=persona,
-        history=cast("History", history or "full"),
-    )
+    choice = await choice_of(project, persona, history)
     with tempfile.TemporaryDirectory(prefix="fork-", dir=path.parent) as folder:
         file = Path(folder, "fork.car")
         async with open_database(path, clock=SystemClock()) as database:
@@ -157,19 +138,8 @@ def _write(file: Path, choice: Choice, tx: Transaction) -> ExportReport:
 
 async def _take(desk: ForkDesk, to: Database, file: Path, accepts: str, conflicts: str) -> ImportedArchive:
     """Take over what the user accepts, or show what there is."""
-    rule, now_ms = SIDES.get(conflicts), SystemClock().now_ms()
     importer = Importer(desk.process.loaded.settings.persona, "", SystemClock())
     async with opened(file, importer) as (archive, left_out):
         found = await look_at(to, archive, str(file), left_out=left_out)
-        if accepts:
-            choices = chosen(accepts, found.found, rule or "both")
-        elif desk.is_program or not sys.stdin.isatty() or not any(one.is_open for one in found.found):
-            return found.unaccepted
-        else:
-            show_parts(listed(found.found), desk.process.environ, pager=False)
-            choices = await asked(found.found, ask_in_terminal, rule) or Choices({})
-        return await found.take(choices, now_ms=now_ms)
-
-
-def _project_at(folder: str) -> str:
-    return project_of_folder(str(Path(folder).absolute()))
+        environ = None if desk.is_program else desk.process.environ
+        return await take_or_show(found, accepts, SIDES.get(conflicts), environ)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db import columns
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
@@ -118,20 +118,17 @@ def related_blocks(tx: Transaction, block_id: str) -> tuple[str, ...]:
 def stored_block(tx: Transaction, block_id: str) -> StoredBlock | None:
     """A block by its id, in whatever state; None when there never was one."""
     row = tx.one(_QUERIES["find_block_by_id"], {"block_id": block_id})
-    if row is None:
-        return None
-    block, frontiers = read_row(row)
-    return StoredBlock(block, frontiers, columns.integer(row[17]))
+    return None if row is None else _stored(row)
 
 
 def stored_blocks(tx: Transaction, fork: str) -> tuple[StoredBlock, ...]:
     """All blocks that a fork has or had, oldest first."""
-    found: list[StoredBlock] = []
-    for row in tx.all(_QUERIES["every_block"]):
-        if fork_in(columns.text(row[2])) == fork:
-            block, frontiers = read_row(row)
-            found.append(StoredBlock(block, frontiers, columns.integer(row[17])))
-    return tuple(found)
+    return tuple(_stored(row) for row in tx.all(_QUERIES["every_block"]) if fork_in(columns.text(row[2])) == fork)
+
+
+def _stored(row: Row) -> StoredBlock:
+    block, frontiers = read_row(row)
+    return StoredBlock(block, frontiers, columns.integer(row[17]))
 
 
 def has_blocks(tx: Transaction, scope: Scope, owner: str) -> bool:

@@ -330,6 +330,33 @@ async def test_only_what_is_chosen_leaves(tmp_path: Path):
     assert b"7433" in file.read_bytes()
 
 
+async def test_a_persona_a_session_or_a_day_can_be_chosen_alone(tmp_path: Path):
+    file = tmp_path / "a.car"
+    async with home(tmp_path / "one") as one:
+        await say(one, "human", "They drink tea.")
+        await say(one, "project", "The port is 7433.")
+        changed_ms = FakeClock().now_ms()
+    sessions = [await talk(tmp_path / "one" / "constellation.db", tmp_path / "work", word) for word in ("one", "two")]
+    async with home(tmp_path / "one") as one:
+        rows = await one.read(lambda tx: tx.all("SELECT persona, max(updated_ms) FROM sessions"))
+        ((persona, talked_ms),) = rows
+
+        async def chosen(choice: Choice) -> set[str]:
+            await leave(one, file, choice)
+            async with open_database(tmp_path / "empty.db", clock=FakeClock()) as empty:
+                return {each.name for each in await offered(empty, file)}
+
+        everything = await chosen(Choice())
+        assert everything >= {"human", "project", "one", "two"}
+        assert await chosen(Choice(persona="tester")) == await chosen(Choice(persona="tester", since_ms=changed_ms))
+        assert "human" in await chosen(Choice(persona="tester"))
+        assert not {"project", "one", "two"} & await chosen(Choice(persona="tester"))
+        assert {"one", "two"} <= await chosen(Choice(persona=str(persona)))
+        assert await chosen(Choice(session=sessions[0])) == {"one"}
+        assert await chosen(Choice(since_ms=max(int(str(talked_ms)), changed_ms) + 1)) == set()
+        assert await chosen(Choice(since_ms=1)) == everything
+
+
 async def test_secrets_stay_where_they_are(tmp_path: Path):
     file = tmp_path / "a.car"
     async with home(tmp_path / "one") as one:
