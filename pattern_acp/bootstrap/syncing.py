@@ -26,7 +26,7 @@ from pattern_acp.domain.ids import RandomIds
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.recovery.checks import Finding, Health
-from pattern_acp.session.stored import project_of_folder
+from pattern_acp.session.stored import DAY_MS, project_of_folder
 from pattern_acp.sync.exchange import MemoryExchange, device_of, peers_of
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.outgoing import Sharing, newest_event
@@ -41,6 +41,9 @@ OWN_SECONDS = 0.5
 
 EXCHANGE_SECONDS = 120.0
 """Longest that one exchange beside sessions takes; the next goes on where it ended."""
+
+LAST_SECONDS = 1.0
+"""Longest that the last exchange may hold up the end of the process."""
 
 LONGEST_PAUSE_SECONDS = 600.0
 """Between two attempts where the folder or server cannot be used."""
@@ -83,8 +86,11 @@ def sharing_of(settings: SyncSettings) -> Sharing:
     named = (each.partition("=") for each in settings.projects)
     # A folder that holds projects, and is none itself, is left out with all of them.
     excluded = (key for each in settings.exclude for key in (_absolute(each), project_of_folder(_absolute(each))))
+    days = settings.sessions_days
     return Sharing(
-        tuple(dict.fromkeys(excluded)), {name: project_of_folder(_absolute(folder)) for name, _, folder in named}
+        tuple(dict.fromkeys(excluded)),
+        {name: project_of_folder(_absolute(folder)) for name, _, folder in named},
+        SystemClock().now_ms() - days * DAY_MS if days else None,
     )
 
 
@@ -170,12 +176,17 @@ async def keep_in_sync(process: Process, database: Database, answered: anyio.Eve
     while True:
         try:
             async with open_exchange(process, database) as opened:
-                while True:
-                    known = await database.read(newest_event)
-                    with anyio.fail_after(EXCHANGE_SECONDS):
-                        await opened.exchange.run()
-                    pause, said = 1.0, ""
-                    await _until_news(opened.carrier, database, known, settings.every_seconds)
+                known = -1
+                try:
+                    while True:
+                        known = await database.read(newest_event)
+                        with anyio.fail_after(EXCHANGE_SECONDS):
+                            await opened.exchange.run()
+                        pause, said = 1.0, ""
+                        await _until_news(opened.carrier, database, known, settings.every_seconds)
+                except anyio.get_cancelled_exc_class():
+                    await _exchange_last(opened.exchange, database, known)
+                    raise
         except DeviceRevokedError as error:
             _LOGGER.warning("%s", error.sentence)
             return
@@ -186,6 +197,16 @@ async def keep_in_sync(process: Process, database: Database, answered: anyio.Eve
             said = sentence
         await anyio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+async def _exchange_last(exchange: MemoryExchange, database: Database, known: int) -> None:
+    """Exchange what was recorded behind an event while the process ends, as far as there is time."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+        try:
+            if await database.read(newest_event) != known:
+                await exchange.run()
+        except PatternError as error:
+            _LOGGER.warning("Memory is not exchanged now: %s", error.sentence)
 
 
 async def _until_news(carrier: Carrier, database: Database, known: int, seconds: float) -> None:

@@ -354,7 +354,8 @@ class Arrival:
             with refusing("The source of a definition"):
                 self._sources(archive, seq)
         self._redact()
-        self._check([one for one in wanted if one.kind == "session"])
+        sessions = [self._here.archive.read(one.cid, SessionRecord).row for one in wanted if one.kind == "session"]
+        self._check([_word(row, "id") for row in sessions])
 
     def _finish(self) -> int:
         """Record the import and where each of its events came from; the number of its event."""
@@ -583,12 +584,16 @@ class Arrival:
             for seq, event in merge_list(tx, record.id, updates):
                 self._came(seq, event)
         else:
-            seqs = [self._carry(one.event, _payload(one.event), one.event.item) for one in updates]
-            store_list(tx, record.id, owner, updates, seqs)
+            self._adopt(record.id, owner, updates)
         writer = TaskWriter(CONSTELLATION_STREAM, self._peer, self._now_ms, Actor.IMPORT, Origin.MEMORY)
         for task in give_own_numbers(tx, record.id, owner, writer):
             self._report.notes.append(f"The task “{one_line(task.title, 60)}” is #{task.number} here.")
         self._report.tasks += compare(tx, record.id, updates).tasks
+
+    def _adopt(self, list_id: str, owner: tuple[Scope, str], updates: Sequence[TaskUpdate]) -> None:
+        """Store a list of tasks that is not here."""
+        seqs = [self._carry(one.event, _payload(one.event), one.event.item) for one in updates]
+        store_list(self._tx, list_id, owner, updates, seqs)
 
     def _session(self, proposal: Proposal) -> None:
         tx, record = self._tx, self._here.archive.read(proposal.cid, SessionRecord)
@@ -598,6 +603,11 @@ class Arrival:
             # A window that has it open would go on without what comes.
             holder = this_process(self._report.root)
             refuse_if_held(tx, SessionId(session), holder, self._now_ms, remedy="close it there, and import again")
+        self._store_session(record, known)
+
+    def _store_session(self, record: SessionRecord, known: int, *, is_own: bool = False) -> None:
+        """Store the events of a session behind those that are known here, and its row; `is_own` trusts its mode."""
+        tx, session = self._tx, _word(record.row, "id")
         places: dict[int, int] = {}
         for page in record.events:
             for one in self._here.archive.read(page, list[ChainedEvent]):
@@ -615,7 +625,7 @@ class Arrival:
             "usage",
             [{**_values(used), "last_seq": places[at]} for at, used in record.usage if at in places],
         )
-        if row.get("mode") == "auto":
+        if row.get("mode") == "auto" and not is_own:
             # Elsewhere somebody let it do everything; here nobody did.
             change = SessionConfigured("mode", "ask", "agent")
             seq = append(tx, session, change, actor=Actor.SYSTEM, origin=Origin.EDITOR, at_ms=self._now_ms).seq
@@ -711,7 +721,7 @@ class Arrival:
                 failure_code="memory.block-corrupt",
             )
 
-    def _check(self, arrived: Sequence[Proposal]) -> None:
+    def _check(self, sessions: Sequence[str]) -> None:
         """Refuse what our own checks would complain about, apart from facts that were damaged here before.
 
         Raises:
@@ -723,8 +733,7 @@ class Arrival:
         for label, key in self._keys():
             history = read_history(self._tx, load_block(self._tx, key))
             problems += [f"{label}: {problem}" for problem in damaged_parts(history)]
-        for one in arrived:
-            session = _word(self._here.archive.read(one.cid, SessionRecord).row, "id")
+        for session in sessions:
             report = verify_stream(self._tx, session)
             problems += [f"session {session}: {report.problem}"] if not report.ok else []
             differences = row_differences(self._tx, session, read_session(self._tx, session, kinds=ROW_KINDS))

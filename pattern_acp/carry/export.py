@@ -257,14 +257,14 @@ class Export:
         report.sessions, report.sources = len(sessions), len(sources)
         links = (self._pages(each) for each in (blocks, entries, sessions, sources, lists))
         contents = Contents(FORMAT, FORM, load_migrations()[-1].version, *links)
-        report.root = cid_text(self._writer.finish(_node(contents)))
+        report.root = cid_text(self._writer.finish(node_of(contents)))
         return report
 
     def _mask(self, said: str) -> str:
         return said if self._secrets is None else self._secrets.mask(said)
 
     def _put(self, record: Struct) -> bytes:
-        return self._writer.add(_node(record))
+        return self._writer.add(node_of(record))
 
     def _pages(self, items: Sequence[Node]) -> tuple[bytes, ...]:
         return tuple(self._writer.add(list(items[at : at + PAGE])) for at in range(0, len(items), PAGE))
@@ -322,7 +322,7 @@ class Export:
             return None
         row = next(self._rows("blocks", "id", block_id))
         self.report.events += len(events)
-        return BlockRecord(_cells(row, _NOT_OF_BLOCK), self._pages([_node(event) for event in events]), base)
+        return BlockRecord(_cells(row, _NOT_OF_BLOCK), self._pages([node_of(event) for event in events]), base)
 
     def _cut(self, history: StoredHistory) -> int:
         """Return the number of the write up to which history is cut; 0 when all of it goes."""
@@ -361,21 +361,27 @@ class Export:
             list_id, scope, owner = text(row[0]), text(row[1]), text(row[2])
             if not self._is_chosen(scope, owner, integer(row[3])):
                 continue
-            found = self._tx.all(QUERIES["events_of_list"], {"id": list_id, "store": self._store})
-            updates = [TaskUpdate(_record(each), integer(each[13]), data(each[14])) for each in found]
-            try:
-                document = TaskDocument.load(list_id, [one.data for one in updates], peer=READING_PEER)
-                if self._holds_secret(json.loads(document.everything)):
-                    self.report.left_out.append(
-                        f"A list of tasks of {owner} seems to hold a secret, now or in its history, so it stays here."
-                    )
-                    continue
-                self.report.tasks += len(document.tasks)
-            except TaskError as error:
-                self.report.left_out.append(f"A list of tasks stays here: {error.sentence}")
-                continue
-            self.report.events += len(updates)
-            yield TaskListRecord(list_id, scope, owner, self._pages([_node(one) for one in updates]))
+            if record := self._task_list(list_id, scope, owner):
+                yield record
+
+    def _task_list(self, list_id: str, scope: str, owner: str, after: int = 0) -> TaskListRecord | None:
+        """Return the record of a list with its updates behind an event; None for one that stays here."""
+        found = self._tx.all(QUERIES["events_of_list"], {"id": list_id, "store": self._store})
+        updates = [(integer(each[0]), TaskUpdate(_record(each), integer(each[13]), data(each[14]))) for each in found]
+        try:
+            document = TaskDocument.load(list_id, [one.data for _, one in updates], peer=READING_PEER)
+            if self._holds_secret(json.loads(document.everything)):
+                self.report.left_out.append(
+                    f"A list of tasks of {owner} seems to hold a secret, now or in its history, so it stays here."
+                )
+                return None
+            self.report.tasks += len(document.tasks)
+        except TaskError as error:
+            self.report.left_out.append(f"A list of tasks stays here: {error.sentence}")
+            return None
+        new = [node_of(one) for seq, one in updates if seq > after]
+        self.report.events += len(new)
+        return TaskListRecord(list_id, scope, owner, self._pages(new))
 
     def _holds_secret(self, value: object) -> bool:
         match value:
@@ -413,19 +419,19 @@ class Export:
             return False
         return integer(row[3]) >= choice.since_ms
 
-    def _session(self, session: str) -> SessionRecord:
+    def _session(self, session: str, after: int = 0) -> SessionRecord:
+        """Return the record of a session with its events behind one of them."""
         row = next(self._rows("sessions", "id", session))
         pages: list[bytes] = []
         places: dict[int, int] = {}
-        after = 0
         while found := self._tx.all(
             QUERIES["events_of_session"], {"stream": session, "after": after, "limit": PAGE, "store": self._store}
         ):
             events = [self._chained(each) for each in found]
             places |= {integer(each[0]): event.session_seq for each, event in zip(found, events, strict=True)}
-            pages += (self._writer.add(_node(list(page))) for page in _by_size(events))
+            pages += (self._writer.add(node_of(list(page))) for page in _by_size(events))
             after = events[-1].session_seq
-        self.report.events += after
+        self.report.events += len(places)
         usage = tuple(
             (places[integer(each["last_seq"])], _cells(each, _NOT_OF_ENTRY))
             for each in self._rows("usage", "session_id", session)
@@ -525,7 +531,8 @@ def _cell(name: str, value: SqlValue) -> object:
     return value
 
 
-def _node(records: Struct | Sequence[ChainedEvent]) -> Node:
+def node_of(records: Struct | Sequence[ChainedEvent]) -> Node:
+    """Return the content of a block that has a record, or a page of events of a session."""
     plain = cast("object", msgspec.to_builtins(records, builtin_types=(bytes,)))
     # Such an event has no tuples, which the codec does not know; looking for them takes as long as all else.
     return cast("Node", plain if isinstance(plain, list) else _without_tuples(plain))

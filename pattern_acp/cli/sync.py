@@ -62,13 +62,17 @@ class Exchanged(Result, frozen=True):
     received: int
     blocks: int
     facts: int
+    tasks: int
+    sessions: int
     waiting: int
     notes: tuple[str, ...]
 
     @property
     def document(self) -> Sequence[Part]:
         """A sentence on each."""
-        came = f"{plural(self.blocks, 'memory block')} and {plural(self.facts, 'fact')} came"
+        kinds = ((self.blocks, "memory block"), (self.facts, "fact"), (self.tasks, "task change"))
+        numbers = [plural(number, kind) for number, kind in (*kinds, (self.sessions, "session")) if number]
+        came = f"{', '.join(numbers) or 'nothing'} came"
         went = "what is new here went" if self.sent else "nothing had to go"
         parts: list[Part] = [Paragraph(f"Memory was exchanged: {came}, and {went}.")]
         if self.waiting:
@@ -100,7 +104,7 @@ class SyncState(Result, frozen=True):
     segments: int
     key: bool
     to_tell: int
-    """Memory blocks and facts that are new here and in no segment."""
+    """Memory blocks, facts, tasks of lists that changed, and sessions, which no segment has yet."""
     devices: tuple[SyncDevice, ...]
 
     @property
@@ -140,7 +144,16 @@ async def sync_now(desk: SyncDesk) -> Exchanged:
     """
     async with open_exchange(desk.process, desk.database) as opened:
         report = await opened.exchange.run()
-    return Exchanged(report.sent, report.received, report.blocks, report.facts, report.waiting, tuple(report.notes))
+    return Exchanged(
+        report.sent,
+        report.received,
+        report.blocks,
+        report.facts,
+        report.tasks,
+        report.sessions,
+        report.waiting,
+        tuple(report.notes),
+    )
 
 
 async def sync_status(desk: SyncDesk) -> SyncState:
@@ -161,7 +174,7 @@ async def sync_status(desk: SyncDesk) -> SyncState:
             "" if device is None else device.name,
             number,
             has_key,
-            changes.report.blocks + changes.report.entries,
+            changes.report.blocks + changes.report.entries + changes.report.tasks + changes.report.sessions,
             tuple(_shown(peer, number) for peer in peers_of(tx)),
         )
 

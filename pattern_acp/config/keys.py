@@ -358,6 +358,12 @@ KEYS: tuple[Key, ...] = (
         default=_SYNC.every_seconds,
     ),
     Key(
+        name="sync.sessions_days",
+        summary="Days since their last use for which sessions go to other devices too; 0: no sessions go.",
+        rule=number(0, 36_500),
+        default=_SYNC.sessions_days,
+    ),
+    Key(
         name="fetch.private_addresses",
         summary="Whether fetch_url may reach this machine and its networks, such as a development server.",
         rule=YES_OR_NO,

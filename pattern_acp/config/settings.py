@@ -403,6 +403,8 @@ class SyncSettings(Struct, frozen=True):
     """`NAME=FOLDER` of projects that are in other folders on other devices."""
     every_seconds: int = 30
     """Longest time between two exchanges while a session is open."""
+    sessions_days: int = 0
+    """Days since their last use for which sessions go too; 0: no sessions go."""
 
 
 class McpOAuthSettings(Struct, frozen=True):

@@ -619,6 +619,11 @@ CREATE TABLE sync_peers (
     problem TEXT NOT NULL                -- why the next one cannot be taken over; '' where nothing is wrong
 ) STRICT;
 
+CREATE TABLE sync_sessions (
+    session_id TEXT PRIMARY KEY,
+    told INTEGER NOT NULL                -- events of it that segments of this device have
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE task_files (
     folder TEXT NOT NULL,                -- absolute path of the folder
     task_id TEXT NOT NULL REFERENCES tasks (id),

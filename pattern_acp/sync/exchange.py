@@ -82,6 +82,8 @@ class ExchangeReport(Struct):
     received: int = 0
     blocks: int = 0
     facts: int = 0
+    tasks: int = 0
+    sessions: int = 0
     waiting: int = 0
     """Segments that are there and cannot be taken over yet, since one before them is not."""
     notes: list[str] = field(default_factory=list[str])
@@ -209,6 +211,8 @@ class MemoryExchange:
         report.received += 1
         report.blocks += taken.blocks
         report.facts += taken.facts
+        report.tasks += taken.tasks
+        report.sessions += taken.sessions
         report.notes += [note for note in dict.fromkeys(taken.notes) if note not in report.notes]
 
     async def _send(self, device: Device, names: Sequence[SegmentName], report: ExchangeReport) -> None:
@@ -255,7 +259,13 @@ class MemoryExchange:
             "before": device.number,
         }
         # Before it is put there: a number that peers may have read never stands for something else.
-        if await self._database.write(lambda tx: tx.execute(QUERIES["advance_device"], row)) == 1:
+
+        def advance(tx: Transaction) -> int:
+            for session, told in changes.told.items():
+                tx.execute(QUERIES["tell_session"], {"session": session, "told": told})
+            return tx.execute(QUERIES["advance_device"], row)
+
+        if await self._database.write(advance) == 1:
             content = await anyio.to_thread.run_sync(seal, self._key, name, segment)
             await self._carrier.put(name, content)
             report.sent += 1

@@ -75,7 +75,8 @@ class FolderCarrier:
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
-            return await anyio.to_thread.run_sync(work)
+            # A drive that does not answer must not hold up the end of a process.
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         except OSError as error:
             raise SyncError(f"The folder {self._folder} of sync cannot be used ({error.strerror or error}).") from error
 

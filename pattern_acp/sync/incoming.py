@@ -28,14 +28,19 @@ from pattern_acp.carry.export import (
     BlockEvent,
     BlockRecord,
     Cells,
+    ChainedEvent,
     EntryRecord,
     EventRecord,
+    SessionRecord,
+    TaskListRecord,
 )
 from pattern_acp.carry.export import QUERIES as OF_CARRY
+from pattern_acp.carry.task_lists import check_updates, merge_list
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.ids import BlockId, SessionId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.events import (
     BlockCommitted,
@@ -46,6 +51,7 @@ from pattern_acp.journal.events import (
     EntryVerified,
     Event,
 )
+from pattern_acp.journal.leases import held_elsewhere, this_process
 from pattern_acp.journal.reader import read_about
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.archive import verify_entry
@@ -59,7 +65,10 @@ from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.path_notes import NoteStatusChange, Status, bound_of, set_status
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import WriteRecord, load_block, load_whole, propose_merge
+from pattern_acp.session.stored import project_of_folder
 from pattern_acp.sync.outgoing import QUERIES, Sharing
+from pattern_acp.tasks.errors import NotATaskListError
+from pattern_acp.tasks.store import TaskWriter, settle_numbers, updates_of
 
 RELABELLED = "Another device has an older block of this label."
 """The reason of the deletion and the restoration between which a block takes another label; they stay here."""
@@ -88,6 +97,7 @@ class _Following(Arrival):
         self._archive = archive
         self._sharing = sharing
         self._is_changed = False
+        self._sessions: list[str] = []
 
     def run(self) -> None:
         contents = read_contents(self._archive)
@@ -98,9 +108,19 @@ class _Following(Arrival):
         for cid in links_of(self._archive, contents.entries):
             with refusing("A fact"):
                 self._follow_entry(cid)
+        for cid in links_of(self._archive, contents.tasks):
+            with refusing("A list of tasks"):
+                self._follow_tasks(self._archive.read(cid, TaskListRecord))
+        for cid in links_of(self._archive, contents.sessions):
+            record = self._archive.read(cid, SessionRecord)
+            with refusing(str(record.row.get("title"))):
+                self._follow_session(record)
         if self._is_changed or self._origins:
-            self._finish()
-            self._check([])
+            seq = self._finish()
+            if self._sessions:
+                self._sources(self._archive, seq)
+            self._redact()
+            self._check(self._sessions)
 
     def _append(self, event: Event) -> int:
         actor, origin = Actor.IMPORT, Origin.WORKSPACE
@@ -285,6 +305,57 @@ class _Following(Arrival):
         proposal = self._here.of_entry(cid)
         if proposal.is_open:
             self._entry(proposal)
+
+    def _follow_tasks(self, record: TaskListRecord) -> None:
+        """Take over what was written to a list of tasks."""
+        if self._sharing.leaves_out(record.scope, record.owner):
+            return
+        scope, owner = self._here.owner({"scope": record.scope, "owner": record.owner})
+        if self._sharing.leaves_out(scope.value, owner):
+            return
+        updates = self._here.updates(record)
+        check_updates(updates, record.id)
+        new = [one for one in updates if not self._here.is_known(one.event)]
+        if not new:
+            return
+        if updates_of(self._tx, record.id):
+            came = merge_list(self._tx, record.id, new)
+            for seq, event in came:
+                self._came(seq, event)
+        elif new[0].number == 1:
+            self._adopt(record.id, (scope, owner), new)
+            came = [(0, one.event) for one in new]
+        else:
+            raise NotATaskListError(record.id, "what was written to it before did not come")
+        writer = TaskWriter(CONSTELLATION_STREAM, self._peer, self._now_ms, Actor.IMPORT, Origin.MEMORY)
+        for task in settle_numbers(self._tx, writer):
+            self._report.notes.append(f"The task “{one_line(task.title, 60)}” is #{task.number} now.")
+        self._report.tasks += len(came)
+
+    def _follow_session(self, record: SessionRecord) -> None:
+        """Take over what was recorded of a session, if it goes on from what is here."""
+        session = str(record.row["id"])
+        if self._sharing.leaves_out(Scope.PROJECT.value, project_of_folder(str(record.row["cwd"]))):
+            return
+        here = [text(row[0]) for row in self._tx.all(OF_CARRY["hashes_of_session"], {"stream": session})]
+        theirs = [
+            (one.session_seq, one.hash)
+            for page in record.events
+            for one in self._archive.read(page, list[ChainedEvent])
+        ]
+        if not theirs or theirs[-1][0] <= len(here):
+            return
+        holder = this_process(self._report.root)
+        title = one_line(str(record.row.get("title") or session), 60)
+        if any(number <= len(here) and here[number - 1] != hashed for number, hashed in theirs):
+            self._report.notes.append(f"The session “{title}” continued on two devices; each has its own.")
+        elif theirs[0][0] > len(here) + 1:
+            self._report.notes.append(f"The session “{title}” lacks a part here, which comes with one of the next.")
+        elif held_elsewhere(self._tx, SessionId(session), holder, self._now_ms) is not None:
+            self._report.notes.append(f"The session “{title}” is open here; close it to have what came of it.")
+        else:
+            self._store_session(record, len(here), is_own=True)
+            self._sessions.append(session)
 
     def _follow_state(self, key: BlockKey, came: EventRecord) -> None:
         """Take over what was found out about a fact that is here."""

@@ -25,6 +25,7 @@ from pattern_acp.carry.export import (
     Export,
     ExportReport,
     SessionRecord,
+    TaskListRecord,
 )
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
@@ -37,6 +38,7 @@ from pattern_acp.memory.deletion import propose_restoration
 from pattern_acp.memory.history import read_history, texts_of_all_versions
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.store import load_block
+from pattern_acp.session.stored import project_of_folder
 
 QUERIES = load_queries("pattern_acp.sync")
 
@@ -51,6 +53,8 @@ class Sharing(Struct, frozen=True):
     """Folders of which nothing goes and nothing comes, with all that is in them."""
     folders: Mapping[str, str] = {}
     """The project here of each name that the devices share."""
+    sessions_since_ms: int | None = None
+    """The time since which a session was used that goes; None for no sessions."""
 
     def leaves_out(self, scope: str, owner: str) -> bool:
         """True when memory of this owner, here or in a segment, is not shared."""
@@ -75,7 +79,8 @@ class Sharing(Struct, frozen=True):
     @property
     def digest(self) -> str:
         """A hash of all this."""
-        return sha256_hex(canonical_json([list(self.excluded), dict(self.folders)]))
+        has_sessions = self.sessions_since_ms is not None
+        return sha256_hex(canonical_json([list(self.excluded), dict(self.folders), "tasks", has_sessions]))
 
 
 class Changes(Struct, frozen=True):
@@ -84,11 +89,14 @@ class Changes(Struct, frozen=True):
     archive: bytes
     upto: int
     report: ExportReport
+    told: Mapping[str, int] = {}
+    """Sessions in it, and how many events of each the devices know with it."""
 
     @property
     def is_empty(self) -> bool:
         """True when there is nothing to tell."""
-        return not (self.report.blocks or self.report.entries)
+        report = self.report
+        return not (report.blocks or report.entries or report.tasks or report.sessions)
 
 
 def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask) -> Changes:
@@ -98,8 +106,9 @@ def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask
         DatabaseError: the constellation cannot be read.
     """
     file = BytesIO()
-    report = _Increment(tx, file, sharing, after, mask).run()
-    return Changes(file.getvalue(), newest_event(tx), report)
+    increment = _Increment(tx, file, sharing, after, mask)
+    report = increment.run()
+    return Changes(file.getvalue(), newest_event(tx), report, increment.told)
 
 
 def newest_event(tx: Transaction) -> int:
@@ -112,9 +121,10 @@ class _Increment(Export):
     """The writing of what changed since an event."""
 
     def __init__(self, tx: Transaction, file: BytesIO, sharing: Sharing, after: int, mask: SecretMask) -> None:
-        super().__init__(tx, ArchiveWriter(file), Choice(), mask, str)
+        super().__init__(tx, ArchiveWriter(file), Choice(), mask, project_of_folder)
         self._sharing = sharing
         self._after = after
+        self.told: dict[str, int] = {}
 
     def _blocks(self) -> Iterator[BlockRecord]:
         asked = {"after": self._after, "kinds": json.dumps(kinds_of(BLOCK_KINDS))}
@@ -163,8 +173,28 @@ class _Increment(Export):
             bound = None if record.bound is None else self._named(record.bound)
             yield replace(record, row=self._named(record.row), bound=bound)
 
+    def _task_lists(self) -> Iterator[TaskListRecord]:
+        for row in self._tx.all(QUERIES["changed_lists"], {"after": self._after}):
+            list_id, scope, owner = map(text, row)
+            if not self._sharing.leaves_out(scope, owner) and (
+                record := self._task_list(list_id, scope, owner, self._after)
+            ):
+                yield replace(record, owner=self._sharing.name_of(scope, owner))
+
     def _sessions(self) -> Iterator[SessionRecord]:
-        return iter(())
+        since_ms = self._sharing.sessions_since_ms
+        if since_ms is None:
+            return
+        left_out = set[str]()
+        for row in self._tx.all(QUERIES["changed_sessions"], {"since_ms": since_ms, "whole": int(self._after == 0)}):
+            session, cwd, parent = text(row[0]), text(row[1]), row[2]
+            events, told = integer(row[3]), integer(row[4])
+            # A fork without what it shares with its parent is none.
+            if self._sharing.leaves_out(Scope.PROJECT, self._project_of(cwd)) or parent in left_out:
+                left_out.add(session)
+            elif events > told:
+                self.told[session] = events
+                yield self._session(session, told)
 
     def _named(self, row: Cells) -> Cells:
         return {**row, "owner": self._sharing.name_of(str(row["scope"]), str(row["owner"]))}

@@ -73,6 +73,34 @@ WHERE a.id IN (
 )
 ORDER BY a.at_ms, a.id;
 
+-- name: changed_lists
+-- The lists of tasks with an update behind an event.
+SELECT id, scope, owner FROM task_lists AS l
+WHERE EXISTS (SELECT 1 FROM task_updates WHERE list_id = l.id AND last_seq > :after)
+ORDER BY id;
+
+-- name: changed_sessions
+-- The sessions that go, parents first: their folder, parent, events, and how many of these the devices know; one in
+-- which a turn runs waits for its end.
+WITH RECURSIVE used (id) AS (
+    SELECT id FROM sessions WHERE deleted = 0 AND prompt_count > 0 AND updated_ms >= :since_ms
+    UNION
+    SELECT s.parent FROM sessions AS s JOIN used ON used.id = s.id WHERE s.parent IS NOT NULL
+)
+SELECT s.id, s.cwd, s.parent, (SELECT max(session_seq) FROM events WHERE stream = s.id),
+    iif(:whole, 0, coalesce((SELECT told FROM sync_sessions WHERE session_id = s.id), 0))
+FROM used JOIN sessions AS s ON s.id = used.id
+WHERE s.deleted = 0 AND (
+    SELECT kind FROM events WHERE stream = s.id AND kind IN ('turn_started', 'turn_ended') ORDER BY session_seq DESC
+    LIMIT 1
+) = 'turn_ended'
+ORDER BY s.created_ms, s.id;
+
+-- name: tell_session
+-- How many events of a session the segments of this device have.
+INSERT INTO sync_sessions (session_id, told) VALUES (:session, :told)
+ON CONFLICT (session_id) DO UPDATE SET told = :told;
+
 -- name: state_of_block
 -- The version of a block, when it was made, and whether anybody but the program wrote to it.
 SELECT frontiers, created_ms,

@@ -54,6 +54,13 @@ FROM tasks AS t
 WHERE t.list_id = :id AND EXISTS (SELECT 1 FROM tasks WHERE number = t.number AND list_id <> t.list_id)
 ORDER BY t.number, t.id;
 
+-- name: with_older_number
+-- The tasks whose number an older one has; ids sort by age.
+SELECT t.id, t.scope, t.owner
+FROM tasks AS t
+WHERE EXISTS (SELECT 1 FROM tasks WHERE number = t.number AND id < t.id)
+ORDER BY t.id;
+
 -- name: advance_list
 -- Note a further update of a list, with a new base where one is due.
 UPDATE task_lists

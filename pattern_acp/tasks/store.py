@@ -284,6 +284,26 @@ def give_own_numbers(tx: Transaction, list_id: str, owner: tuple[Scope, str], wr
     )
 
 
+def settle_numbers(tx: Transaction, writer: TaskWriter) -> tuple[Task, ...]:
+    """Give each task that has the number of an older one another, whatever their lists; returns those that got one.
+
+    Raises:
+        NotATaskListError: a list is damaged.
+        DatabaseError: the file cannot be written.
+    """
+    return tuple(
+        change_task(
+            tx,
+            ((Scope(text(row[1])), text(row[2])),),
+            text(row[0]),
+            "renumber",
+            lambda one: replace(one, number=_next_number(tx)),
+            writer,
+        )
+        for row in tx.all(_QUERIES["with_older_number"])
+    )
+
+
 def updates_of(tx: Transaction, list_id: str) -> tuple[ListUpdate, ...]:
     """Read the updates that are stored of a list, in order; none for a list that is not there."""
     rows = tx.all(_QUERIES["updates_of"], {"id": list_id})

@@ -2,15 +2,14 @@
 
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from pattern_acp.carry.arrival import read_contents
-from pattern_acp.carry.car import ArchiveDamagedError, ArchiveWriter, Node, read_archive
-from pattern_acp.carry.export import FORM, FORMAT, Choice, Contents, TaskListRecord, TaskUpdate
+from pattern_acp.carry.car import ArchiveDamagedError, ArchiveWriter, read_archive
+from pattern_acp.carry.export import FORM, FORMAT, Choice, Contents, TaskListRecord, TaskUpdate, node_of
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.origin import Actor, Origin
@@ -141,10 +140,6 @@ async def test_an_update_that_is_not_what_its_event_says_is_refused(tmp_path: Pa
 
 def _write(into: BinaryIO, record: TaskListRecord, update: TaskUpdate) -> None:
     archive = ArchiveWriter(into)
-
-    def add(value: object) -> bytes:
-        return archive.add(cast("Node", msgspec.to_builtins(value, builtin_types=(bytes,))))
-
-    listed = add(replace(record, updates=(add([update]),)))
-    contents = Contents(FORMAT, FORM, load_migrations()[-1].version, tasks=(add([listed]),))
-    archive.finish(cast("Node", msgspec.to_builtins(contents, builtin_types=(bytes,))))
+    listed = archive.add(node_of(replace(record, updates=(archive.add([node_of(update)]),))))
+    contents = Contents(FORMAT, FORM, load_migrations()[-1].version, tasks=(archive.add([listed]),))
+    archive.finish(node_of(contents))

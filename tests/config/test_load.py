@@ -155,6 +155,7 @@ url = "folder:~/Sync/pattern"
 exclude = ["~/work"]
 projects = ["shop=~/src/shop"]
 every_seconds = 9
+sessions_days = 30
 
 [budget]
 turn = 0.5
@@ -193,7 +194,7 @@ day = 20
         lsp=LspSettings("off", 8, 9),
         backup=BackupSettings(1, 2, 3, segments=False),
         retention=RetentionSettings(31, 1, 2, 4, 5, 6),
-        sync=SyncSettings("folder:~/Sync/pattern", ("~/work",), ("shop=~/src/shop",), 9),
+        sync=SyncSettings("folder:~/Sync/pattern", ("~/work",), ("shop=~/src/shop",), 9, 30),
         providers=loaded.settings.providers,
     )
     assert all(source_of(loaded, key.name) != "default" for key in KEYS)

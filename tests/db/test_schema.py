@@ -58,6 +58,7 @@ def test_every_state_table_names_the_event_it_follows_from():
         "vector_codes",
         "sync_device",
         "sync_peers",
+        "sync_sessions",
     }
     for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
         table = str(name)

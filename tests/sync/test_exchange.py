@@ -1,7 +1,7 @@
 """Memory of several devices comes to the same, through whatever lies between them."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.ids import RandomIds, SessionId
-from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.journal.events import SessionTitled
+from pattern_acp.journal.leases import acquire, release, this_process
+from pattern_acp.journal.reader import verify_stream
+from pattern_acp.journal.sessions import set_title
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.history import blame_lines, list_writes, read_history
 from pattern_acp.memory.secrets import SecretMask
@@ -27,6 +31,9 @@ from pattern_acp.recovery.checks import Health, check_rows
 from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange, peers_of, revoke, tell_all_again
 from pattern_acp.sync.outgoing import Sharing
 from pattern_acp.sync.segments import Carrier, DeviceRevokedError, SyncError, new_key
+from pattern_acp.tasks import store
+from pattern_acp.tasks.model import Task, TaskFilter, TaskPatch, TaskStatus
+from tests.carry.test_archive import talk
 from tests.support.carriers import Depot, LyingCarrier, MemoryCarrier
 from tests.support.constellation import FakeClock
 
@@ -244,6 +251,117 @@ def undo_of(device: Device) -> MemoryReverts:
     return MemoryReverts(device.database, scope, clock=device.clock)
 
 
+async def task_names(device: Device) -> dict[str, str]:
+    """The titles of tasks by their numbers, with their states."""
+    rows = await device.database.read(
+        lambda tx: store.list_tasks(tx, ((Scope.PROJECT, PROJECT),), TaskFilter(statuses=None))
+    )
+    assert len({row.task.number for row in rows}) == len(rows)
+    return {row.task.title: row.task.status for row in rows}
+
+
+async def plan(device: Device, title: str, project: str = PROJECT) -> None:
+    """Add a task."""
+    device.clock.advance(1_000)
+    at_ms = device.clock.now_ms()
+    writer = store.TaskWriter(CONSTELLATION_STREAM, device.peer, at_ms, PERSON.actor, PERSON.origin)
+    task = Task(f"task_{at_ms}_{device.name}", 0, title)
+    list_id = f"tasklist_{device.name}_{project.strip('/').replace('/', '_')}"
+    await device.database.write(lambda tx: store.create_task(tx, Scope.PROJECT, project, task, writer, list_id=list_id))
+
+
+async def finish(device: Device, title: str) -> None:
+    """Note that a task is done."""
+    device.clock.advance(1_000)
+    owners = ((Scope.PROJECT, PROJECT),)
+    writer = store.TaskWriter(CONSTELLATION_STREAM, device.peer, device.clock.now_ms(), PERSON.actor, PERSON.origin)
+
+    def write(tx: Transaction) -> None:
+        rows = store.list_tasks(tx, owners, TaskFilter(statuses=None))
+        (ref,) = (row.task.id for row in rows if row.task.title == title)
+        store.patch_task(tx, owners, ref, TaskPatch(status=TaskStatus.DONE), writer)
+
+    await device.database.write(write)
+
+
+async def test_tasks_of_all_devices_are_on_all_each_with_a_number_of_its_own(tmp_path: Path):
+    depot = Depot()
+    sharing = Sharing(excluded=(SECRET,))
+    async with devices(tmp_path, 3, lambda: MemoryCarrier(depot)) as three:
+        one, two, _ = three
+        await plan(one, "Parse it")
+        await plan(one, "canary-tasks", project=SECRET)
+        await plan(two, "Print it")
+        for _ in range(4):
+            for each in three:
+                await each.exchange(sharing)
+        await finish(two, "Parse it")
+        await plan(one, "Ship it")
+        await plan(two, "Tell them")
+        for _ in range(4):
+            for each in three:
+                await each.exchange(sharing)
+        wanted = {"Parse it": "done", "Print it": "todo", "Ship it": "todo", "Tell them": "todo"}
+        for each in three:
+            assert await task_names(each) == wanted
+            assert await each.is_sound() == []
+            assert (await each.exchange(sharing)).sent == 0
+        found = await two.database.read(lambda tx: tx.all("SELECT payload FROM events"))
+        assert not any("canary" in str(row) for row in found)
+
+
+async def test_sessions_go_where_the_user_wants_them_to_turn_by_turn(tmp_path: Path):
+    depot, sharing = Depot(), Sharing(sessions_since_ms=0)
+    folder = tmp_path / "work"
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        session = SessionId(await talk(one.database.path, folder, "Where is it?"))
+        await one.exchange()
+        assert (await two.exchange()).sessions == 0
+        await one.exchange(sharing)
+        assert (await two.exchange(sharing)).sessions == 1
+        assert (await two.database.read(lambda tx: verify_stream(tx, session))).ok
+        await one.database.write(lambda tx: say_more(tx, session, "Renamed", one.clock.now_ms()))
+        await one.exchange(sharing)
+        held = this_process("a window")
+        await two.database.write(lambda tx: acquire(tx, session, held, two.clock.now_ms()))
+        report = await two.exchange(sharing)
+        assert report.sessions == 0
+        assert any("is open here" in note for note in report.notes)
+        await two.database.write(lambda tx: release(tx, session, held))
+        await one.database.write(tell_all_again)
+        await one.exchange(sharing)
+        assert (await two.exchange(sharing)).sessions == 1
+        for each in (one, two):
+            assert await each.is_sound() == []
+            assert await each.database.read(lambda tx: tx.one("SELECT title FROM sessions")) == ("Renamed",)
+        for each in (one, two):
+            await each.database.write(lambda tx, name=each.name: say_more(tx, session, name, one.clock.now_ms()))
+        for _ in range(2):
+            for each in (one, two):
+                report = await each.exchange(sharing)
+        assert await one.database.read(lambda tx: tx.one("SELECT title FROM sessions")) == ("host-0",)
+        assert await two.database.read(lambda tx: tx.one("SELECT title FROM sessions")) == ("host-1",)
+        for each in (one, two):
+            assert await each.is_sound() == []
+
+
+def say_more(tx: Transaction, session: SessionId, name: str, at_ms: int) -> None:
+    """Give a session a title."""
+    seq = append(tx, session, SessionTitled(name), actor=PERSON.actor, origin=PERSON.origin, at_ms=at_ms).seq
+    set_title(tx, session, name, seq=seq, at_ms=at_ms)
+
+
+async def test_a_session_of_an_excluded_folder_stays(tmp_path: Path):
+    depot, folder = Depot(), tmp_path / "secret"
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await talk(one.database.path, folder, "The canary sings.")
+        await one.exchange(Sharing(excluded=(str(tmp_path),), sessions_since_ms=0))
+        assert (await two.exchange(Sharing(sessions_since_ms=0))).sessions == 0
+        await one.exchange(Sharing(sessions_since_ms=0))
+        assert (await two.exchange(Sharing(excluded=(str(tmp_path),), sessions_since_ms=0))).sessions == 0
+        assert (await two.exchange(Sharing(sessions_since_ms=0))).sessions == 1
+
+
 async def test_a_revoked_device_is_refused_by_all_and_told_so(tmp_path: Path):
     depot = Depot()
     async with devices(tmp_path, 3, lambda: MemoryCarrier(depot)) as (one, two, lost):
@@ -279,7 +397,7 @@ async def test_a_device_with_another_key_says_so_and_both_go_on(tmp_path: Path):
 
 
 ACTIONS = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from(["say", "exchange", "exchange", "fact"]), st.integers(0, 1)),
+    st.tuples(st.integers(0, 2), st.sampled_from(["say", "exchange", "exchange", "fact", "task"]), st.integers(0, 1)),
     min_size=6,
     max_size=30,
 )
@@ -293,30 +411,37 @@ def test_whatever_a_server_does_three_devices_come_to_the_same_and_nothing_is_lo
     anyio.run(_converge, actions, seed, tmp_path_factory.mktemp("three"))
 
 
+async def act(device: Device, action: str, number: int, label: int, said: dict[str, str]) -> None:
+    """Do one thing on a device; `said` gets what each line says of who wrote it."""
+    if action == "exchange":
+        with suppress(SyncError):
+            await device.exchange()
+    elif action == "fact":
+        await device.say(ARCHIVE, f"Fact {number}.")
+    elif action == "task":
+        await plan(device, f"Task {number}.")
+    else:
+        name = ("project", "notes")[label]
+        operation = "create" if label and name not in await device.texts() else "append"
+        await device.say(name, f"Line {number}.", operation=operation)
+        said[f"Line {number}."] = f"Said on {device.name}."
+
+
 async def _converge(actions: list[tuple[int, str, int]], seed: int, folder: Path) -> None:
     depot, luck = Depot(), Random(seed)
     async with devices(folder, 3, lambda: LyingCarrier(depot, luck)) as three:
         said: dict[str, str] = {}
         for number, (which, action, label) in enumerate(actions):
-            device = three[which]
-            if action == "exchange":
-                try:
-                    await device.exchange()
-                except SyncError:
-                    continue
-            elif action == "fact":
-                await device.say(ARCHIVE, f"Fact {number}.")
-            else:
-                name = ("project", "notes")[label]
-                operation = "create" if label and name not in await device.texts() else "append"
-                await device.say(name, f"Line {number}.", operation=operation)
-                said[f"Line {number}."] = f"Said on {device.name}."
+            await act(three[which], action, number, label, said)
         for device in three:
             assert isinstance(device.carrier, LyingCarrier)
             device.carrier.is_honest = True
         for _ in range(4):
             for device in three:
                 await device.exchange()
+        planned = {f"Task {number}.": "todo" for number, one in enumerate(actions) if one[1] == "task"}
+        for device in three:
+            assert await task_names(device) == planned
         texts = await three[0].texts()
         facts = await three[0].facts()
         assert facts == sorted(f"Fact {number}." for number, one in enumerate(actions) if one[1] == "fact")
