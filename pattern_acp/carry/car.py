@@ -22,6 +22,9 @@ CID_BYTES = 36
 _CID = b"\x01\x71\x12\x20"
 """CID version 1, DAG-CBOR, SHA-256 of 32 bytes; the digest follows."""
 
+BLAKE3_CID = b"\x01\x71\x1e\x20"
+"""The same with BLAKE3, which Pattern writes."""
+
 MOST_BLOCK_BYTES = 64_000_000
 """The largest block that is read: more than any is that we write."""
 
@@ -40,11 +43,12 @@ def cid_text(cid: bytes) -> str:
 class ArchiveWriter:
     """Writes an archive, block by block; the same blocks in the same order give the same bytes."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """Begin at the start of `file`, which can seek."""
+    def __init__(self, file: BinaryIO, kind: bytes = _CID) -> None:
+        """Begin at the start of `file`, which can seek; `kind` begins each CID."""
         self._file = file
+        self._kind = kind
         self._known: set[bytes] = set()
-        self._file.write(_header(_CID + bytes(32)))
+        self._file.write(_header(kind + bytes(32)))
 
     def add(self, node: Node) -> bytes:
         """Write a block unless it is there already; its CID.
@@ -53,7 +57,7 @@ class ArchiveWriter:
             OSError: the file cannot be written.
         """
         content = libipld.encode_dag_cbor(node)
-        cid = _CID + sha256(content).digest()
+        cid = self._kind + _digest(self._kind, content, 0)
         if cid not in self._known:
             self._known.add(cid)
             self._file.write(_varint(CID_BYTES + len(content)) + cid + content)
@@ -116,14 +120,28 @@ def read_archive(file: BinaryIO) -> ArchiveReader:
         if not CID_BYTES < length <= MOST_BLOCK_BYTES or at + length > size:
             raise ArchiveDamagedError(f"The archive is cut short, or damaged at byte {at:,}.")
         cid, content = file.read(CID_BYTES), file.read(length - CID_BYTES)
-        if cid[: len(_CID)] != _CID:
-            raise ArchiveDamagedError(f"The block at byte {at:,} of the archive is of a kind that is not known.")
-        if sha256(content).digest() != cid[len(_CID) :]:
+        if _digest(cid[: len(_CID)], content, at) != cid[len(_CID) :]:
             raise ArchiveDamagedError(f"The block {_spelled(cid)} was changed: its content has another hash.")
         places[cid] = (at + CID_BYTES, length - CID_BYTES)
     if root not in places:
         raise ArchiveDamagedError("The archive lacks its root; it is cut short.")
     return ArchiveReader(file, places, root)
+
+
+def _digest(kind: bytes, content: bytes, at: int) -> bytes:
+    if kind == _CID:
+        return sha256(content).digest()
+    if kind != BLAKE3_CID:
+        raise ArchiveDamagedError(f"The block at byte {at:,} of the archive is of a kind that is not known.")
+    try:
+        # An extra: exports of Pattern alone need it.
+        from blake3 import blake3
+    except ImportError as error:
+        raise PatternError(
+            'A file of Pattern needs the extra [pattern]; run: pip install "pattern-acp[pattern]".',
+            failure_code="carry.foreign",
+        ) from error
+    return blake3(content).digest()
 
 
 def _header(root: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Memory and conversations in the files of other programs: what is in them, in our words.
 
-Owns: the forms of Letta's agent files, the archives of Pattern, conversations as JSON (ChatGPT, Claude, lists of
+Owns: the forms of Letta's agent files, conversations as JSON (ChatGPT, Claude, lists of
 messages), and memory files of Claude Code and Codex. Must not know: the constellation. What such a program says is
 data: a field that is missing or of another type is named with its place, and what nobody can use is left out.
 """
@@ -169,6 +169,14 @@ def _milliseconds(value: object) -> object:
             return value
 
 
+def moment_ms(date: str) -> int:
+    """Return a date in the form of ISO 8601 as milliseconds; 0 for none, or one that cannot be read."""
+    try:
+        return max(0, cast("int", _milliseconds(date)))
+    except ValueError:
+        return 0
+
+
 _Moment = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=1 << 50)]
 
 
@@ -274,7 +282,7 @@ def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
 
 def _letta_message(message: _LettaMessage) -> ForeignMessage | None:
     """Return what the user or the agent said; None for what the program told the model."""
-    text = message.text or "\n".join(_texts(message.content))
+    text = message.text or "\n".join(texts_of(message.content))
     if message.role == "user":
         packed = _packed(text)
         if packed is not None:
@@ -410,7 +418,7 @@ def _of_tree(tree: _Tree) -> ForeignSession:
         ForeignMessage(one.author.role == "user", text, one.create_time)
         for one in reversed(branch)
         if one.author.role in {"user", "assistant"} and one.content.content_type in {"text", "multimodal_text"}
-        if (text := "\n".join((*_texts(one.content.parts), *_texts(one.content.text))).strip())
+        if (text := "\n".join((*texts_of(one.content.parts), *texts_of(one.content.text))).strip())
     )
     return _session(tree.conversation_id or tree.id, tree.title, messages, tree.create_time)
 
@@ -428,7 +436,7 @@ def _of_plain(chat: _PlainChat) -> ForeignSession:
     messages = tuple(
         ForeignMessage(one.role == "user", text, one.created_at)
         for one in chat.messages
-        if one.role in {"user", "assistant"} and (text := "\n".join(_texts(one.content)).strip())
+        if one.role in {"user", "assistant"} and (text := "\n".join(texts_of(one.content)).strip())
     )
     return _session(chat.id, chat.title, messages, chat.created_at)
 
@@ -440,15 +448,18 @@ def _session(key: str, title: str | None, messages: Sequence[ForeignMessage], at
     return ForeignSession(key or sha256_hex(first.encode("utf-8", "surrogatepass")), named, tuple(messages), at_ms)
 
 
-def _texts(content: object) -> Iterator[str]:
-    """The texts of a message: one, or those of its parts; images and files have none."""
+def texts_of(content: object) -> Iterator[str]:
+    """Yield the texts of a message: one, or those of its parts; images and files have none."""
+    fields = _fields(content)
     match content:
         case str():
             yield content
         case list() | tuple():
             for part in cast("Sequence[object]", content):
-                yield from _texts(part)
-        case {"text": str(text)} if _fields(content).get("type", "text") in {"text", "input_text", "output_text"}:
+                yield from texts_of(part)
+        case {"text": str(text)} if fields.get("type", "text") in {"text", "input_text", "output_text"}:
             yield text
         case _:
-            pass
+            # As Rust writes a value of several kinds.
+            for kind in {"Text", "Parts", "Blocks"} & fields.keys():
+                yield from texts_of(fields[kind])

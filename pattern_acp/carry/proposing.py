@@ -19,6 +19,7 @@ from pattern_acp.carry.arrival import Conflicts, Proposal, accept, proposals
 from pattern_acp.carry.car import ArchiveReader, read_archive
 from pattern_acp.carry.conversion import as_archive
 from pattern_acp.carry.foreign import is_foreign, read_foreign
+from pattern_acp.carry.pattern_archives import is_pattern_export, read_pattern_export
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns, markdown
 from pattern_acp.commands.memory_results import SHOWN_STORE
 from pattern_acp.commands.parameters import CommandMisusedError
@@ -351,10 +352,14 @@ async def opened(path: Path, importer: Importer) -> AsyncGenerator[tuple[Archive
     """
     try:
         with path.open("rb") as file:
-            if not is_foreign(path, file.read(64)):
-                yield await anyio.to_thread.run_sync(read_archive, file), ()
-                return
-            found = await anyio.to_thread.run_sync(read_foreign, path)
+            if is_foreign(path, file.read(64)):
+                found = await anyio.to_thread.run_sync(read_foreign, path)
+            else:
+                archive = await anyio.to_thread.run_sync(read_archive, file)
+                if not is_pattern_export(archive):
+                    yield archive, ()
+                    return
+                found = await anyio.to_thread.run_sync(read_pattern_export, archive)
         project = await anyio.to_thread.run_sync(project_of_folder, importer.folder)
         async with as_archive(
             found, persona=importer.persona, project=project, folder=importer.folder, clock=importer.clock

@@ -13,6 +13,7 @@ Facts it rests on, measured with loro 1.17.1:
 - it takes 6 MB, and a turn that changes no memory needs no document, so it is imported with the first one.
 """
 
+import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -224,6 +225,25 @@ class BlockDocument:
             text = _shown(self._document, self.schema)
             self._document.checkout_to_latest()
             return text
+
+
+def text_of_snapshot(name: str, snapshot: bytes) -> str:
+    """Return what a document of another program says: its texts, and other content as JSON.
+
+    Raises:
+        BlockCorruptError: it is damaged.
+    """
+    import loro
+
+    with _damage(name):
+        document = loro.LoroDoc()
+        document.import_(snapshot)
+        content = cast("dict[str, object]", document.get_deep_value())
+    return "\n\n".join(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        for _, value in sorted(content.items())
+        if value
+    )
 
 
 def last_operation(name: str, frontiers: bytes) -> CharacterId | None:

@@ -9,7 +9,16 @@ from pattern_acp.config.load import process_environment
 from tests.support.pdfs import pdf
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("PIL", "pypdf", "tree_sitter_cpp", "tree_sitter_c_sharp", "tree_sitter_php", "tree_sitter_ruby", "nats")
+PACKAGES = (
+    "PIL",
+    "pypdf",
+    "tree_sitter_cpp",
+    "tree_sitter_c_sharp",
+    "tree_sitter_php",
+    "tree_sitter_ruby",
+    "nats",
+    "blake3",
+)
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({PACKAGES!r}))\n"
 
 
@@ -58,3 +67,13 @@ def test_a_server_of_sync_says_what_to_install(tmp_path: Path):
         "try:\n    carrier_of('nats://127.0.0.1:4222')\nexcept SyncError as error:\n    print(error.sentence)"
     )
     assert 'run: pip install "pattern-acp[sync]".' in said(script, tmp_path)
+
+
+def test_a_file_of_pattern_says_what_to_install(tmp_path: Path):
+    script = (
+        "import io\nfrom pattern_acp.carry.car import BLAKE3_CID, ArchiveWriter\n"
+        "from pattern_acp.domain.errors import PatternError\n"
+        "try:\n    ArchiveWriter(io.BytesIO(), BLAKE3_CID).finish({})\n"
+        "except PatternError as error:\n    print(error.sentence)"
+    )
+    assert 'run: pip install "pattern-acp[pattern]".' in said(script, tmp_path)
