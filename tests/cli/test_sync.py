@@ -5,15 +5,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from pattern_acp.bootstrap.diagnosis import diagnose
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.bootstrap.syncing import KeyRing, open_exchange, sync_finding
+from pattern_acp.bootstrap.syncing import KeyRing, keep_in_sync, open_exchange, sync_finding
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.main import run_with
 from pattern_acp.config.settings import Flags
+from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
+from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
+from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.recovery.checks import Health
+from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.segments import new_key, read_key
 from tests.support.process import agent_environment, typed
 
@@ -144,3 +153,37 @@ async def test_doctor_says_what_keeps_memory_from_the_other_devices(
     health, detail = await found(laptop)
     assert health is Health.OK
     assert detail.startswith("1 other device at folder:")
+
+
+def test_what_is_remembered_last_goes_while_the_process_ends(
+    desktop: Process, laptop: Process, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    key = made_key(desktop, capsys)
+    pipe_key(tmp_path / "laptop", key)
+
+    async def live() -> None:
+        answered = anyio.Event()
+        answered.set()
+        async with open_for_command(desktop) as database, anyio.create_task_group() as tasks:
+            tasks.start_soon(keep_in_sync, desktop, database, answered)
+            # The first exchange tells all there is, which is nothing yet.
+            carrier = FolderCarrier(folder)
+            if not await carrier.names():
+                await carrier.news()
+            owner = MemoryScope("default", str(tmp_path), SessionId(CONSTELLATION_STREAM))
+            memory = ConstellationMemory(
+                database,
+                owner,
+                clock=SystemClock(),
+                ids=RandomIds(),
+                peer=7,
+                writer=PERSON,
+                rules=MemoryRules(secrets=SecretRule.ASK),
+            )
+            await memory.commit(MemoryEdit(ARCHIVE, "append", "The last word."), None)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(live)
+    capsys.readouterr()
+    assert run_with(typed("sync"), laptop) == 0
+    assert "1 fact came" in capsys.readouterr().out
