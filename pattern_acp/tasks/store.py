@@ -101,6 +101,10 @@ class _OpenList(Struct, frozen=True):
     size: int
 
 
+MERGE = "merge"
+"""The operation of an update that came from another copy of a list."""
+
+
 def create_task(tx: Transaction, scope: Scope, owner: str, task: Task, writer: TaskWriter, *, list_id: str) -> Task:
     """Append a task to the owner's newest list, or to a new list `list_id`; returns it with its number.
 
@@ -230,13 +234,15 @@ def merge_update(tx: Transaction, list_id: str, update: bytes, writer: TaskWrite
     row = tx.one(_QUERIES["get_list"], {"id": list_id})
     if row is None:
         raise NotATaskListError(list_id, "it is missing")
-    opened = _open(tx, row, writer.peer)
+    # From its beginning: the other copy may have gone on from before what the base still has.
+    whole = TaskDocument.load(list_id, [one.data for one in updates_of(tx, list_id)], peer=writer.peer)
+    opened = replace(_open(tx, row, writer.peer), document=whole)
     before = opened.document.frontiers
     known = len(opened.document.tasks)
     opened.document.merge(update)
     tasks = opened.document.tasks
     if opened.document.frontiers != before:
-        _commit(tx, opened, before, "merge", tasks, writer, added=len(tasks) - known)
+        _commit(tx, opened, before, MERGE, tasks, writer, added=len(tasks) - known)
     return tasks
 
 
@@ -551,7 +557,8 @@ def _commit(
 ) -> None:
     update, number = opened.document.export_update(before), opened.head_update + 1
     seq = _event(tx, opened.list_id, number, operation, tasks, update, writer)
-    due = number - opened.base_update >= REBASE_UPDATES
+    # What came from another copy may build on what is in the history of no base before it.
+    due = operation == MERGE or number - opened.base_update >= REBASE_UPDATES
     fields: dict[str, SqlValue] = {"id": opened.list_id, "number": number, "seq": seq}
     tx.execute(_QUERIES["insert_update"], {**fields, "data": update})
     base = opened.document.shallow_snapshot() if due else None

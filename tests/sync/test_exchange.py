@@ -7,7 +7,7 @@ from random import Random
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Database, Transaction, open_database
@@ -403,8 +403,18 @@ ACTIONS = st.lists(
 )
 
 
+TASKS_OF_ALL = [
+    *((0, "say", 0), (1, "fact", 1), (1, "exchange", 0), (0, "say", 0), (2, "task", 0), (2, "say", 0)),
+    *((0, "exchange", 1), (0, "exchange", 0), (0, "task", 1), (1, "task", 1), (1, "task", 1), (1, "exchange", 0)),
+    *((2, "exchange", 0), (2, "fact", 0), (1, "say", 1), (0, "exchange", 0), (0, "fact", 0), (1, "task", 1)),
+    *((1, "task", 1), (0, "say", 1)),
+]
+"""A list that goes on in two places, in one of them from before what the base of the other still has."""
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=ACTIONS, seed=st.integers(0, 10_000))
+@example(actions=TASKS_OF_ALL, seed=5005)
 def test_whatever_a_server_does_three_devices_come_to_the_same_and_nothing_is_lost(
     actions: list[tuple[int, str, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
 ):
