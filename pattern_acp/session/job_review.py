@@ -46,9 +46,9 @@ NO_TOOL = "none"
 """Name of no tool, for one that judges by what it reads alone."""
 
 TASK = """\
-A job is over. Below are its events as they were recorded, each with its number. Judge whether its terms were kept and \
-its goal was reached. Use these events alone. Begin with one line `Verdict: kept`, `Verdict: not kept` or \
-`Verdict: cannot be told`, then give your reasons, one in a line, the weightiest first. Every line names the events \
+A job is over. Below are its events as they were recorded, each with its number. Judge whether it met its \
+terms and reached its goal. Use these events alone. Begin with one line `Verdict: met`, `Verdict: not met` or \
+`Verdict: unclear`, then give your reasons, one in a line, the weightiest first. Every line names the events \
 that show it, as #12. A line without the number of an event below is left out."""
 
 _NUMBER = re.compile(r"#(\d+)")
@@ -128,11 +128,11 @@ def _record_of(tx: Transaction, row: JobRow) -> _Record:
 def shown_lines(words: str, numbers: Collection[int]) -> str:
     """The verdict, and the lines of a review that name events of the job and no others."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
-    verdict = next((line for line in lines if line.casefold().startswith("verdict:")), "Verdict: cannot be told")
+    verdict = next((line for line in lines if line.casefold().startswith("verdict:")), "Verdict: unclear")
     reasons = [line for line in lines if line != verdict]
     cited = [line for line in reasons if (named := _NUMBER.findall(line)) and all(int(one) in numbers for one in named)]
     left = len(reasons) - len(cited)
     more = [f"{plural(left, 'line')} left out: without the number of an event of the job."] if left else []
     if not cited:
-        verdict = "Verdict: cannot be told, since no line names an event of the job."
+        verdict = "Verdict: unclear, since no line names an event of the job."
     return "\n\n".join((verdict, *cited, *more))

@@ -235,11 +235,11 @@ async def test_another_persona_judges_a_job_that_is_over_by_the_numbers_of_its_e
         await agent.editor.prompt(session, f'/job "Move the tests" --paths tests/** --check {GREEN}')
         recorded = await agent.database.read(lambda tx: read_stream(tx, session))
         (seq,) = [one.seq for one in recorded if isinstance(one.event, JobSettled)]
-        judged.append(says(f"Verdict: kept\nThe check ended with 0 (#{seq}).\nA good job.\nSee #999999999."))
+        judged.append(says(f"Verdict: met\nThe check ended with 0 (#{seq}).\nA good job.\nSee #999999999."))
         await agent.editor.prompt(session, "/job review 1")
         said = agent.editor.said()
         assert "**Job 1, reviewed by sceptic.** This is advice: the receipt stays as it is." in said
-        assert f"Verdict: kept\n\nThe check ended with 0 (#{seq}).\n\n2 lines left out" in said
+        assert f"Verdict: met\n\nThe check ended with 0 (#{seq}).\n\n2 lines left out" in said
         asked = model.requests[-1]
         assert asked.tools == ()
         assert asked.system.startswith("You doubt everything.")
@@ -250,5 +250,5 @@ async def test_another_persona_judges_a_job_that_is_over_by_the_numbers_of_its_e
 
 
 def test_a_review_that_names_no_event_has_no_verdict():
-    assert shown_lines("Verdict: kept\nAll is fine.", {1}).startswith("Verdict: cannot be told")
-    assert "left out" not in shown_lines("Verdict: not kept\nIt failed (#1, #2).", {1, 2})
+    assert shown_lines("Verdict: met\nAll is fine.", {1}).startswith("Verdict: unclear")
+    assert "left out" not in shown_lines("Verdict: not met\nIt failed (#1, #2).", {1, 2})

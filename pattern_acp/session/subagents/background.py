@@ -304,8 +304,8 @@ class BackgroundSubagents:
             if result is not None and worker.wants_words and prompt.text.strip():
                 result.wants_words = False
                 self._goes_on(worker, asked_for(prompt.text))
-                told = "The user's message says what it is to change. It goes on with that in the background."
-                self._session.state.waiting.append(Addition(SOURCE, f"{worker.task.name} goes on", told, SOURCE))
+                told = "The user's message says what it is to change. It continues with that in the background."
+                self._session.state.waiting.append(Addition(SOURCE, f"{worker.task.name} continues", told, SOURCE))
             elif worker.wants_words:
                 continue
             await (self._settle if worker.has_result else self._follow)(worker, turn_id)
@@ -326,7 +326,7 @@ class BackgroundSubagents:
                     text, failed = f"{worker.task.name} waits for your words: write what it is to change.", False
                     return None
             if words:
-                text, failed = "It goes on in the background with your words.", False
+                text, failed = "It continues in the background with your words.", False
                 return self._goes_on(worker, words)
             outcome = worker.subagent.outcome(await self._landed(worker, turn_id, call_id))
             text, content, failed = outcome.text, outcome.content, outcome.is_error

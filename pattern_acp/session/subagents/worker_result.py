@@ -221,7 +221,7 @@ class WorkerResult:
             self.wants_words = self._session.constellation.background is not None
             self.sentence = (
                 f"None of its changes landed: the user wants others first. Their next message says which, and "
-                f"{self._task.name} goes on with it in the background. Ask for it in one sentence, and end your turn."
+                f"{self._task.name} continues with it in the background. Ask for it in one sentence, and end your turn."
             )
         else:
             self.sentence = f"None of its changes landed: the user dropped them.{added}"
