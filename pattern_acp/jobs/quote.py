@@ -52,6 +52,8 @@ class QuoteCandidate(Struct, frozen=True):
     persona: str
     model: ModelInfo
     past: tuple[tuple[int, int], ...] = ()
+    is_other: bool = False
+    """True for another persona than the session's, which comes second where both cost the same."""
 
     @property
     def percent(self) -> int:
@@ -65,16 +67,14 @@ def quotes_for(
     terms: JobTerms, reach: Reach, candidates: Iterable[QuoteCandidate], *, base_tokens: int
 ) -> tuple[JobQuote, ...]:
     """A quote for each candidate, the cheapest first; `base_tokens` are the system prompt and tools of a request."""
-    ordered = sorted(candidates, key=lambda one: (one.persona, one.model.qualified))
-    quotes = [_quote(terms, reach, one, base_tokens) for one in ordered]
-    asked = [quote for quote in quotes if terms.model and quote.model == terms.model]
-    others = sorted((quote for quote in quotes if quote not in asked), key=_by_price)
-    return (*asked, *others)[:MOST_QUOTES]
 
+    def order(one: tuple[bool, JobQuote]) -> tuple[bool, bool, int, int, bool, str, str]:
+        is_other, quote = one
+        is_asked, price = bool(terms.model) and quote.model == terms.model, quote.micro_units
+        return (not is_asked, price is None, price or 0, quote.tokens, is_other, quote.persona, quote.model)
 
-def _by_price(quote: JobQuote) -> tuple[bool, int, int, str, str]:
-    price = quote.micro_units
-    return (price is None, price or 0, quote.tokens, quote.persona, quote.model)
+    quotes = ((one.is_other, _quote(terms, reach, one, base_tokens)) for one in candidates)
+    return tuple(quote for _, quote in sorted(quotes, key=order))[:MOST_QUOTES]
 
 
 def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens: int) -> JobQuote:

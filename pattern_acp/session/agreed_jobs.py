@@ -27,6 +27,7 @@ from pattern_acp.jobs import store
 from pattern_acp.jobs.errors import JobMoveError, JobTermsError
 from pattern_acp.jobs.model import MOST_ROUNDS, JobOutcome, JobRow, JobStage
 from pattern_acp.jobs.quote import (
+    MOST_QUOTES,
     VALID_MS,
     QuoteCandidate,
     hold_for,
@@ -61,6 +62,7 @@ from pattern_acp.policy.subagent_policy import SubagentLimits, globs_below
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.budgets import USED_UP, cheaper_model
 from pattern_acp.session.changed_files import net_changes
+from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.job_reach import reach_of, session_tokens
 from pattern_acp.session.state import Addition, RunningJob
 from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, release_claims, take_claims
@@ -213,13 +215,9 @@ async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, r
     Raises:
         JobTermsError: the model that the terms name cannot be used.
     """
-    shared, state = session.constellation, session.state
     base = session_tokens(session)
-    models = _models(session, terms, base)
-    persona = state.persona.name
-    past = await shared.database.read(lambda tx: [store.past_jobs(tx, persona, model.qualified) for model in models])
+    candidates = await _candidates(session, _models(session, terms, base))
     reach = await reach_of(session, terms)
-    candidates = [QuoteCandidate(persona, model, known) for model, known in zip(models, past, strict=True)]
     quotes = quotes_for(terms, reach, candidates, base_tokens=base)
     return JobQuoted(
         _turn(session),
@@ -232,8 +230,27 @@ async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, r
         reach.symbols,
         plan_of(terms, reach, quotes),
         risks_of(terms, reach, quotes),
-        shared.clock.now_ms() + VALID_MS,
+        session.constellation.clock.now_ms() + VALID_MS,
     )
+
+
+async def _candidates(session: "Session", models: Sequence[ModelInfo]) -> list[QuoteCandidate]:
+    """The session's persona with each model, and of those others that have finished jobs the one that used least."""
+    own, known = session.state.persona.name, session.constellation.personas
+    # The session comes back to its own persona, which a typed one could not be found for.
+    others = sorted(known.keys() - {own}) if own in known else []
+
+    def read(tx: Transaction) -> list[QuoteCandidate]:
+        return [
+            QuoteCandidate(name, model, store.past_jobs(tx, name, model.qualified), name != own)
+            for name in (own, *others)
+            for model in models
+        ]
+
+    found = await session.constellation.database.read(read)
+    tried = [one for one in found if one.is_other and one.past]
+    best = sorted(tried, key=lambda one: (one.percent, one.persona, one.model.qualified))[:1]
+    return [*found[: min(len(models), MOST_QUOTES - len(best))], *best]
 
 
 def _models(session: "Session", terms: JobTerms, tokens: int) -> list[ModelInfo]:
@@ -336,6 +353,8 @@ def claims_of(root: str, terms: JobTerms) -> tuple[ClaimTarget, ...]:
 async def _work(session: "Session", row: JobRow, quoted: JobQuoted) -> None:
     """Begin, or go on with, the work in this turn: what follows of it is the job's."""
     shared, state, turn_id = session.constellation, session.state, _turn(session)
+    own = state.persona.name
+    await _answer_as(session, row.persona)
     # What was changed before is none of the job's, and /rewind goes back to here.
     await session.checkpoints.take("tool", f"before job {row.number}")
     terms, root = quoted.terms, state.policy.roots[0]
@@ -364,9 +383,30 @@ async def _work(session: "Session", row: JobRow, quoted: JobQuoted) -> None:
     ]
     await session.recorder.record(*events)
     add_context(state.history, message)
-    state.job = RunningJob(row.id, row.number, terms, hold, before, used_ms, limits, state.model, tuple(grants))
+    state.job = RunningJob(row.id, row.number, terms, hold, before, used_ms, limits, state.model, own, tuple(grants))
     state.budgets.extended["job", row.id] = Allowance(hold.micro_units, hold.tokens)
     state.model = shared.models.resolve(row.model)[1]
+
+
+async def _answer_as(session: "Session", name: str) -> None:
+    """Go on as the persona of a job, or as the session's own behind it; the models stay.
+
+    Raises:
+        OptionUnusableError: its file cannot be read.
+    """
+    if name != session.state.persona.name:
+        # Late: hardly a job is another persona's.
+        from pattern_acp.session.persona import become_named
+
+        await become_named(session, name, by="agent")
+
+
+async def leave_job(session: "Session", job: RunningJob) -> None:
+    """Have the session's own persona answer again, at the end of a turn that worked on a job."""
+    try:
+        await _answer_as(session, job.persona)
+    except OptionUnusableError as error:
+        session.state.notices.append(error.sentence)
 
 
 def _job_holds(tx: Transaction, job_id: str) -> dict[Meter, store.HoldRow]:
@@ -607,7 +647,9 @@ async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> T
 
 def _idle(session: "Session", row: JobRow, quoted: JobQuoted) -> RunningJob:
     limits = SubagentLimits(job=row.number)
-    return RunningJob(row.id, row.number, quoted.terms, JobHold(), Spent(), 0, limits, session.state.model)
+    return RunningJob(
+        row.id, row.number, quoted.terms, JobHold(), Spent(), 0, limits, session.state.model, session.state.persona.name
+    )
 
 
 async def _stop(session: "Session", row: JobRow) -> str:

@@ -39,15 +39,27 @@ async def change_persona(session: "Session", name: str, model_named: ModelNamed,
         OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
         DatabaseError: it could not be recorded.
     """
-    state, shared = session.state, session.constellation
-    if name == state.persona.name or shared.persona_named is None:
-        return
+    persona = await become_named(session, name, by)
+    if persona is not None:
+        await _take_preferences(session, persona, model_named, by)
+
+
+async def become_named(session: "Session", name: str, by: str) -> Persona | None:
+    """Go on as another persona, with the models of now; None where that is the persona already.
+
+    Raises:
+        OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
+        DatabaseError: it could not be recorded.
+    """
+    shared = session.constellation
+    if name == session.state.persona.name or shared.persona_named is None:
+        return None
     try:
         persona = await anyio.to_thread.run_sync(shared.persona_named, name)
     except ConfigError as error:
         raise OptionUnusableError(error.sentence) from error
     await _become(session, persona, by)
-    await _take_preferences(session, persona, model_named, by)
+    return persona
 
 
 async def _become(session: "Session", persona: Persona, by: str) -> None:

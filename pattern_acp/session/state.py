@@ -90,6 +90,8 @@ class RunningJob(Struct):
     """The narrower policy of its turn."""
     model: ModelInfo
     """The session's own model, which it has again behind the turn."""
+    persona: str
+    """The session's own persona, which answers again behind the turn."""
     grants: tuple[Grant, ...] = ()
     """The commands that were agreed to, which need no question in its turn."""
     recorded_ms: int = 0

@@ -229,6 +229,11 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
             refused, end = error, failed_end(error)
         if session.workers is not None:
             await session.workers.turn_ends()
+        if (job := session.state.job) is not None:
+            # Late: hardly a session has a job.
+            from pattern_acp.session.agreed_jobs import leave_job
+
+            await leave_job(session, job)
         turn.ended = True
         ended = new_end_events(turn.turn_id, end.stop_reason, end.sentence, end.failure, handed_over=end.handed_over)
         await session.recorder.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))

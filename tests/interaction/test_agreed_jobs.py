@@ -225,6 +225,30 @@ async def test_the_same_recorded_inputs_give_the_same_quotes():
         assert (first.number, second.number) == (1, 2)
 
 
+async def test_another_persona_is_quoted_by_what_its_jobs_used_and_answers_until_the_job_ends():
+    model = ScriptedProvider([says("Done.") + costs(1_000, 100)] * 3)
+    async with running_agent(model, settings=AUTO, permission=choose("allow_once")) as agent:
+        priced(agent)
+        personas = [Persona("default", "You do all."), Persona("builder", "You build.")]
+        agent.shared.personas = {one.name: "" for one in personas}
+        agent.shared.persona_named = {one.name: one for one in personas}.__getitem__
+        session = await agent.editor.open_session(str(agent.folder))
+        for words in ("/persona builder", '/job "Do it"', "/persona default", '/job "Do it"', "Well done."):
+            await agent.editor.prompt(session, words)
+        _, job, after = (request.system for request in model.requests)
+        assert job.startswith("You build.")
+        assert after.startswith("You do all.")
+        quoted = of_type(await events_of(agent, session), JobQuoted)
+        assert [(one.persona, one.percent, one.jobs) for one in quoted[0].quotes] == [("builder", 100, 0)]
+        # The least share that counts, so that one small job makes no promises.
+        assert [(one.persona, one.percent, one.jobs) for one in quoted[1].quotes] == [
+            ("builder", 25, 1),
+            ("default", 100, 0),
+        ]
+        first, second = ((row.persona, row.outcome) for row, _ in (await job_of(agent), await job_of(agent, 2)))
+        assert first == second == ("builder", "completed")
+
+
 async def test_another_persona_judges_a_job_that_is_over_by_the_numbers_of_its_events():
     judged: list[Turn] = []
     model = ScriptedProvider([write("tests/a.py"), says("Done.")], subagents={"review by sceptic": judged})
