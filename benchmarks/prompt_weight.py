@@ -17,9 +17,9 @@ from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.tools.base import ToolSpec
 from pattern_acp.tools.registry import default_tools
 
-LIMIT_BYTES = 10_000
+LIMIT_BYTES = 10_500
 
-FIRST_REQUEST_BYTES = 10_000
+FIRST_REQUEST_BYTES = 10_440
 
 
 def weight(spec: ToolSpec) -> int:

@@ -253,7 +253,7 @@ class ModelInfo(Struct, frozen=True):
     cache_write_price: int = 0
     calls_tools: bool = True
     writes_patches: bool = False
-    """True if it was trained on the patch format of apply_patch (tools/apply_patch.py)."""
+    """True if it was trained on the tools of Codex: update_plan, and the patch format of apply_patch."""
     long_prompt_tokens: int = 0
     long_input_percent: int = 100
     long_output_percent: int = 100

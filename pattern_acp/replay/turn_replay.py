@@ -50,14 +50,14 @@ from pattern_acp.replay.recorded_ports import (
 from pattern_acp.replay.recorded_turns import Position, RecordedRequest, RecordedTurn
 from pattern_acp.session.code import CODE_TOOL
 from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.tools.registry import offered
+from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, offered
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.events import Transient
 from pattern_acp.turn.loop import BROKEN_STREAM, CUT_ANSWER, CallIds, ModelInUse, TurnEnd, TurnLoop
 from pattern_acp.turn.recorder import JournalRecorder
 from pattern_acp.turn.tool_runner import ToolRunner
 
-BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL, "task", "session_search")
+BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL, PLAN_TOOL, TASK_TOOL, "session_search")
 """Tools that a session may lack for its settings, for its folder, or before there is a task or another session."""
 
 

@@ -15,10 +15,10 @@ from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, 
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.session.code import CODE_TOOL, code_of
-from pattern_acp.session.definitions import tools_of_persona
+from pattern_acp.session.definitions import named_tools, tools_of_persona
 from pattern_acp.session.window import with_room
 from pattern_acp.tools.base import Tool
-from pattern_acp.tools.registry import edit_tool_left_out, offered
+from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, edit_tool_left_out, offered, one_for_plans
 from pattern_acp.turn.events import ContextChanged
 from pattern_acp.turn.recorder import NewEvent
 
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
-
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
-
-if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
 
 
 def stable_part(session: "Session") -> Stable:
@@ -72,7 +66,9 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
         if state.has_past is False:
             left_out = (*left_out, PAST_TOOL)
         own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
-        state.window.offered = depends_on, with_room(session.state, tools_of_persona(session, (*own, *more)))
+        named = named_tools(tuple(one for one in state.persona.tools if "*" not in one), (PLAN_TOOL,))
+        had = one_for_plans(tools_of_persona(session, (*own, *more)), model or state.model, named)
+        state.window.offered = depends_on, with_room(session.state, had)
     return state.window.offered[1]
 
 
@@ -81,9 +77,6 @@ def skill_tools(state: "SessionState", *, mode_is_plan: bool = False) -> tuple[T
     writer = None if mode_is_plan else state.skill_writer
     return tuple(filter(None, (state.skill_tool, writer)))
 
-
-TASK_TOOL = "task"
-"""Name of the tool that only sessions with tasks in sight are offered."""
 
 PAST_TOOL = "session_search"
 """Name of the tool that a session is not offered when there was none before it."""

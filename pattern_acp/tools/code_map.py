@@ -44,9 +44,8 @@ class CodeMap:
 
     spec = ToolSpec(
         "code_map",
-        "Ask the index of code. brief: files for a topic; impact: what a change of query, or of git diff, reaches. "
-        "kinds: like function, class.",
-        input_schema(CodeMapArguments, unlisted=("depth", "limit", "kinds")),
+        "Ask the index of code. brief: files for a topic; impact: what a change of query, or of git diff, reaches.",
+        input_schema(CodeMapArguments, unlisted=("depth", "limit")),
     )
     kind = ToolKind.SEARCH
     changes_things = False

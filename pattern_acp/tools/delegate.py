@@ -40,15 +40,13 @@ TITLE_CHARACTERS = 80
 class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of delegate."""
 
-    kind: Annotated[
-        SubagentKind, Meta(description="explorer and reviewer only read; a reviewer gets the session's changes.")
-    ]
+    kind: SubagentKind
     task: Annotated[str, Meta(min_length=1, description="All it needs to know.")]
     name: str = ""
-    paths: tuple[str, ...] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
     tools: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
+    needs: Annotated[tuple[str, ...], Meta(description="Names to wait for.")] = ()
+    checks: Annotated[tuple[str, ...], Meta(description="Commands; changes land if they pass.")] = ()
     background: bool = False
 
 
@@ -60,10 +58,9 @@ class Delegate:
 
     spec = ToolSpec(
         DELEGATE,
-        "Have a subagent do a task and report: wide searches, separable work, reviews. Calls run side by side. "
-        "paths: all that a worker may write. checks: commands; its changes land if they pass. needs: names to "
-        "wait for. background: true.",
-        input_schema(DelegateArguments, unlisted=("tools", "paths", "needs", "checks", "background")),
+        "Have subagents work side by side and report: explorer for wide searches, worker for separable work, reviewer "
+        "of your changes.",
+        input_schema(DelegateArguments, unlisted=("tools",)),
     )
     kind = ToolKind.THINK
     changes_things = False

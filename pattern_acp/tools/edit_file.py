@@ -411,7 +411,7 @@ class EditFile:
 
     spec = ToolSpec(
         "edit_file",
-        "Replace exact passages of a file, in order; all or none.",
+        "Replace passages of a file, in order; all or none.",
         input_schema(EditFileArguments),
     )
     kind = ToolKind.EDIT

@@ -220,8 +220,7 @@ class SearchText:
 
     spec = ToolSpec(
         "search_text",
-        "Search unignored files for a Python regex (\\n spans lines), best files first; "
-        f"{MATCHES_SHOWN} lines at most.",
+        "Search unignored files for a Python regex (\\n spans lines), best files first.",
         input_schema(SearchTextArguments, unlisted=("offset",)),
     )
     kind = ToolKind.SEARCH

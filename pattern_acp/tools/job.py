@@ -178,8 +178,8 @@ class JobTool:
 
     spec = ToolSpec(
         "job",
-        "Control background commands. key, behind text: enter, none, ctrl-c, ctrl-d.",
-        input_schema(JobArguments, unlisted=("wait_seconds", "key")),
+        "Control background commands.",
+        input_schema(JobArguments, unlisted=("wait_seconds",)),
     )
     kind = ToolKind.EXECUTE
     changes_things = True

@@ -97,7 +97,7 @@ class MemorySearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kinds: tuple[SearchKind, ...] = ()
     scope: Scope | None = None
     session: str = ""
-    since: str = ""
+    since: Annotated[str, Meta(description="Like 2026-11-27.")] = ""
     until: str = ""
 
 
@@ -106,8 +106,8 @@ class MemoryRead:
 
     spec = ToolSpec(
         "memory_read",
-        "Read a memory block, or all without label. history: true; version: 3.",
-        input_schema(MemoryReadArguments, unlisted=("history", "version")),
+        "Read a memory block, or all without label.",
+        input_schema(MemoryReadArguments),
     )
     kind = ToolKind.READ
     changes_things = False
@@ -126,9 +126,8 @@ class MemorySearch:
 
     spec = ToolSpec(
         "memory_search",
-        "Search memory and earlier messages, by words and meaning. since, until: dates like 2026-11-27. kinds: "
-        "user, assistant, block, archival, skill, task.",
-        input_schema(MemorySearchArguments, unlisted=("limit", "session", "kinds", "since", "until", "scope")),
+        "Search memory and earlier messages, by words and meaning.",
+        input_schema(MemorySearchArguments, unlisted=("limit", "session", "scope")),
     )
     kind = ToolKind.SEARCH
     changes_things = False
@@ -276,18 +275,11 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
     until: str = ""
 
 
-_NEEDS = (
-    "append, add (list item), create, rewrite, set (field): text; replace, insert_after: old_text, text; move, remove, "
-    "archive, verify, resolve, reopen: old_text; rollback: version."
-)
-"""The arguments that each operation needs, for the model; `OPERATIONS` has the rules."""
-
-
 class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_write."""
 
     label: Annotated[str, Meta(description="Block, or archive: facts only search finds.")] = ""
-    operation: Annotated[MemoryOperation | None, Meta(description=_NEEDS)] = None
+    operation: MemoryOperation | None = None
     text: str = ""
     old_text: Annotated[str, Meta(description="Exact passage, item, or entry id.")] = ""
     field: Annotated[str, Meta(description="Like facts.name.")] = ""
@@ -297,19 +289,16 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     scope: Scope | None = None
     kind: NoteKind | None = None
-    paths: tuple[str, ...] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="For edits of src/db/**.")] = ()
     severity: Severity | None = None
-    until: str = ""
+    until: Annotated[str, Meta(description="Date, 2h, never.")] = ""
     version: Annotated[int, Meta(ge=1)] | None = None
     reason: str = ""
-    edits: tuple[OneEdit, ...] = ()
+    edits: Annotated[tuple[OneEdit, ...], Meta(description="Several; all or none.")] = ()
 
 
-_NAMED_ELSEWHERE = (
-    *("kind", "paths", "until", "scope", "version", "edits"),
-    *("severity", "template", "check", "description", "reason"),
-)
-"""Arguments that the description of the tool names, or answers and notes do."""
+_NAMED_ELSEWHERE = ("severity", "template", "check", "description", "reason")
+"""Arguments that answers and notes name."""
 
 
 class MemoryWrite:
@@ -317,10 +306,8 @@ class MemoryWrite:
 
     spec = ToolSpec(
         "memory_write",
-        "Remember what later sessions need, not the present task. With paths ([src/db/**]): kind (constraint, "
-        "decision, trap, machine, runtime), until (date, 2h, never). create: scope (persona, project, shared). "
-        "rollback: version. edits: several.",
-        input_schema(MemoryWriteArguments, unlisted=_NAMED_ELSEWHERE),
+        "Remember what later sessions need, not the present task.",
+        input_schema(MemoryWriteArguments, plain=("edits",), unlisted=_NAMED_ELSEWHERE),
     )
     kind = ToolKind.EDIT
     changes_things = True

@@ -49,7 +49,7 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(min_length=1)]
     start_line: Annotated[int, Meta(ge=1)] = 1
     line_count: Annotated[int, Meta(ge=1)] | None = None
-    pages: str = ""
+    pages: Annotated[str, Meta(description="PDF: 2-5.")] = ""
 
 
 class ReadFileTool:
@@ -57,8 +57,8 @@ class ReadFileTool:
 
     spec = ToolSpec(
         "read_file",
-        "Read a file with line numbers, up to 25,000 tokens (a quarter of a small window); images; PDFs (pages: 2-5).",
-        input_schema(ReadFileArguments, unlisted=("pages",)),
+        "Read a file with line numbers, up to 25,000 tokens; images; PDFs.",
+        input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ
     changes_things = False

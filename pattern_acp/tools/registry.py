@@ -29,6 +29,12 @@ from pattern_acp.web.pages import Pages
 if TYPE_CHECKING:
     from pattern_acp.web.searching import WebSearcher
 
+TASK_TOOL = "task"
+"""Name of the tool that only sessions with tasks in sight are offered."""
+
+PLAN_TOOL = "update_plan"
+"""Name of the tool that few models are offered beside `task`."""
+
 
 def default_tools(*, private_addresses: bool = False, searcher: "WebSearcher | None" = None) -> tuple[Tool, ...]:
     """Every built-in tool (issue 2, section 5), in the order that the model reads them; the order never changes.
@@ -87,3 +93,14 @@ def edit_tool_left_out(setting: EditToolSetting, model: ModelInfo) -> tuple[str,
         return ()
     by_patch = model.writes_patches if setting == "auto" else setting == "apply_patch"
     return ("edit_file",) if by_patch else ("apply_patch",)
+
+
+def one_for_plans(tools: Sequence[Tool], model: ModelInfo, named: Sequence[str] = ()) -> tuple[Tool, ...]:
+    """The tools without update_plan where the steps of `task` replace it.
+
+    It stays for models that were trained on it, where there is no `task`, and for a persona that has it among `named`.
+    """
+    names = {tool.spec.name for tool in tools}
+    if model.writes_patches or TASK_TOOL not in names or PLAN_TOOL in named:
+        return tuple(tools)
+    return tuple(tool for tool in tools if tool.spec.name != PLAN_TOOL)

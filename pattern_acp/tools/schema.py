@@ -112,14 +112,15 @@ def parse_arguments(raw: JsonObject, arguments: type[ArgumentsT]) -> ArgumentsT:
         raise ToolInputError(sentence) from error
 
 
-def _compact(node: Json, definitions: Mapping[str, Json]) -> Json:
+def _compact(node: Json, definitions: Mapping[str, JsonObject]) -> Json:
     """The same schema with definitions in place and without what a model does not need: titles, defaults, null."""
     if isinstance(node, list):
         return [_compact(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return _compact(definitions[str(node["$ref"]).rpartition("/")[2]], definitions)
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        return _compact({**definitions[str(node["$ref"]).rpartition("/")[2]], **beside}, definitions)
     if "anyOf" in node:
         return _compact(_only_choice(node), definitions)
     compact: dict[str, Json] = {"type": "string"} if "enum" in node else {}

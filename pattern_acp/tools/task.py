@@ -90,7 +90,8 @@ class TaskTool:
 
     spec = ToolSpec(
         "task",
-        "Work that outlives this session. claim: make it yours; null clears a field.",
+        "Work that outlives this session. Steps of yours are the plan that the user sees. claim: make it yours; null "
+        "clears a field.",
         input_schema(TaskArguments, unlisted=("priority", "owner", "remove")),
     )
     kind = ToolKind.THINK

@@ -36,8 +36,8 @@ class UpdatePlan:
 
     spec = ToolSpec(
         "update_plan",
-        "Show the user your plan: all steps every time, as content with status (pending, in_progress, completed).",
-        input_schema(UpdatePlanArguments, plain=("entries",)),
+        "Show the user your plan: all steps every time.",
+        input_schema(UpdatePlanArguments, unlisted=("entries.priority",)),
     )
     kind = ToolKind.THINK
     changes_things = False

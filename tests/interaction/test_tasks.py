@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import FetchSettings, Settings
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
@@ -54,6 +55,27 @@ async def test_the_tool_is_offered_once_there_is_a_task_and_a_later_session_take
         assert "[ ] #1 Write the parser" in last_result(model.requests[2]).text
         assert plan(agent) == [("Read", "completed"), ("[blocked] Ask", "pending")]
         assert "[>] #1 Write the parser (1/2 steps; " in await said(agent, second, "/tasks")
+
+
+async def test_the_steps_of_a_task_are_the_plan_except_for_models_trained_on_update_plan_and_personas_that_name_it():
+    model = ScriptedProvider([says("Hello.")] * 5)
+    async with running_agent(model, settings=AUTO) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello")
+        await said(agent, session, "/tasks add Parser")
+        await agent.editor.prompt(session, "And now?")
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        await agent.editor.prompt(session, "And in plan mode?")
+        untrained = agent.models.infos["scripted"]
+        agent.models.infos["scripted"] = replace(untrained, writes_patches=True)
+        trained = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(trained, "Hello")
+        agent.models.infos["scripted"] = untrained
+        agent.shared.persona = Persona("planner", "Plan it.", tools=("task", "update_plan", "read_file"))
+        planner = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(planner, "Hello")
+    offered = [{tool.name for tool in request.tools} & {"update_plan", "task"} for request in model.requests]
+    assert offered == [{"update_plan"}, {"task"}, {"update_plan"}, {"update_plan", "task"}, {"update_plan", "task"}]
 
 
 async def test_a_task_that_another_open_session_works_on_is_not_taken():

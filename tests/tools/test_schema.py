@@ -55,6 +55,19 @@ def test_the_schema_is_one_inline_object_of_what_a_model_needs():
     }
 
 
+class Parcel(Struct, frozen=True, forbid_unknown_fields=True):
+    size: Annotated[Size, Meta(description="Of the box.")] = Size.SMALL
+    inner: Annotated[Size | None, Meta(description="Of what is in it.")] = None
+
+
+def test_a_description_beside_enumerated_words_reaches_the_model():
+    words = {"type": "string", "enum": ["large", "small"]}
+    assert input_schema(Parcel)["properties"] == {
+        "size": {**words, "description": "Of the box."},
+        "inner": {**words, "description": "Of what is in it."},
+    }
+
+
 @pytest.mark.parametrize("days", [3, "3", " 3 ", 3.0])
 def test_a_whole_number_may_come_as_text_or_as_a_float(days: Json):
     assert read(days=days).days == 3
