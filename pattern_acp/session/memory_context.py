@@ -208,6 +208,7 @@ async def memory_of_request(
         if session.state.has_tasks is None:
             # Once: tools that came and went would break the cached prefix.
             session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).lasting.owners)
+        if session.state.has_past is None:
             session.state.has_past = has_earlier_session(tx, session.session_id)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
         return newest_redaction_of_history(tx, session.session_id, after=known), untold, take

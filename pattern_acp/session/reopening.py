@@ -94,6 +94,8 @@ class _Found(Struct, frozen=True):
     lost: frozenset[str] = frozenset()
     """Ids of those jobs that ran until now, as far as the journal knew."""
     memory_fork: MemoryFork | None = None
+    has_past: bool | None = None
+    """See `SessionState.has_past`."""
 
 
 async def reopen_session(
@@ -218,6 +220,7 @@ async def _session_of(
         settings=place.settings,
         persona=instructions.persona,
         memory_fork=found.memory_fork,
+        has_past=found.has_past,
         tool_form=tool_form_of(entry.event for entry in found.recorded),
         overlap=overlap_of(place.settings, client.description.overlap, (entry.event for entry in found.recorded)),
         shows_overlap=shows_overlap(place.settings, client.description),
@@ -326,7 +329,8 @@ def _read(tx: Transaction, session_id: SessionId, project: str, lost: frozenset[
     recorded = read_history(tx, session_id)
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
     grants = load_grants(tx, session_id, _owner(recorded, row, project))
-    return _Found(row, tuple(recorded), grants, jobs, lost, fork_of_session(tx, session_id))
+    has_past = sessions.has_earlier_session(tx, session_id)
+    return _Found(row, tuple(recorded), grants, jobs, lost, fork_of_session(tx, session_id), has_past)
 
 
 def _read_what_is_left(tx: Transaction, session_id: SessionId, project: str) -> _Found:

@@ -348,7 +348,7 @@ class SessionState(Struct):
     has_tasks: bool | None = None
     """True once there are tasks in sight that are not over; None before the first request asked."""
     has_past: bool | None = None
-    """True if anything was said in an earlier session; None before the first request asked."""
+    """True if anything was said in an earlier session; None in a new session before the first request asked."""
     unfinished: bool = False
     """True when a turn's end could not be recorded."""
     unrecorded: TurnEnd | None = None
