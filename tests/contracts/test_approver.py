@@ -51,7 +51,10 @@ def factory(request: pytest.FixtureRequest) -> Factory:
     return APPROVERS[request.param]
 
 
-OFFERABLE = [answer for answer in PermissionAnswer if answer is not PermissionAnswer.CANCELLED]
+WITH_WORDS = {PermissionAnswer.ALLOW_EDITED, PermissionAnswer.REJECT_WITH_REASON}
+"""Answers that an editor offers only where it can show a form for the words."""
+
+OFFERABLE = [answer for answer in PermissionAnswer if answer not in {PermissionAnswer.CANCELLED, *WITH_WORDS}]
 
 
 def question(*offered: PermissionAnswer, call_id: str = "call_1") -> ApprovalRequest:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pattern_acp.processes.ancestry import ParentProcess, descends_from_agent, read_by_psutil, read_proc
@@ -73,7 +74,7 @@ def test_psutil_reads_the_processes_of_every_system():
         "from pattern_acp.processes.ancestry import read_by_psutil as r; [*map(print, [one.words for one in r()][:1])]"
     )
     ran = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
-    assert "pytest" in ran.stdout
+    assert ran.stdout == f"{tuple(psutil.Process().cmdline())}\n"
     assert any("PATH" in one.variables for one in read_by_psutil())
 
 
