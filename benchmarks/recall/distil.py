@@ -15,8 +15,7 @@ from pathlib import Path
 from string import punctuation
 from typing import Any
 
-from pattern_acp.memory.distilled import DIMENSIONS
-from pattern_acp.memory.minilm import find_model, load_vocabulary, piece_numbers, read_model
+from pattern_acp.memory.local_embedders import DIMENSIONS, find_model, load_vocabulary, piece_numbers, read_model
 from pattern_acp.memory.words import STOP_WORDS
 
 FIRST_PIECE = 999

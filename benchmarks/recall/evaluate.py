@@ -26,13 +26,11 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import NewEntry, insert_entry
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.distilled import DistilledMiniLm
-from pattern_acp.memory.embeddings import Embedder
+from pattern_acp.memory.embeddings import Embedder, HashedNgrams
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
 from pattern_acp.memory.matching import occurring
-from pattern_acp.memory.minilm import MiniLm, is_installed
 from pattern_acp.memory.recall import (
     Candidate,
     QueryFacts,

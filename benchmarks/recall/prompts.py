@@ -21,7 +21,7 @@ from pattern_acp.context.recall_budget import Recallable, choose, telling_words
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.minilm import is_installed
+from pattern_acp.memory.local_embedders import is_installed
 from pattern_acp.memory.recall import SearchResult, search
 from pattern_acp.memory.service.search import knows
 from pattern_acp.memory.words import query_terms

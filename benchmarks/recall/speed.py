@@ -22,8 +22,8 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.embeddings import HashedNgrams
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import index_archival, index_message, search
 

@@ -21,12 +21,10 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.distilled import DistilledMiniLm
-from pattern_acp.memory.embeddings import Embedder
+from pattern_acp.memory.embeddings import Embedder, HashedNgrams
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.hashing import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
 from pattern_acp.memory.recall import index_message, search
 
 DEPTH = 10

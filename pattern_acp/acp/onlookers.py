@@ -1,7 +1,7 @@
 """Windows that look on at a session which another connection of this process steers, and questions that all are asked.
 
 Owns: who looks on at what, and that a question has one answer. Must not know: how a window is asked (`acp.client`), or
-what it is shown (`acp.session_feed`).
+what it is shown (`acp.feeds`).
 """
 
 from collections.abc import Awaitable, Callable, Generator

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from pattern_acp.acp.schema_session import ConfigOption, LoadSessionRequest, MetaWire, SessionModeState, Wire
-from pattern_acp.acp.schema_updates import SessionUpdate
+from pattern_acp.acp.schema import ConfigOption, LoadSessionRequest, MetaWire, SessionModeState, SessionUpdate, Wire
 from pattern_acp.domain.canonical import JsonObject
 
 SUBSCRIBE = "_pattern/memory/subscribe"

@@ -10,8 +10,7 @@ from pattern_acp.acp import schema
 from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.content import parts_of, with_checked_images
-from pattern_acp.acp.memory_feed import MemoryEvents
-from pattern_acp.acp.session_feed import SessionFeed
+from pattern_acp.acp.feeds import MemoryEvents, SessionFeed
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.commands.slash import Typed
 from pattern_acp.config.settings import McpServerSettings
@@ -21,7 +20,7 @@ from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Part
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.journal.session_lists import ListedSession
+from pattern_acp.journal.sessions import ListedSession
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.session.commands import more_commands

@@ -20,7 +20,7 @@ from pattern_acp.acp.schema_extensions import AT_CLIENT
 from pattern_acp.acp.seen_by_editor import SeenByEditor, cancelled_id, with_offer
 from pattern_acp.bootstrap.client_machine import OFFERED, ClientMachine
 from pattern_acp.bootstrap.remote_server import CONNECTION_HEADER, MACHINE_HEADER, RECEIVED_HEADER
-from pattern_acp.journal.processes import host_name
+from pattern_acp.journal.leases import host_name
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, ConnectionClosedError, ProtocolError, RpcError
 from pattern_acp.jsonrpc.links import CannotResumeError, ResumableLink
 from pattern_acp.jsonrpc.messages import Notification, Request, RequestId, encode_error, parse

@@ -38,8 +38,8 @@ from pattern_acp.config.settings import (
 )
 from pattern_acp.context.instructions import BUILT_IN
 from pattern_acp.credentials.server_token import ServerToken
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError, DatabaseError, ProviderError, SignInError
@@ -51,7 +51,7 @@ from pattern_acp.lsp.languages import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.host import problem_of
 from pattern_acp.mcp_servers.transports import find_command
-from pattern_acp.memory.hashing import HASHED_NGRAMS
+from pattern_acp.memory.embeddings import HASHED_NGRAMS
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.secrets import find_secret
 from pattern_acp.policy.commands import read_command_line
@@ -133,7 +133,7 @@ def _worker_folders() -> list[Finding]:
     """Report folders that workers of ended processes left."""
     # Late: a start asks for no diagnosis.
     from pattern_acp.journal.disk_usage import size_text
-    from pattern_acp.journal.processes import host_name, is_running
+    from pattern_acp.journal.leases import host_name, is_running
     from pattern_acp.workspace.worker_tree import leftovers
 
     remedy = "pattern-acp gc takes it away"

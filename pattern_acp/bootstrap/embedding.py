@@ -10,10 +10,8 @@ from msgspec import Struct
 from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.memory.distilled import DistilledMiniLm
-from pattern_acp.memory.embeddings import Embedder, EmbedderError
-from pattern_acp.memory.hashing import HashedNgrams
-from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.memory.embeddings import Embedder, EmbedderError, HashedNgrams
+from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
 from pattern_acp.providers.keys import ProviderKeys, SettingsKeys
 

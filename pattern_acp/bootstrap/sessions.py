@@ -31,8 +31,7 @@ from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.hooks.runner import HookRunner
-from pattern_acp.journal.leases import this_process
-from pattern_acp.journal.processes import host_name, is_running, own_start_mark
+from pattern_acp.journal.leases import host_name, is_running, own_start_mark, this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.mcp_servers.logins import Logins

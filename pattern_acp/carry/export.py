@@ -19,7 +19,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.table_rows import columns_of, rows_with
 from pattern_acp.domain.canonical import JsonObject, canonical_json
 from pattern_acp.domain.errors import BlockError, TaskError
-from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.bundle import mask_texts
 from pattern_acp.journal.codec import kinds_of
 from pattern_acp.journal.events import (
     BlockCommitted,
@@ -98,7 +98,7 @@ class EventRecord(Struct, frozen=True):
 
 
 class ChainedEvent(Struct, frozen=True):
-    """An event of a session with the rest of what its chain covers (journal/chain.py).
+    """An event of a session with the rest of what its chain covers (journal/writer.py).
 
     One that lost words, there or for this archive, has no salt, and its payload another hash than the chain says.
     """

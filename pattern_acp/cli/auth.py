@@ -19,7 +19,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_table
 from pattern_acp.config.logs import mask_also
-from pattern_acp.config.presets import PRESETS
+from pattern_acp.config.providers import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
 from pattern_acp.credentials.google_tokens import ADVICE as GOOGLE_ADVICE
 from pattern_acp.credentials.model import Credential, KeySource, SignInRefusedError

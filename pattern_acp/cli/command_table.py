@@ -13,7 +13,7 @@ from pattern_acp.commands.sessions import JSON, SESSION_VERBS, TRUST_VERBS, flag
 from pattern_acp.commands.tasks import TASK_VERBS
 
 LEVELS = ("none", "secrets", "content")
-"""`journal.bundle_masks.REDACTIONS`; a test keeps both equal."""
+"""`journal.bundle.REDACTIONS`; a test keeps both equal."""
 
 GROUPINGS = ("day", "model", "project", "session")
 

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from pattern_acp.cli.output import printable, write_line
-from pattern_acp.cli.tables import GAP, cells_of, fold, lay_out
+from pattern_acp.cli.output import GAP, cells_of, fold, lay_out, printable, write_line
 from pattern_acp.commands.document import Bars, Body, Diff, Fence, Heading, Paragraph, Part, ResultRecord, Table
 from pattern_acp.memory.diffs import TextChange, unified_diff, word_diff
 

@@ -1,17 +1,20 @@
 """`pattern-acp setup`: a provider with its key, the editors of this machine, and what the doctor says then.
 
-Owns: the questions, in order, and what is written after each answer. Must not know: how a key is stored (cli/auth.py),
-or the form of an editor's configuration (cli/editors.py). Without a terminal it asks nothing and writes nothing, unless
-`--yes` answers.
+Owns: the questions, in order, what is written after each answer, and the place of each editor's configuration. Must not
+know: how a key is stored (cli/auth.py). Without a terminal it asks nothing and writes nothing, unless `--yes` answers.
 """
 
+import json
+import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import anyio
+from msgspec import Struct
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.diagnosis import diagnose
@@ -19,15 +22,317 @@ from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth, Doctor, Setup
 from pattern_acp.cli.auth import run_auth
 from pattern_acp.cli.doctor import run_doctor
-from pattern_acp.cli.editors import Editor, EditorConfigError, block_of, edited, find_editors, places
 from pattern_acp.cli.output import OutputClosed, printable, write_line, write_sentence
 from pattern_acp.cli.rendering import show_parts
 from pattern_acp.commands.document import Diff
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings
-from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.errors import PatternError, WorkspaceError
 from pattern_acp.recovery.checks import Health
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.local_files import LocalFileSystem
+
+NAME = "Pattern"
+"""Name of the agent in the editors' own lists."""
+
+_PROGRAM = "pattern-acp"
+
+
+class EditorConfigError(PatternError):
+    """The editor's configuration cannot be read, so nothing of it is changed."""
+
+    failure_code = "cli.editor-config"
+
+
+class Editor(Struct, frozen=True):
+    """An editor, with placeholders for the folders of `places` in its paths."""
+
+    name: str
+    folder: str
+    """Its folder in editor-configs/."""
+    example: str
+    """The file there that has the block."""
+    form: Literal["json", "elisp", "copy"]
+    """`copy`: the block goes into code of the user's own, so it is only shown."""
+    files: tuple[str, ...] = ()
+    """Configuration files; the first that exists is edited, else the first whose folder does."""
+    signs: tuple[str, ...] = ()
+    """Paths that exist where the editor, or the plugin, is installed."""
+    programs: tuple[str, ...] = ()
+
+
+EDITORS = (
+    Editor(
+        "Zed",
+        "zed",
+        "settings.json",
+        "json",
+        ("{config}/zed/settings.json", "{support}/Zed/settings.json"),
+        programs=("zed", "zeditor"),
+    ),
+    Editor(
+        "JetBrains IDEs",
+        "jetbrains",
+        "acp.json",
+        "json",
+        ("{home}/.jetbrains/acp.json",),
+        signs=("{support}/JetBrains",),
+    ),
+    Editor(
+        "VS Code",
+        "vscode",
+        "settings.json",
+        "json",
+        ("{support}/Code/User/settings.json",),
+    ),
+    Editor("VSCodium", "vscode", "settings.json", "json", ("{support}/VSCodium/User/settings.json",)),
+    Editor(
+        "Emacs agent-shell",
+        "emacs-agent-shell",
+        "pattern.el",
+        "elisp",
+        ("{home}/.emacs", "{home}/.emacs.el", "{home}/.emacs.d/init.el", "{config}/emacs/init.el"),
+    ),
+    *(
+        Editor(
+            f"Neovim {plugin}",
+            f"neovim-{plugin.partition('.')[0]}",
+            "pattern.lua",
+            "copy",
+            signs=(f"{{data}}/nvim/lazy/{plugin}", f"{{data}}/nvim/site/pack/*/*/{plugin}"),
+        )
+        for plugin in ("codecompanion.nvim", "avante.nvim", "agentic.nvim")
+    ),
+    Editor("Qt Creator", "qt-creator", "server.ini", "copy", signs=("{config}/QtProject/qtcreator",)),
+    Editor("Toad", "toad", "pattern.sh", "copy", programs=("toad",)),
+)
+"""Those whose presence can be seen; editor-configs/README.md has the rest."""
+
+
+def places(environ: Mapping[str, str], platform: str, home: Path) -> dict[str, str]:
+    """The folders in which editors keep what is theirs, by placeholder; `platform` is `sys.platform`."""
+    config = environ.get("XDG_CONFIG_HOME") or str(home / ".config")
+    data = environ.get("XDG_DATA_HOME") or str(home / ".local" / "share")
+    support = config
+    if platform == "darwin":
+        support = str(home / "Library" / "Application Support")
+    elif platform == "win32":
+        support = environ.get("APPDATA") or str(home / "AppData" / "Roaming")
+        data = environ.get("LOCALAPPDATA") or str(home / "AppData" / "Local")
+    return {"home": str(home), "config": config, "data": data, "support": support}
+
+
+def find_editors(where: Mapping[str, str], which: Callable[[str], object]) -> list[tuple[Editor, Path | None]]:
+    """The editors of this machine, each with its configuration file; None where the block is only shown.
+
+    `where` is what `places` gives, `which` looks for a program on PATH.
+    """
+    found: list[tuple[Editor, Path | None]] = []
+    for editor in EDITORS:
+        files = [Path(one.format_map(where)) for one in editor.files]
+        file = next((one for one in files if one.is_file()), None)
+        # A home folder is everybody's: a file right in it counts only when it exists.
+        beside = next((one for one in files if one.parent.is_dir() and str(one.parent) != where["home"]), None)
+        is_here = bool(file or beside or any(map(_exists, (one.format_map(where) for one in editor.signs))))
+        if is_here or any(which(program) for program in editor.programs):
+            first = file or beside or (files[0] if files else None)
+            found.append((editor, None if editor.form == "copy" else first))
+    return found
+
+
+def _exists(pattern: str) -> bool:
+    if "*" not in pattern:
+        return Path(pattern).exists()
+    fixed, _, rest = pattern.partition("*")
+    return any(True for _ in Path(fixed).glob(f"*{rest}"))
+
+
+def block_of(editor: Editor, command: Sequence[str]) -> str:
+    """The block of `editor`, as its example has it, with `command` in place of the program's name.
+
+    Raises:
+        EditorConfigError: the examples were not installed with the program.
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "editor_configs", package.parent / "editor-configs"):
+        example = folder / editor.folder / editor.example
+        if example.is_file():
+            break
+    else:
+        raise EditorConfigError("The examples of editor-configs are not installed; install pattern-acp again.")
+    text = example.read_text(encoding="utf-8")
+    return text if editor.form == "json" else text.replace(f'"{_PROGRAM}"', json.dumps(command[0]))
+
+
+def edited(editor: Editor, text: str, command: Sequence[str]) -> str:
+    """The configuration `text` of `editor` with our block; equal to `text` when it has it already.
+
+    Raises:
+        EditorConfigError: `text` is not what the editor's configuration has to be.
+    """
+    block = block_of(editor, command)
+    if editor.form == "elisp":
+        return text if f'"{_PROGRAM}"' in text or command[0] in text else f"{_ended(text)}{_after_load(block)}"
+    example: dict[str, Json] = json.loads(block)
+    for key, value in example.items():
+        entries = value if isinstance(value, dict) else {}
+        for name, entry in entries.items():
+            started: dict[str, Json] = {"command": command[0], "args": list(command[1:])}
+            whole = {**entry, **started} if isinstance(entry, dict) else entry
+            # A block that is there already may have keys, or more, in its `env`: only the command is ours to change.
+            text = with_entry(text, (key, name), whole, replaces=False)
+            for part, wanted in started.items():
+                text = with_entry(text, (key, name, part), wanted)
+        if not entries:
+            text = with_entry(text, (key,), value, replaces=False)
+    return text
+
+
+def _ended(text: str) -> str:
+    return f"{text.rstrip()}\n\n" if text.strip() else ""
+
+
+def _after_load(block: str) -> str:
+    """Return `block` so that an Emacs whose agent-shell is not installed yet starts without an error."""
+    _, _, body = block.partition("\n\n")
+    indented = "".join(f"  {line}" if line.strip() else line for line in body.rstrip().splitlines(keepends=True))
+    return f"(with-eval-after-load 'agent-shell\n{indented})\n"
+
+
+class _Value(Struct, frozen=True):
+    """A value of JSON with comments, by its place in the text."""
+
+    start: int
+    end: int
+    members: "dict[str, _Value] | None" = None
+    """Those of an object; None for anything else."""
+
+
+_TOKEN = re.compile(r'\s+|//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|[{}\[\],:]|[^\s{}\[\],:"/]+)', re.DOTALL)
+
+
+class _Reader:
+    """Reads JSON with comments and commas behind the last entry, the form of Zed's and VS Code's settings."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, int, int]] = []
+        at = 1 if text.startswith("\ufeff") else 0
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise EditorConfigError(f"Line {text.count(chr(10), 0, at) + 1} is not JSON.")
+            if found[1] is not None:
+                self._tokens.append((found[1], at, found.end()))
+            at = found.end()
+        self._text, self._next = text, 0
+
+    def whole(self) -> _Value:
+        """The one value of the text.
+
+        Raises:
+            EditorConfigError: it is not JSON.
+        """
+        value = self._value()
+        if self._next < len(self._tokens):
+            raise self._problem()
+        return value
+
+    def _problem(self) -> EditorConfigError:
+        at = self._tokens[self._next][1] if self._next < len(self._tokens) else len(self._text)
+        return EditorConfigError(f"Line {self._text.count(chr(10), 0, at) + 1} is not JSON.")
+
+    def _peek(self) -> str:
+        return self._tokens[self._next][0] if self._next < len(self._tokens) else ""
+
+    def _take(self, *wanted: str) -> tuple[str, int, int]:
+        if self._next >= len(self._tokens) or (wanted and self._peek() not in wanted):
+            raise self._problem()
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _value(self) -> _Value:
+        first, start, end = self._take()
+        if first not in "{[":
+            if first in "}],:":
+                self._next -= 1
+                raise self._problem()
+            return _Value(start, end)
+        closing = "}" if first == "{" else "]"
+        members: dict[str, _Value] = {}
+        while self._peek() != closing:
+            name = ""
+            if first == "{":
+                name = self._name()
+                self._take(":")
+            members[name] = self._value()
+            if self._peek() != closing:
+                self._take(",")
+        return _Value(start, self._take(closing)[2], members if first == "{" else None)
+
+    def _name(self) -> str:
+        if not self._peek().startswith('"'):
+            raise self._problem()
+        return str(json.loads(self._take()[0]))
+
+
+def with_entry(text: str, path: tuple[str, ...], value: Json, *, replaces: bool = True) -> str:
+    """JSON with comments `text` in which `path` has `value`; all else of it stays to the character.
+
+    Without `replaces`, a value that is there already stays too.
+
+    Raises:
+        EditorConfigError: `text` is not JSON, or has no object where one is needed.
+    """
+    if not text.strip("\ufeff \t\r\n"):
+        text = "{}\n"
+    here, depth = _Reader(text).whole(), 0
+    for depth, name in enumerate(path):
+        if here.members is None:
+            where = ".".join(path[:depth]) or "The file"
+            raise EditorConfigError(f"{where} is not an object in braces.")
+        if name not in here.members:
+            break
+        here = here.members[name]
+    else:
+        if not replaces or _plain(text[here.start : here.end]) == value:
+            return text
+        margin = re.match(r"[ \t]*", text[text.rfind("\n", 0, here.start) + 1 :])
+        return f"{text[: here.start]}{_laid_out(value, margin[0] if margin else '', '  ')}{text[here.end :]}"
+    missing = value
+    for name in reversed(path[depth + 1 :]):
+        missing = {name: missing}
+    return _inserted(text, here, path[depth], missing)
+
+
+def _plain(text: str) -> Json:
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        return None
+    return value
+
+
+def _inserted(text: str, parent: _Value, name: str, value: Json) -> str:
+    """`text` with a first member more in `parent`."""
+    inside = text[parent.start + 1 : parent.end - 1]
+    first = re.match(r"\s*\n([ \t]*)\S", inside)
+    margin = re.match(r"[ \t]*", text[text.rfind("\n", 0, parent.start) + 1 :])
+    outer = margin[0] if margin else ""
+    usual = re.search(r"\n([ \t]+)\S", text)
+    step = first[1] if first and len(first[1]) > len(outer) else f"{outer}{usual[1] if usual else '  '}"
+    entry = f"\n{step}{json.dumps(name)}: {_laid_out(value, step, step[len(outer) :])}"
+    rest = text[parent.start + 1 :]
+    if parent.members:
+        return f"{text[: parent.start + 1]}{entry},{rest if first else f'{chr(10)}{step}{rest.lstrip()}'}"
+    closing = rest if "\n" in inside else f"\n{outer}{rest.lstrip(' ' + chr(9))}"
+    return f"{text[: parent.start + 1]}{entry}{closing}"
+
+
+def _laid_out(value: Json, margin: str, step: str) -> str:
+    lines = json.dumps(value, ensure_ascii=False, indent=step)
+    short = re.sub(r'\[\s+("(?:\\.|[^"\\])*")\s+\]', r"[\1]", lines)
+    return short.replace("\n", f"\n{margin}")
+
 
 _NOT_WRITTEN = "Nothing was written: there is no terminal to ask in. With --yes all of it is written."
 

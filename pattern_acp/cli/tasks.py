@@ -12,7 +12,7 @@ from msgspec import field
 from pattern_acp.bootstrap.constellation import read_persona
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
-from pattern_acp.cli.memory.editing import edit_text, read_edited
+from pattern_acp.cli.memory.command import edit_text, read_edited
 from pattern_acp.cli.output import write_error
 from pattern_acp.commands.document import Fence, Part, Result, Said
 from pattern_acp.commands.parameters import TypedCommand

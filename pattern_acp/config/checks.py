@@ -8,9 +8,8 @@ from typing import cast
 
 from msgspec import Struct, field
 
-from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import CheckSettings
-from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
 from pattern_acp.config.values import describe_type
 
 DEFAULT_SECONDS = 60

@@ -14,20 +14,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.config.checks import read_checks
-from pattern_acp.config.directories import find_paths
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.keys import KEYS, Key, ProjectRule
 from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
 from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models
-from pattern_acp.config.paths import Paths, project_config_file
+from pattern_acp.config.paths import Paths, find_paths, project_config_file
 from pattern_acp.config.policy_rules import EFFECTS, read_policy_rules
-from pattern_acp.config.presets import PRESETS
-from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
-from pattern_acp.config.providers import read_providers
+from pattern_acp.config.providers import PRESETS, read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
-from pattern_acp.config.toml_file import TomlFile, is_table, read_toml
+from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table, read_toml
 from pattern_acp.config.values import Value, but_is
 from pattern_acp.config.variables import unknown_variables
 

@@ -11,9 +11,8 @@ from typing import cast
 from msgspec.structs import replace
 
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import LspServerSettings
-from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
 from pattern_acp.config.values import describe_type
 
 TABLE = "lsp"

@@ -10,10 +10,9 @@ from typing import cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.providers import normal_base_url, show_url, wrong_header
 from pattern_acp.config.settings import McpOAuthSettings, McpServerSettings
-from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
 from pattern_acp.config.values import describe_type
 
 MCP_SERVER_KEYS = {

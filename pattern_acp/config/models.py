@@ -11,9 +11,8 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.config.problem import EffectiveValue, Problem
 from pattern_acp.config.settings import ModelSettings
-from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
 from pattern_acp.config.values import but_is
 
 TABLE = "models"

@@ -11,9 +11,8 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from pattern_acp.config.problem import Problem
 from pattern_acp.config.settings import PolicyRule, RuleCondition, RuleEffect, RuleFact, RuleKind
-from pattern_acp.config.toml_file import TomlFile, is_table
+from pattern_acp.config.toml_file import Problem, TomlFile, is_table
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 KINDS: tuple[RuleKind, ...] = ("run", "edit", "read", "fetch", "mcp")

@@ -16,10 +16,9 @@ from pattern_acp.config.checks import read_checks
 from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.lsp import PROGRAMS, PROJECT_FOLDERS, can_serve
 from pattern_acp.config.mcp_servers import read_mcp_servers
-from pattern_acp.config.problem import Problem
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import CheckSettings, HookSettings, McpOAuthSettings, McpServerSettings
-from pattern_acp.config.toml_file import MAX_BYTES, TomlFile, is_table
+from pattern_acp.config.toml_file import MAX_BYTES, Problem, TomlFile, is_table
 from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.project_parts import PartKind, ProjectPart

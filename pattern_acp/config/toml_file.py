@@ -1,4 +1,4 @@
-"""One TOML file, with the line of every key.
+"""One TOML file, with the line of every key, and the problems that settings have.
 
 Owns: reading and parsing, and finding lines, which `tomllib` does not report. Must not know: which keys exist.
 """
@@ -11,8 +11,38 @@ from typing import TypeGuard
 
 from msgspec import Struct, field
 
-from pattern_acp.config.problem import Problem
 from pattern_acp.domain.late_pattern import late_pattern
+
+
+class Problem(Struct, frozen=True):
+    """A setting that was not used as written. The agent runs all the same (issue 2, section 2)."""
+
+    place: str
+    """The file, `$VARIABLE` or `--flag` that holds it."""
+    line: int | None
+    """1-based line in the file; None outside files or where it is not known."""
+    key: str
+    """The dotted key, such as `turn.max_wall_seconds`; empty when the whole file is meant."""
+    sentence: str
+    """A sentence that says what is wrong, what is allowed, and what is used instead. Never a key's secret value."""
+
+    def __str__(self) -> str:
+        """One line: place, line, key and sentence."""
+        where = self.place if self.line is None else f"{self.place}:{self.line}"
+        key = f"{self.key[:80]}: " if self.key else ""
+        # A quoted key may hold anything, and a path too; neither may break the line or steer a terminal.
+        return "".join(each if each.isprintable() else "?" for each in f"{where}: {key}{self.sentence}")
+
+
+class EffectiveValue(Struct, frozen=True):
+    """One setting as it is in force."""
+
+    key: str
+    shown: str
+    """The value for a user; secrets are masked."""
+    source: str
+    """`default`, `$VARIABLE`, `--flag`, or `FILE:LINE`."""
+
 
 MAX_BYTES = 256 * 1024
 """A larger file is not a configuration; a project's file is read unasked, so its size is not ours to trust."""

@@ -5,10 +5,10 @@ Owns: the names of our variables, and what is said of others. Must not know: val
 
 from collections.abc import Iterator, Mapping
 
-from pattern_acp.config.directories import HOME_VARIABLE
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.problem import Problem
+from pattern_acp.config.paths import HOME_VARIABLE
 from pattern_acp.config.providers import SCRIPT_VARIABLE
+from pattern_acp.config.toml_file import Problem
 
 _PREFIX = "PATTERN_ACP_"
 

@@ -12,15 +12,46 @@ import shutil
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import LiteralString
 
 import apsw
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
 from pattern_acp.db.errors import DatabaseBusyError, DatabaseCorruptError, translate
 from pattern_acp.db.files import sync_folder
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations, schema_version
 from pattern_acp.db.raw import connect, copy_database
+from pattern_acp.db.transaction import Transaction
+
+_MOST_PROBLEMS = 20
+
+
+def quick_check(tx: Transaction) -> tuple[str, ...]:
+    """Problems of the file's structure and of its foreign keys, at most 20 of each; empty when it is sound.
+
+    Raises:
+        DatabaseError: the file cannot be read at all.
+    """
+    return _check(tx, "PRAGMA quick_check(20)")
+
+
+def full_check(tx: Transaction) -> tuple[str, ...]:
+    """Problems as of `quick_check`, and of indexes that differ from their table; takes several times as long.
+
+    Raises:
+        DatabaseError: the file cannot be read at all.
+    """
+    return _check(tx, "PRAGMA integrity_check(20)")
+
+
+def _check(tx: Transaction, pragma: LiteralString) -> tuple[str, ...]:
+    structure = [str(row[0]) for row in tx.all(pragma) if row[0] != "ok"]
+    references = [
+        f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is missing"
+        for row in tx.all("PRAGMA foreign_key_check")
+    ]
+    return (*structure, *references[:_MOST_PROBLEMS])
+
 
 RESTORING = ".restoring"
 """Ends the name of a file that is about to take the place of the constellation."""

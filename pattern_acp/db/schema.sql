@@ -15,7 +15,7 @@ CREATE TABLE events (
     blob TEXT REFERENCES blobs (hash),   -- SHA-256 of the blob that holds a large payload
     payload_hash TEXT NOT NULL,          -- SHA-256 of the salt followed by the canonical payload
     prev_hash TEXT NOT NULL,             -- hash of the stream's event before; 64 zeros for the first
-    hash TEXT NOT NULL,                  -- SHA-256 over what journal/chain.py names for the form in `chain`
+    hash TEXT NOT NULL,                  -- SHA-256 over what journal/writer.py names for the form in `chain`
     salt TEXT NOT NULL DEFAULT '',       -- random; '' before schema version 13, and where a redaction took it away
     chain INTEGER NOT NULL DEFAULT 1,    -- form of the hash: 2 covers at_ms, version and stream too
     UNIQUE (stream, session_seq),

@@ -1,14 +1,14 @@
 """A session as one file that others can read and check: docs/reference/journal.md describes its form.
 
-Owns: which streams belong to it, its lines, its manifest. Must not know: how the conversation is shown, where the file
-goes, or what is masked. journal/verify_bundle.py checks what is made here.
+Owns: which streams belong to it, its lines, its manifest, and what is masked. Must not know: how the conversation is
+shown, or where the file goes. journal/verify_bundle.py checks what is made here.
 """
 
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
@@ -16,10 +16,45 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
-from pattern_acp.journal.chain import FIRST_PREV_HASH
+from pattern_acp.domain.structural_keys import TextRole, walk
 from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.reader import stored_payload
 from pattern_acp.journal.verify_bundle import BLOBS, EVENTS, FORMAT, MANIFEST
+from pattern_acp.journal.writer import FIRST_PREV_HASH
+
+Redaction: TypeAlias = Literal["none", "secrets", "content"]
+"""The part that a bundle leaves out: nothing, what looks like a secret, or all that was said, read and written."""
+
+REDACTIONS: tuple[str, ...] = get_args(Redaction)
+
+
+def mask_texts(
+    kind: str, payload: JsonObject, mask: Callable[[str], str], *, stays: Set[TextRole] = frozenset({TextRole.KIND})
+) -> JsonObject:
+    """The payload of an event of a kind with `mask` applied to every text but those whose role `stays`."""
+
+    def leaf(role: TextRole, _: str, value: Json) -> Json:
+        return value if role in stays else _masked(value, mask)
+
+    return walk(kind, payload, leaf)
+
+
+def without_content(kind: str, payload: JsonObject) -> JsonObject:
+    """The payload of an event of a kind with the length of every text in its place."""
+    return mask_texts(kind, payload, _length)
+
+
+def _length(text: str) -> str:
+    return f"[{len(text)} characters]" if text else ""
+
+
+def _masked(value: Json, mask: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {key: _masked(item, mask) for key, item in value.items()}
+    return [_masked(item, mask) for item in value] if isinstance(value, Sequence) else value
+
 
 QUERIES = load_queries("pattern_acp.journal")
 

@@ -16,11 +16,11 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.chain import FIRST_PREV_HASH, Link, salted_hash
 from pattern_acp.journal.codec import CHECKPOINTS, decode, decode_stored, kinds_of
 from pattern_acp.journal.contents import PackedError, unpack
 from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted, TurnStarted
+from pattern_acp.journal.writer import FIRST_PREV_HASH, Link, salted_hash
 
 QUERIES = load_queries("pattern_acp.journal")
 

@@ -21,7 +21,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.bundle import mask_texts
 from pattern_acp.journal.contents import drop_contents
 from pattern_acp.journal.errors import DamagedEventError, RedactionError
 from pattern_acp.journal.events import RETENTION, Event, EventsRedacted

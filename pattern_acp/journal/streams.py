@@ -9,9 +9,8 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId
-from pattern_acp.journal.chain import FIRST_PREV_HASH
 from pattern_acp.journal.redact import newest_event
-from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, FIRST_PREV_HASH
 
 QUERIES = load_queries("pattern_acp.journal")
 

@@ -1,9 +1,9 @@
-"""Usage and cost of model requests, the rows that follow from `UsageReported`, and their sums; uses of skills.
+"""Usage and cost of model requests: rows that follow from `UsageReported`, sums, and what running requests set aside.
 
-Owns: the tables `usage` and `skill_uses`. Must not know: prices, budgets, or how sums are shown.
+Owns: the tables `usage`, `skill_uses` and `reservations`. Must not know: prices, budgets, or how sums are shown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import UsageReported
+from pattern_acp.journal.leases import STALE_MS, Holder, is_running
 
 _USUAL_REQUESTS = 20
 """Number of newest requests that say how long an answer usually is."""
@@ -179,3 +180,80 @@ def skill_uses(tx: Transaction) -> Mapping[tuple[str, str], int]:
         DatabaseError: the file cannot be read.
     """
     return {(text(row[0]), text(row[1])): integer(row[2]) for row in tx.all(QUERIES["list_skill_uses"])}
+
+
+LONGEST_MS = 3_600_000
+"""A reservation older than this is left over: by default a request takes half an hour at most, and waits five minutes
+before."""
+
+
+class Reservation(Struct, frozen=True):
+    """The expected use of one request; `micro_units` are 0 where no price is known."""
+
+    reservation_id: str
+    session_id: SessionId
+    turn_id: TurnId
+    tokens: int
+    micro_units: int
+
+
+def reserve(tx: Transaction, reservation: Reservation, holder: Holder, now_ms: int) -> None:
+    """Set aside what a request is expected to use, until `settle`.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    tx.execute(QUERIES["drop_reservations"], {"before_ms": now_ms - LONGEST_MS})
+    tx.execute(
+        QUERIES["reserve"],
+        {
+            "id": reservation.reservation_id,
+            "at_ms": now_ms,
+            "session_id": reservation.session_id,
+            "turn_id": reservation.turn_id,
+            "holder": holder.holder,
+            "tokens": reservation.tokens,
+            "micro_units": reservation.micro_units,
+        },
+    )
+
+
+def settle(tx: Transaction, reservation_id: str) -> None:
+    """The request has ended; what it used is in the journal, or nothing.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    tx.execute(QUERIES["settle"], {"id": reservation_id})
+
+
+def reserved_now(
+    tx: Transaction,
+    session_id: SessionId,
+    turn_id: TurnId,
+    holder: Holder,
+    now_ms: int,
+    *,
+    is_alive: Callable[[int, str], bool] = is_running,
+) -> SpentSoFar:
+    """The sums that processes that still run set aside in a turn, its session and everywhere.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    sums = {"turn": Spent(), "session": Spent(), "all": Spent()}
+    known: dict[str, bool] = {holder.holder: True}
+    for row in tx.all(QUERIES["reservations"], {"since_ms": now_ms - LONGEST_MS}):
+        made_by = Holder(text(row[4]), integer(row[5]), text(row[6]), text(row[7]))
+        if made_by.holder not in known:
+            is_here = made_by.host == holder.host
+            known[made_by.holder] = (
+                is_alive(made_by.pid, made_by.process_started) if is_here else now_ms - integer(row[8]) <= STALE_MS
+            )
+        if not known[made_by.holder]:
+            continue
+        is_own = text(row[0]) == session_id
+        for name, counts in (("all", True), ("session", is_own), ("turn", is_own and text(row[1]) == turn_id)):
+            if counts:
+                sums[name] = sums[name] + Spent(integer(row[2]), integer(row[3]))
+    return SpentSoFar(sums["turn"], sums["session"], sums["all"])

@@ -2,7 +2,7 @@
 
 Owns: what makes a bundle sound. Must not know: the rest of pattern-acp, which it does not import, so that this one file
 can be read, copied and run by whoever doubts it. docs/reference/journal.md describes the form that is checked here, and
-journal/chain.py the hashes; tests/journal/golden holds vectors that both are tested against.
+journal/writer.py the hashes; tests/journal/golden holds vectors that both are tested against.
 
 The chain is not keyed. It shows that a bundle was changed by somebody who did not compute every hash behind the change
 anew; against one who did, or who cut events off the end, only an anchor helps: the hash of an event, noted elsewhere.

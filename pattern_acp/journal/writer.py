@@ -14,12 +14,55 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.canonical import canonical_json, sha256_hex
+from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.chain import FIRST_PREV_HASH, FORM, Link, salted_hash
 from pattern_acp.journal.codec import EncodedEvent, encode, item_of
 from pattern_acp.journal.contents import pack
 from pattern_acp.journal.events import Event
+
+FIRST_PREV_HASH = "0" * 64
+"""The `prev_hash` of the first event of a stream."""
+
+FORM = 2
+"""The form of the hash that new events get."""
+
+
+class Link(Struct, frozen=True):
+    """The fields that the hash of one event covers."""
+
+    prev_hash: str
+    payload_hash: str
+    kind: str
+    actor: str
+    origin: str
+    item: str
+    session_seq: int
+    version: int = 1
+    at_ms: int = 0
+    stream: str = ""
+    form: int = FORM
+
+    @property
+    def hash(self) -> str:
+        """The hash that the next event names as its `prev_hash`, 64 hexadecimal digits."""
+        covered: list[Json] = [
+            self.prev_hash,
+            self.payload_hash,
+            self.kind,
+            self.actor,
+            self.origin,
+            self.item,
+            self.session_seq,
+        ]
+        if self.form != 1:
+            covered += [self.version, self.at_ms, self.stream, self.form]
+        return sha256_hex(canonical_json(covered))
+
+
+def salted_hash(salt: str, canonical: bytes) -> str:
+    """The `payload_hash` of a payload in its canonical form."""
+    return sha256_hex(salt.encode("ascii") + canonical)
+
 
 QUERIES = load_queries("pattern_acp.journal")
 

@@ -15,7 +15,6 @@ import anyio.lowlevel
 import msgspec
 from msgspec import Struct, field
 
-from pattern_acp.jsonrpc.decoding import Repair, decode, decode_params, describe_misfit, keep_misfits
 from pattern_acp.jsonrpc.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -29,13 +28,18 @@ from pattern_acp.jsonrpc.errors import (
 from pattern_acp.jsonrpc.messages import (
     Invalid,
     Notification,
+    Repair,
     Request,
     RequestId,
     Response,
+    decode,
+    decode_params,
+    describe_misfit,
     encode_error,
     encode_notification,
     encode_request,
     encode_result,
+    keep_misfits,
     parse,
 )
 from pattern_acp.jsonrpc.transport import Oversize, Transport

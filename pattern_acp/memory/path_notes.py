@@ -23,7 +23,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
-from pattern_acp.journal.processes import host_name
+from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_entry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.freshness import is_stale

@@ -58,8 +58,7 @@ from pattern_acp.memory.errors import (
 from pattern_acp.memory.merging import Conflict, encode_conflicts, open_conflicts
 from pattern_acp.memory.passages import common_ending, common_lines
 from pattern_acp.memory.schemas.forms import check
-from pattern_acp.memory.schemas.types import TextSchema, encode_schema
-from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.schemas.types import ContentError, TextSchema, encode_schema
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)

@@ -111,7 +111,7 @@ def plan_merge(history: StoredHistory, opened: int, text: str) -> RevertPlan:
     """
     wanted = storable_text(text, label=history.label)
     # Late: most memory is free text.
-    from pattern_acp.memory.schemas.three_way import merge_contents
+    from pattern_acp.memory.schemas.planning import merge_contents
 
     merged = merge_contents(history.schema, text_of_version(history, opened), history.text, wanted)
     return RevertPlan(Rewrite(merged.text, Operation.EDIT), history.head, conflicts=merged.conflicts)

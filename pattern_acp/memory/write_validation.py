@@ -18,9 +18,8 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.embeddings import cosine
+from pattern_acp.memory.embeddings import cosine, hashed_vector
 from pattern_acp.memory.errors import DuplicateFoundError, LimitExceededError, SecretFoundError, SystemTextError
-from pattern_acp.memory.hashing import hashed_vector
 from pattern_acp.memory.passages import block_passages
 from pattern_acp.memory.recalls import Seldom, least_needed
 from pattern_acp.memory.words import query_terms

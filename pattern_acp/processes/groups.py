@@ -1,14 +1,18 @@
 """Process groups: starting a command with everything it starts, and ending all of it.
 
-Owns: the differences between platforms: a session and process group of its own on POSIX, which the guard ends when we
-are killed; a process group of its own and `taskkill` on Windows. Must not know: what runs, or who waits for its output.
+Owns: the differences between platforms: a session and process group of its own on POSIX, which the guard, a shell, ends
+when we are killed; a process group of its own and `taskkill` on Windows. Must not know: what runs, or who waits for its
+output.
 """
 
+import atexit
+import logging
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -53,7 +57,6 @@ async def start_group(
         command, stdin=stdin, stdout=output, stderr=errors, cwd=cwd, env=env, start_new_session=True
     )
     # Imported late: a start needs no guard.
-    from pattern_acp.processes.guard import GUARD
 
     GUARD.watch(process.pid)
     return process
@@ -67,7 +70,6 @@ async def end_group(process: Process, *, grace: float) -> None:
     if sys.platform == "win32":
         await _end_tree_on_windows(process)
         return
-    from pattern_acp.processes.guard import GUARD
 
     await _end_on_posix(process.pid, grace)
     GUARD.forget(process.pid)
@@ -125,3 +127,109 @@ else:
             # reach.
             return False
         return True
+
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 1
+"""Time between asking a group to end and killing it; `sleep` takes whole seconds everywhere (POSIX)."""
+
+_SCRIPT = f"""
+trap '' HUP INT TERM
+groups=
+while read -r word group; do
+    if [ "$word" = watch ]; then
+        groups="$groups $group"
+    else
+        kept=
+        for each in $groups; do
+            [ "$each" = "$group" ] || kept="$kept $each"
+        done
+        groups=$kept
+    fi
+done
+[ -n "$groups" ] || exit 0
+for each in $groups; do kill -TERM "-$each"; done
+sleep {GRACE_SECONDS}
+for each in $groups; do kill -KILL "-$each"; done
+"""
+
+_END_SECONDS = 1.0
+
+
+class Guard:
+    """The groups that end with this process."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._shell: subprocess.Popen[bytes] | None = None
+
+    def watch(self, group: int) -> None:
+        """End `group` when this process ends, in whatever way. Without a guard it only logs."""
+        self._groups.add(group)
+        self._tell("watch", group)
+
+    def forget(self, group: int) -> None:
+        """Stop watching `group`: it has ended, and its number may be reused."""
+        if group in self._groups:
+            self._groups.remove(group)
+            self._tell("forget", group)
+
+    def close(self) -> None:
+        """End the groups that are still watched, and then the guard; does not wait if it has something to end."""
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            _close_pipe(shell)
+            if not self._groups:
+                with suppress(subprocess.TimeoutExpired):
+                    shell.wait(_END_SECONDS)
+
+    def _tell(self, word: str, group: int) -> None:
+        if sys.platform == "win32":
+            return
+        if self._shell is not None and self._shell.poll() is None:
+            self._write(self._shell, f"{word} {group}\n")
+        elif self._groups:
+            # It was never needed, or somebody ended it.
+            self._start()
+
+    def _start(self) -> None:
+        if self._shell is None:
+            atexit.register(self.close)
+        else:
+            _close_pipe(self._shell)
+        try:
+            self._shell = subprocess.Popen(  # noqa: S603  # a script of ours
+                ["/bin/sh", "-c", _SCRIPT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            logger.warning("nothing ends the children if this process is killed: %s", error.strerror)
+            return
+        if self._shell.stdin is not None:
+            # A stopped guard must not stop us.
+            os.set_blocking(self._shell.stdin.fileno(), False)
+        self._write(self._shell, "".join(f"watch {each}\n" for each in sorted(self._groups)))
+
+    def _write(self, shell: "subprocess.Popen[bytes]", lines: str) -> None:
+        try:
+            if shell.stdin is not None:
+                shell.stdin.write(lines.encode("ascii"))
+        except OSError as error:
+            logger.warning("the guard of the children takes no words: %s", error.strerror)
+
+
+def _close_pipe(shell: "subprocess.Popen[bytes]") -> None:
+    if shell.stdin is not None:
+        with suppress(OSError):
+            shell.stdin.close()
+
+
+GUARD = Guard()
+"""The guard of this process."""

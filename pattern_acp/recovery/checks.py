@@ -16,9 +16,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pattern_acp.db.backup import FOLDER, PART, RESTORING, back_up
+from pattern_acp.db.backup import FOLDER, PART, RESTORING, back_up, full_check
 from pattern_acp.db.connection import Transaction, change_file, read_file
-from pattern_acp.db.integrity import full_check
 from pattern_acp.db.segment_files import (
     SegmentDamageError,
     SegmentReading,

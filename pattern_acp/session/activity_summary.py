@@ -34,7 +34,7 @@ from pattern_acp.journal import leases
 from pattern_acp.journal.events import HandoffLeft
 from pattern_acp.journal.handoffs import STATES, Handoff, handoff_to_leave, handoffs_since
 from pattern_acp.journal.history import readable
-from pattern_acp.journal.session_lists import Thread, threads_since
+from pattern_acp.journal.sessions import Thread, threads_since
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
 from pattern_acp.memory.freshness import handoff_age, plan_age

@@ -3,7 +3,7 @@
 Owns: limits in force, reservations of running requests, the notice at 80 %, and the question to the user at the limit.
 Must not know: prices, or how a turn goes on.
 
-A request that may be sent sets aside what it is expected to use until it has ended (journal/reservations.py), so that
+A request that may be sent sets aside what it is expected to use until it has ended (journal/usage.py), so that
 those side by side (subagents, other windows) do not all spend the same rest.
 """
 
@@ -35,9 +35,18 @@ from pattern_acp.journal.events import (
     ToolCallStarted,
 )
 from pattern_acp.journal.job_events import JobHold
-from pattern_acp.journal.reservations import Reservation, reserve, reserved_now, settle
 from pattern_acp.journal.turn_ends import TurnFailure
-from pattern_acp.journal.usage import Spent, SpentSoFar, last_used, spent_so_far, usual_output
+from pattern_acp.journal.usage import (
+    Reservation,
+    Spent,
+    SpentSoFar,
+    last_used,
+    reserve,
+    reserved_now,
+    settle,
+    spent_so_far,
+    usual_output,
+)
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free

@@ -28,7 +28,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.structural_keys import TextRole, walk
-from pattern_acp.journal.bundle_masks import mask_texts
+from pattern_acp.journal.bundle import mask_texts
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.contents import PackedError, contents_with, drop_contents, unpack
 from pattern_acp.journal.errors import JournalError, RedactionError

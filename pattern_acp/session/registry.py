@@ -13,7 +13,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, SessionTitled
-from pattern_acp.journal.session_lists import ListedSession, with_details
+from pattern_acp.journal.sessions import ListedSession, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import FolderUnusableError, SessionBusyError, UnknownSessionError

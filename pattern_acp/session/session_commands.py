@@ -23,8 +23,7 @@ from pattern_acp.journal import sessions
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import this_process
-from pattern_acp.journal.session_lists import ListedSession, SessionStatus, with_details
-from pattern_acp.journal.sessions import cwd_key
+from pattern_acp.journal.sessions import ListedSession, SessionStatus, cwd_key, with_details
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.searching import search_sessions
 from pattern_acp.session.stored import (

@@ -15,7 +15,7 @@ from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.journal.session_lists import SessionStatus, with_details
+from pattern_acp.journal.sessions import SessionStatus, with_details
 
 LOOK_SECONDS = 0.25
 """Longest time between two looks; text of a running message is committed once a second."""

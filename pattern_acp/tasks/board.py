@@ -14,7 +14,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.usage import amount_text
-from pattern_acp.journal.processes import is_running
+from pattern_acp.journal.leases import is_running
 from pattern_acp.tasks.claims import TTL_MS, Claim, IsAlive, is_lease_alive, read_claims
 
 _QUERIES = load_queries("pattern_acp.tasks")

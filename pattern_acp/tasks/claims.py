@@ -22,8 +22,7 @@ from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.journal.leases import STALE_MS
-from pattern_acp.journal.processes import host_name, is_running
+from pattern_acp.journal.leases import STALE_MS, host_name, is_running
 
 _QUERIES = load_queries("pattern_acp.tasks")
 

@@ -21,8 +21,7 @@ from pattern_acp.acp.client import form_of
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
-from pattern_acp.jsonrpc.decoding import decode
-from pattern_acp.jsonrpc.messages import encode_notification, encode_request, encode_result
+from pattern_acp.jsonrpc.messages import decode, encode_notification, encode_request, encode_result
 from pattern_acp.policy.approver import UserQuestion
 from tests.support.wire import WireJudge
 

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.embedding import choose_embedder, open_embedder
 from pattern_acp.config.settings import MemorySettings, ProviderSettings, Secret, Settings
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.memory.distilled import DistilledMiniLm
-from pattern_acp.memory.embeddings import EmbedderError, TextUse
-from pattern_acp.memory.hashing import HashedNgrams
-from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.memory.embeddings import EmbedderError, HashedNgrams, TextUse
+from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
 from pattern_acp.providers.keys import SettingsKeys
 
 VECTORS = b'{"data": [{"index": 0, "embedding": [3.0, 4.0]}]}'

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.cli.editors import EDITORS, EditorConfigError, block_of, edited, find_editors, places, with_entry
+from pattern_acp.cli.setup import EDITORS, EditorConfigError, block_of, edited, find_editors, places, with_entry
 from pattern_acp.domain.canonical import Json
 
 COMMAND = ("/opt/pattern/bin/pattern-acp", "acp")

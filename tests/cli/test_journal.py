@@ -22,7 +22,7 @@ from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.bundle_masks import REDACTIONS
+from pattern_acp.journal.bundle import REDACTIONS
 from pattern_acp.journal.errors import AnchorError, RedactionError
 from pattern_acp.journal.events import ModelRequested, SubagentRecorded
 from pattern_acp.journal.reader import read_stream

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from pattern_acp.cli.output import (
     OutputClosed,
+    cells_of,
+    fold,
     format_table,
     printable,
     write_error,
@@ -16,7 +18,6 @@ from pattern_acp.cli.output import (
     write_line,
     write_sentence,
 )
-from pattern_acp.cli.tables import cells_of, fold
 
 
 def test_lines_go_to_stdout_and_errors_to_stderr_as_one_line(capsys: pytest.CaptureFixture[str]):

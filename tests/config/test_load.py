@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import Loaded, SettingsReader, known_secrets, load, process_environment
-from pattern_acp.config.presets import SIGN_IN
+from pattern_acp.config.providers import SIGN_IN
 from pattern_acp.config.settings import (
     BackupSettings,
     BudgetSettings,

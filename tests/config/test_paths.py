@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.config.directories import find_paths
 from pattern_acp.config.load import process_environment
-from pattern_acp.config.paths import Paths, is_valid_name, make_private_directory, open_private_append
+from pattern_acp.config.paths import Paths, find_paths, is_valid_name, make_private_directory, open_private_append
 from pattern_acp.domain.errors import ConfigError
 
 COVERAGE = {key: value for key, value in process_environment().items() if key.startswith("COVERAGE_")}

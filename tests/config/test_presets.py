@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.load import Loaded, load
-from pattern_acp.config.presets import ONLY_BY_TABLE, PRESETS
-from pattern_acp.config.providers import key_variables, normal_base_url
+from pattern_acp.config.providers import ONLY_BY_TABLE, PRESETS, key_variables, normal_base_url
 from pattern_acp.config.settings import Flags, ProviderSettings, Quirks, Secret
 from pattern_acp.credentials.keys import with_stored_key
 from pattern_acp.credentials.model import StoredEntry

@@ -10,9 +10,8 @@ from math import sqrt
 import anyio
 import pytest
 
-from pattern_acp.memory.embeddings import Embedder, TextUse, Vector, cosine
-from pattern_acp.memory.hashing import HashedNgrams, hashed_vector
-from pattern_acp.memory.minilm import MiniLm, is_installed
+from pattern_acp.memory.embeddings import Embedder, HashedNgrams, TextUse, Vector, cosine, hashed_vector
+from pattern_acp.memory.local_embedders import MiniLm, is_installed
 from pattern_acp.memory.remote_embedder import TEXTS_A_REQUEST, RemoteEmbedder
 
 

@@ -11,7 +11,7 @@ import anyio
 import apsw
 import pytest
 
-from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.db.connection import Database, Transaction, WorkerConnection, open_database, worker_connections
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.errors import (
     ConstraintError,
@@ -27,7 +27,6 @@ from pattern_acp.db.errors import (
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.db.transaction import storable
-from pattern_acp.db.worker import WorkerConnection, worker_connections
 from pattern_acp.domain.errors import DatabaseError
 from tests.support.constellation import FakeClock, temporary_constellation
 

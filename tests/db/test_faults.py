@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import read_file
 from pattern_acp.db.driver import ApswConnection
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.errors import DatabaseError

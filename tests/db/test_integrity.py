@@ -2,8 +2,8 @@ from pathlib import Path
 
 import apsw
 
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import open_database
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.db.raw import connect
 from tests.support.constellation import FakeClock, temporary_constellation
 

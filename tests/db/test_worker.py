@@ -1,4 +1,4 @@
-"""What `db.worker` relies on in aiosqlite beside its public interface."""
+"""What `db.connection` relies on in aiosqlite beside its public interface."""
 
 import threading
 from collections.abc import Awaitable

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.events import BlockCommitted

@@ -10,7 +10,7 @@ from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.journal.history import read_history
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.scripts import calls, says

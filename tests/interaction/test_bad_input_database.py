@@ -12,8 +12,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Transaction, open_database
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import TurnEnded
 from pattern_acp.journal.reader import read_stream, verify_stream

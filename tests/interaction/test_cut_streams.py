@@ -16,7 +16,7 @@ from pattern_acp.journal.history import read_history
 from pattern_acp.providers.http import Deadlines
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from pattern_acp.session.session_row_rebuild import replay
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

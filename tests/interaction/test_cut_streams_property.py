@@ -12,7 +12,7 @@ from pattern_acp.config.settings import Wire
 from pattern_acp.journal.events import MessageRecorded, ToolCallStarted
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptStep
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from pattern_acp.session.session_row_rebuild import replay
 from tests.interaction.test_cut_streams import at_faulty_line
 from tests.support.editor import JsonDict

@@ -8,7 +8,7 @@ from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.events import ErrorReported, PermissionAsked, TurnEnded
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from tests.support.agent import FULL_CLIENT, running_agent
 from tests.support.editor import JsonDict, choose
 from tests.support.editor_terminals import hang

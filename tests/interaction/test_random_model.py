@@ -23,7 +23,7 @@ from pattern_acp.journal.history import read_history
 from pattern_acp.jsonrpc.errors import RemoteError, RpcError
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from pattern_acp.session.session_row_rebuild import replay
 from pattern_acp.tools.registry import default_tools
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent

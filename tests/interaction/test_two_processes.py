@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Transaction
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.journal.events import MessageRecorded, TurnStarted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -18,8 +18,7 @@ from pattern_acp.domain.ids import MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events, verify_bundle
-from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle
-from pattern_acp.journal.bundle_masks import without_content
+from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle, without_content
 from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.verify_bundle import Anchor, BundleReport, chain_hash, describe, parse_anchor
 from pattern_acp.journal.writer import append

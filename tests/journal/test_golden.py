@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.journal import verify_bundle
-from pattern_acp.journal.chain import Link, salted_hash
+from pattern_acp.journal.writer import Link, salted_hash
 
 GOLDEN = Path(__file__).parent / "golden"
 

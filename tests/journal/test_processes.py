@@ -2,8 +2,7 @@ import os
 import subprocess
 import sys
 
-from pattern_acp.journal.leases import this_process
-from pattern_acp.journal.processes import host_name, is_running, own_start_mark, start_mark
+from pattern_acp.journal.leases import host_name, is_running, own_start_mark, start_mark, this_process
 
 
 def test_this_process_runs_and_another_use_of_its_id_does_not():

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Transaction, open_database
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.reader import read_stream, verify_stream
 from tests.support.constellation import FakeClock

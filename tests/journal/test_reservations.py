@@ -8,9 +8,8 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import STALE_MS, Holder
-from pattern_acp.journal.reservations import LONGEST_MS, Reservation, reserve, reserved_now, settle
 from pattern_acp.journal.sessions import NewSession, create_session
-from pattern_acp.journal.usage import Spent, SpentSoFar
+from pattern_acp.journal.usage import LONGEST_MS, Reservation, Spent, SpentSoFar, reserve, reserved_now, settle
 from pattern_acp.journal.writer import append
 from tests.support.constellation import Constellation, temporary_constellation
 

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.structural_keys import TextRole, walk
-from pattern_acp.journal.bundle_masks import mask_texts, without_content
+from pattern_acp.journal.bundle import mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import Event, SessionTitled, SubagentRecorded
 from pattern_acp.memory.forgotten import MARK, forget_passage

@@ -8,7 +8,6 @@ import anyio
 import msgspec
 import pytest
 
-from pattern_acp.jsonrpc.decoding import decode_params
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, InOrderHook, NotificationHandler, RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import (
     INTERNAL_ERROR,
@@ -22,6 +21,7 @@ from pattern_acp.jsonrpc.errors import (
     RemoteError,
     RpcError,
 )
+from pattern_acp.jsonrpc.messages import decode_params
 from pattern_acp.jsonrpc.transport import LOOPBACK_LINES, LoopbackTransport, loopback_pair
 from tests.support.passing_time import passing
 

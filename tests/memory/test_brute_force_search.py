@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.memory.embeddings import to_bytes, unit
-from pattern_acp.memory.hashing import hashed_vector
+from pattern_acp.memory.embeddings import hashed_vector, to_bytes, unit
 from pattern_acp.memory.vectors import WORTH_NUMPY, cosines
 
 

@@ -7,8 +7,8 @@ import pytest
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.memory.distilled import DIMENSIONS, DISTILLED, DistilledMiniLm
 from pattern_acp.memory.embeddings import TextUse, cosine
+from pattern_acp.memory.local_embedders import DIMENSIONS, DISTILLED, DistilledMiniLm
 from pattern_acp.memory.service.search import knows
 
 

@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.memory.embeddings import TextUse, cosine, from_bytes, to_bytes, unit
-from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
+from pattern_acp.memory.embeddings import (
+    DIMENSIONS,
+    HashedNgrams,
+    TextUse,
+    cosine,
+    from_bytes,
+    hashed_vector,
+    to_bytes,
+    unit,
+)
 
 FIRST_OF_PORT = (0, 0.0368)
 

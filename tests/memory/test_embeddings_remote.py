@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from pattern_acp.memory.embeddings import EmbedderError, TextUse, cosine
-from pattern_acp.memory.minilm import MiniLm, find_model, is_installed, read_model
+from pattern_acp.memory.local_embedders import MiniLm, find_model, is_installed, read_model
 from pattern_acp.memory.remote_embedder import LONGEST_TEXT, TEXTS_A_REQUEST, RemoteEmbedder
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.minilm import load_vocabulary, piece_numbers, words
+from pattern_acp.memory.local_embedders import load_vocabulary, piece_numbers, words
 
 
 @pytest.mark.parametrize(

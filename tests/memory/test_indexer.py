@@ -10,9 +10,16 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector
+from pattern_acp.memory.embeddings import (
+    DIMENSIONS,
+    EmbedderError,
+    EmbeddingModel,
+    HashedNgrams,
+    TextUse,
+    Vector,
+    hashed_vector,
+)
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.hashing import DIMENSIONS, HashedNgrams, hashed_vector
 from pattern_acp.memory.indexer import CATCH_UP, FRESH, FRESH_SECONDS, RETRY_SECONDS, Indexer
 from pattern_acp.memory.recall import SearchResult, index_message, search
 from tests.support.constellation import Constellation, temporary_constellation

@@ -13,9 +13,8 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
-from pattern_acp.memory.embeddings import EmbeddingModel
+from pattern_acp.memory.embeddings import HASHED_NGRAMS, EmbeddingModel, hashed_vector
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.hashing import HASHED_NGRAMS, hashed_vector
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.passages import EXCERPT, block_passages
 from pattern_acp.memory.recall import MessageKind, SearchResult, Why, index_message, is_guess, remove_source, search

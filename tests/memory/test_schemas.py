@@ -24,11 +24,16 @@ from pattern_acp.memory.schemas.types import (
     TEXT_JSON,
     BlockSchema,
     CompositeSchema,
+    ContentError,
     FieldKind,
     FieldSpec,
     ListSchema,
+    ListState,
     LogSchema,
+    LogState,
     MapSchema,
+    MapState,
+    Record,
     SchemaError,
     SectionSpec,
     TreeSchema,
@@ -36,7 +41,6 @@ from pattern_acp.memory.schemas.types import (
     encode_schema,
     read_schema,
 )
-from pattern_acp.memory.schemas.values import ContentError, ListState, LogState, MapState, Record
 from tests.support.blocks import SchemaBlock
 
 PROFILE = MapSchema(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.memory.merging import Conflict, merge_texts
-from pattern_acp.memory.schemas.three_way import merge_contents, merge_items
+from pattern_acp.memory.schemas.planning import merge_contents, merge_items
 from pattern_acp.memory.schemas.types import (
     TEXT,
     CompositeSchema,

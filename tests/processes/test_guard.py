@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from pattern_acp.processes.guard import Guard
+from pattern_acp.processes.groups import Guard
 from tests.support.children import watched_command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups of this kind")
@@ -21,7 +21,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="children are list
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from pattern_acp.processes.guard import Guard
+from pattern_acp.processes.groups import Guard
 guard = Guard()
 for group in sys.argv[1].split():
     guard.watch(int(group))

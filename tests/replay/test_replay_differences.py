@@ -17,8 +17,7 @@ from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.providers.base import ProviderRequest, ToolSpec
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.comparison import TurnDifference
-from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, replay_turns
+from pattern_acp.replay.comparison import ReplayServices, TurnDifference, TurnsReport, replay_turns
 from pattern_acp.replay.turn_replay import CurrentComposition, RequestInputs
 from pattern_acp.session.session_row_rebuild import ReplayReport
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext

@@ -6,7 +6,7 @@ from pattern_acp.cli.journal.replaying import current_means
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from tests.support.agent import running_agent
 from tests.support.scripts import calls, says
 

@@ -5,7 +5,7 @@ from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.retention import sweep_session
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from tests.support.agent import running_agent
 from tests.support.scripts import calls, says
 

@@ -40,7 +40,7 @@ from pattern_acp.journal.redact import redacted_among
 from pattern_acp.providers.base import WINDOW_FULL, ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
-from pattern_acp.replay.session_replay import TurnsReport, replay_turns
+from pattern_acp.replay.comparison import TurnsReport, replay_turns
 from pattern_acp.session.redaction import RedactionWanted, redact_session
 from pattern_acp.session.session_row_rebuild import replay
 from pattern_acp.turn.budget import NOTE_BEGINS

@@ -11,8 +11,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import MemoryRecalled, MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.memory.embeddings import EmbeddingModel, TextUse, Vector
-from pattern_acp.memory.hashing import HashedNgrams
+from pattern_acp.memory.embeddings import EmbeddingModel, HashedNgrams, TextUse, Vector
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -7,8 +7,7 @@ from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import AnyEdit, Authoring
 from pattern_acp.memory.schemas.forms import check
 from pattern_acp.memory.schemas.planning import plan_steps
-from pattern_acp.memory.schemas.types import BlockSchema
-from pattern_acp.memory.schemas.values import State
+from pattern_acp.memory.schemas.types import BlockSchema, State
 
 
 class SchemaBlock:

@@ -24,8 +24,8 @@ import anyio.to_thread
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.load import process_environment
+from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import open_database
-from pattern_acp.db.integrity import quick_check
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import read_stream, verify_stream

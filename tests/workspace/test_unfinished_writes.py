@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.journal.processes import is_running
+from pattern_acp.journal.leases import is_running
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.unfinished_writes import ELSEWHERE_MS, UnfinishedWrites, temporary_beside
 

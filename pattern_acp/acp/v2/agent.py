@@ -18,7 +18,7 @@ from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, RESOURCE_NOT_FOUND, RpcErr
 
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
-    from pattern_acp.acp.v2.unstable import UnstableMethods
+    from pattern_acp.acp.v2.methods import UnstableMethods
 
 T = TypeVar("T")
 
@@ -190,7 +190,7 @@ class _Second:
 
     def _over(self, first: "SessionMethods") -> "UnstableMethods":
         if self._methods is None:
-            from pattern_acp.acp.v2.unstable import UnstableMethods
+            from pattern_acp.acp.v2.methods import UnstableMethods
 
             self._methods = UnstableMethods(first, self._connection.explain)
         return self._methods

@@ -17,8 +17,7 @@ from pattern_acp.cli.output import write_failure, write_json, write_line
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle
-from pattern_acp.journal.bundle_masks import mask_texts, without_content
+from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle, mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import SessionCreated, SessionTitled
 from pattern_acp.journal.history import active_events, read_history

@@ -18,8 +18,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import Event, MessageRecorded
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.redact import redacted_among
-from pattern_acp.replay.comparison import TurnDifference
-from pattern_acp.replay.session_replay import ReplayServices, TurnsReport, has_turn, replay_turns
+from pattern_acp.replay.comparison import ReplayServices, TurnDifference, TurnsReport, has_turn, replay_turns
 from pattern_acp.replay.turn_replay import CurrentComposition
 from pattern_acp.session.session_row_rebuild import ReplayReport, replay
 from pattern_acp.tools.registry import default_tools

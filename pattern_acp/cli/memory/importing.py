@@ -12,7 +12,7 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.cli.memory.editing import read_edited
+from pattern_acp.cli.memory.command import read_edited
 from pattern_acp.commands.memory_actions import Desk
 from pattern_acp.commands.memory_results import Imported
 from pattern_acp.memory.block_files import TOML

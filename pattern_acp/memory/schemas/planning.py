@@ -1,4 +1,4 @@
-"""From an edit to the steps that carry it out.
+"""From an edit, or two of one content, to the steps that carry it out.
 
 Owns: what each edit means for each schema. Must not know: Loro, limits, permissions. Nothing is changed here; the steps
 are done on a document that is thrown away when its content then turns out not to be valid.
@@ -6,7 +6,8 @@ are done on a document that is thrown away when its content then turns out not t
 
 import re
 from collections.abc import Sequence
-from typing import TypeAlias
+from difflib import SequenceMatcher
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -30,40 +31,130 @@ from pattern_acp.memory.edits import (
 )
 from pattern_acp.memory.errors import PassageError, UnusableEditError
 from pattern_acp.memory.freshness import marked
-from pattern_acp.memory.merging import Conflict, merge_texts
+from pattern_acp.memory.merging import Conflict, Merge, merge_texts
 from pattern_acp.memory.schemas import steps
 from pattern_acp.memory.schemas.forms import in_section, read, show, steps_between
-from pattern_acp.memory.schemas.item_forms import NodePosition, field_of, list_steps, map_steps, read_tree, walk
+from pattern_acp.memory.schemas.item_forms import (
+    NodePosition,
+    field_of,
+    list_steps,
+    map_steps,
+    new_item,
+    read_bullets,
+    read_fields,
+    read_tree,
+    show_item,
+    walk,
+)
 from pattern_acp.memory.schemas.steps import MoveStep, Roots, Step
-from pattern_acp.memory.schemas.text_forms import new_item, read_bullets, read_fields, show_item
-from pattern_acp.memory.schemas.three_way import merge_contents
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
     CompositeSchema,
-    FieldKind,
-    FieldSpec,
-    ListSchema,
-    LogSchema,
-    MapSchema,
-    PlainSchema,
-    TextSchema,
-    TreeSchema,
-)
-from pattern_acp.memory.schemas.values import (
     CompositeState,
     ContentError,
+    FieldKind,
+    FieldSpec,
+    FieldValue,
     Item,
+    ListSchema,
     ListState,
     LogEntry,
+    LogSchema,
     LogState,
+    MapSchema,
     MapState,
+    PlainSchema,
     PlainState,
     State,
+    TextSchema,
+    TreeSchema,
     TreeState,
     clean,
     read_text,
     read_value,
 )
+
+T = TypeVar("T")
+
+
+def merge_contents(schema: BlockSchema, base: str, theirs: str, ours: str) -> Merge:
+    """Merge `theirs` and `ours`, which were both made of the text `base` of a block.
+
+    A text that is no content of the schema is merged by lines, for whoever reads the outcome to refuse.
+    """
+    if isinstance(schema, TextSchema) or theirs in {base, ours} or ours == base:
+        return merge_texts(base, theirs, ours)
+    conflicts: list[Conflict] = []
+    try:
+        merged = _merged(schema, read(schema, base), read(schema, theirs), read(schema, ours), conflicts)
+    except ContentError:
+        return merge_texts(base, theirs, ours)
+    return Merge(show(schema, merged), tuple(conflicts))
+
+
+def merge_items(base: Sequence[T], theirs: Sequence[T], ours: Sequence[T]) -> list[T]:
+    """The items of `theirs` with what `ours` did to those of `base`: changed, taken out, and put behind others."""
+    places: dict[int, int] = {}
+    for at, there, size in SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks():
+        places |= {at + step: there + step for step in range(size)}
+    kept: list[list[T]] = [[], *([item] for item in theirs)]
+    added = [item for item in theirs if item not in base]
+    for tag, start, end, from_, to in SequenceMatcher(None, base, ours, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        anchor = max((places[at] + 1 for at in range(start) if at in places), default=0)
+        new = list(ours[from_:to])
+        for at in range(start, end):
+            if at in places:
+                # Its successor stands in its place; without one, it was taken out.
+                anchor = places[at] + 1
+                kept[anchor][:1] = new[:1]
+                new = new[1:]
+        kept[anchor] += [item for item in new if item not in added]
+    return [item for group in kept for item in group]
+
+
+def _merged(schema: BlockSchema, base: State, theirs: State, ours: State, conflicts: list[Conflict]) -> State:
+    if theirs in (base, ours):
+        return ours
+    if ours == base:
+        return theirs
+    match schema, base, theirs, ours:
+        case CompositeSchema(), CompositeState(), CompositeState(), CompositeState():
+            sections: dict[str, PlainState] = {}
+            for section in schema.sections:
+                parts = [state.sections[section.name] for state in (base, theirs, ours)]
+                merged = _merged(section.schema, parts[0], parts[1], parts[2], conflicts)
+                if not isinstance(merged, CompositeState):
+                    sections[section.name] = merged
+            return CompositeState(sections)
+        case MapSchema(), MapState(), MapState(), MapState():
+            return _merged_map(schema, base, theirs, ours)
+        case ListSchema(), ListState(), ListState(), ListState():
+            return ListState(tuple(merge_items(base.items, theirs.items, ours.items)))
+        case _:
+            merge = merge_texts(*(show(schema, state) for state in (base, theirs, ours)))
+            conflicts += merge.conflicts
+            return read(schema, merge.text)
+
+
+def _merged_map(schema: MapSchema, base: MapState, theirs: MapState, ours: MapState) -> MapState:
+    values: dict[str, FieldValue] = {}
+    for field in schema.fields:
+        old, stored, wanted = (state.values.get(field.name) for state in (base, theirs, ours))
+        value = stored if wanted == old else wanted
+        if stored not in (old, wanted) and wanted != old:
+            match field.kind, old, stored, wanted:
+                case FieldKind.LIST, tuple() | None, tuple(), tuple():
+                    value = tuple(merge_items(old or (), stored, wanted))
+                case FieldKind.COUNTER, int() | float() | None, int() | float(), int() | float():
+                    value = stored + wanted - (old or 0)
+                case _:
+                    pass
+        if value is not None:
+            values[field.name] = value
+    return MapState(values)
+
 
 _Planned: TypeAlias = tuple[Operation, list[Step]]
 

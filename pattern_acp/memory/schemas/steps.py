@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.memory.schemas.types import Scalar
-from pattern_acp.memory.schemas.values import Item, LogEntry, Node
+from pattern_acp.memory.schemas.types import Item, LogEntry, Node, Scalar
 
 
 class SetLines(Struct, frozen=True):

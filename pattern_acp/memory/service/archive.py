@@ -15,7 +15,7 @@ from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
-from pattern_acp.journal.processes import host_name
+from pattern_acp.journal.leases import host_name
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (
     ArchivalEntry,
@@ -46,8 +46,7 @@ from pattern_acp.memory.path_notes import (
 )
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.schemas.planning import find_item
-from pattern_acp.memory.schemas.types import ListSchema, TextSchema
-from pattern_acp.memory.schemas.values import ContentError
+from pattern_acp.memory.schemas.types import ContentError, ListSchema, TextSchema
 from pattern_acp.memory.service.access import ARCHIVE, STATUS_OPERATIONS, MemoryChange, MemoryEdit
 from pattern_acp.memory.service.scope import WriteContext
 from pattern_acp.memory.store import ProposedChange

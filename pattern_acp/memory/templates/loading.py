@@ -29,12 +29,13 @@ from pattern_acp.memory.schemas.types import (
     TEXT,
     BlockSchema,
     CompositeSchema,
+    ContentError,
     FieldSpec,
     MapSchema,
     SchemaError,
+    default_value,
     read_schema,
 )
-from pattern_acp.memory.schemas.values import ContentError, default_value
 
 BUILT_IN = Path(__file__).parent
 """The folder of those that come with the program."""

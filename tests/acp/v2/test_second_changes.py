@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.acp.v2 import schema
-from pattern_acp.acp.v2.diffs import diff, git_patch
-from pattern_acp.acp.v2.updates import tool_content
+from pattern_acp.acp.v2.updates import diff, git_patch, tool_content
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import ChangedPath, DiffContent, FileSide
